@@ -1,0 +1,1 @@
+"""Holdfast: a Kubernetes scheduler and resource control plane that keeps its promises."""

@@ -1,0 +1,106 @@
+"""The parts every object shares: metadata, owner references, label selectors, conditions."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A read-only API value: camelCase on the wire, defaults left out when written."""
+
+
+class OwnerReference(Struct, frozen=True):
+    """Who made this object and whether the maker still cares."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Struct, frozen=True):
+    """Name, identity, labels and life marks of an object."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class Requirement(Struct, frozen=True):
+    """One expression of a label or node selector."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Struct, frozen=True):
+    """Pairs and expressions, all ANDed; empty matches everything, absent matches nothing."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class Condition(Struct, frozen=True):
+    """One named truth about an object and since when it holds."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_time: str | None = None
+    last_probe_time: str | None = None
+    last_heartbeat_time: str | None = None
+
+
+class ObjectReference(Struct, frozen=True):
+    """Name another object, any kind."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class Object(Struct, frozen=True):
+    """What every API object has; unknown kinds are read as this."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def name(self) -> str:
+        """The name inside its namespace."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace, empty for cluster-scoped kinds."""
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        """The identity that survives neither deletion nor recreation."""
+        return self.metadata.uid
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the bare name for cluster-scoped kinds."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name

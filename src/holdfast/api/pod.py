@@ -1,0 +1,228 @@
+"""Pods as the scheduler, the controllers and the node agent read them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.api.meta import Condition, LabelSelector, Object, Requirement, Struct
+from holdfast.api.quantity import AmountText
+
+ResourceAmounts = dict[str, AmountText]
+
+
+class ResourceClaimUse(Struct, frozen=True):
+    """A container's use of one of its pod's claims (``request`` narrows it to one request)."""
+
+    name: str = ""
+    request: str = ""
+
+
+class Resources(Struct, frozen=True):
+    """What a container or pod asks for and may at most use."""
+
+    requests: ResourceAmounts = {}
+    limits: ResourceAmounts = {}
+    claims: tuple[ResourceClaimUse, ...] = ()
+
+
+class ContainerPort(Struct, frozen=True):
+    """A port; ``host_port`` > 0 takes it on the node."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+    name: str = ""
+
+
+class Container(Struct, frozen=True):
+    """One container, also an init container (``restart_policy`` Always: a sidecar)."""
+
+    name: str = ""
+    image: str = ""
+    resources: Resources = Resources()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str | None = None
+
+
+class Toleration(Struct, frozen=True):
+    """Accept nodes (or devices, or reservations) with a matching taint."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class NodeSelectorTerm(Struct, frozen=True):
+    """Expressions over labels and fields, all ANDed; an empty term matches nothing."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class NodeSelector(Struct, frozen=True):
+    """Terms, ORed."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredNode(Struct, frozen=True):
+    """A weighted wish about the node."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Struct, frozen=True):
+    """Which nodes a pod must and would like to run on."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNode, ...] = ()
+
+
+class PodAffinityTerm(Struct, frozen=True):
+    """Which pods to be near to (or far from), by topology key."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Struct, frozen=True):
+    """A weighted wish about neighbours."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Struct, frozen=True):
+    """Required and preferred neighbours (or non-neighbours)."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class Affinity(Struct, frozen=True):
+    """All affinity of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Struct, frozen=True):
+    """Keep matching pods even over a topology."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class SchedulingGate(Struct, frozen=True):
+    """A name that keeps the pod out of the queue while present."""
+
+    name: str = ""
+
+
+class PodResourceClaim(Struct, frozen=True):
+    """A claim of the pod, by name or made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSpec(Struct, frozen=True):
+    """What the pod wants."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: ResourceAmounts = {}
+    resources: Resources | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    termination_grace_period_seconds: int | None = None
+    host_network: bool = False
+    restart_policy: str = ""
+
+
+class ContainerStatus(Struct, frozen=True):
+    """What a running container was really given (in-place resize)."""
+
+    name: str = ""
+    resources: Resources | None = None
+    allocated_resources: ResourceAmounts = {}
+    ready: bool = False
+
+
+class PodResourceClaimStatus(Struct, frozen=True):
+    """Which claim object stands for an entry of ``spec.resourceClaims``."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class RequestMapping(Struct, frozen=True):
+    """Which request of the special claim serves which container's extended resource."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(Struct, frozen=True):
+    """The special claim that serves a pod's extended resources through DRA (KEP-5004)."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[RequestMapping, ...] = ()
+
+
+class PodStatus(Struct, frozen=True):
+    """How the pod is doing."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: Resources | None = None
+    allocated_resources: ResourceAmounts = {}
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+
+
+class Pod(Object, frozen=True):
+    """A pod."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def finished(self) -> bool:
+        """A pod that ran to its end: it holds no room and exists for the record only."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def terminating(self) -> bool:
+        """Deletion was asked for; the pod still holds its room until it is gone."""
+        return self.metadata.deletion_timestamp is not None

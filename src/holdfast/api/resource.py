@@ -1,0 +1,64 @@
+"""A Resource names one kind of object on the wire and the type it is read as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One printer column of ``kubectl get``; priority > 0 shows only with ``-o wide``."""
+
+    name: str
+    type: str = "string"
+    json_path: str = ""
+    description: str = ""
+    format: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """Where objects of a kind live, how they are named, and what they are read as.
+
+    Equality is by group, version and plural alone: two descriptions of one resource are one
+    resource.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str = field(compare=False)
+    type: type[T] = field(compare=False, repr=False)
+    namespaced: bool = field(default=True, compare=False)
+    short_names: tuple[str, ...] = field(default=(), compare=False)
+    categories: tuple[str, ...] = field(default=(), compare=False)
+    subresources: tuple[str, ...] = field(default=(), compare=False)
+    columns: tuple[Column, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or the bare version for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def singular(self) -> str:
+        """The lower-case kind, which is what kubectl accepts in the singular."""
+        return self.kind.lower()
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Build the URL path of the collection, the object or its subresource.
+
+        >>> Resource("apps", "v1", "deployments", "Deployment", dict).path("web", "a", "scale")
+        '/apis/apps/v1/namespaces/web/deployments/a/scale'
+        """
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
+        tail = "".join(f"/{part}" for part in (name, subresource) if part)
+        return f"{root}{scope}/{self.plural}{tail}"
+
+
+Untyped = Resource[dict[str, Any]]

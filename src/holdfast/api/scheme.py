@@ -1,0 +1,81 @@
+"""Every resource Holdfast reads by type; ``catalog`` has the rest of Kubernetes by name."""
+
+from __future__ import annotations
+
+from holdfast.api.devices import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from holdfast.api.node import Lease, Node
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
+from holdfast.api.resource import Resource
+from holdfast.api.resource_policy import ResourcePolicy
+from holdfast.api.workloads import (
+    Deployment,
+    Event,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+)
+
+_POD_PARTS = (
+    "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward",
+    "proxy", "resize", "status",
+)  # fmt: skip
+
+PODS = Resource(
+    "", "v1", "pods", "Pod", Pod, short_names=("po",), categories=("all",), subresources=_POD_PARTS
+)
+NODES = Resource(
+    "", "v1", "nodes", "Node", Node, namespaced=False, short_names=("no",),
+    subresources=("proxy", "status"),
+)  # fmt: skip
+NAMESPACES = Resource(
+    "", "v1", "namespaces", "Namespace", Namespace, namespaced=False, short_names=("ns",),
+    subresources=("finalize", "status"),
+)  # fmt: skip
+EVENTS = Resource("", "v1", "events", "Event", Event, short_names=("ev",))
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
+REPLICASETS = Resource(
+    "apps", "v1", "replicasets", "ReplicaSet", ReplicaSet, short_names=("rs",),
+    categories=("all",), subresources=("scale", "status"),
+)  # fmt: skip
+DEPLOYMENTS = Resource(
+    "apps", "v1", "deployments", "Deployment", Deployment, short_names=("deploy",),
+    categories=("all",), subresources=("scale", "status"),
+)  # fmt: skip
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", PriorityClass,
+    namespaced=False, short_names=("pc",),
+)  # fmt: skip
+DISRUPTION_BUDGETS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget,
+    short_names=("pdb",), subresources=("status",),
+)  # fmt: skip
+DEVICE_CLASSES = Resource(
+    "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", DeviceClass, namespaced=False
+)
+RESOURCE_SLICES = Resource(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", ResourceSlice, namespaced=False
+)
+RESOURCE_CLAIMS = Resource(
+    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", ResourceClaim,
+    subresources=("status",),
+)  # fmt: skip
+RESOURCE_CLAIM_TEMPLATES = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate",
+    ResourceClaimTemplate,
+)  # fmt: skip
+# Custom resources: the API server learns these two from deploy/crds, as a real one does.
+RESERVATIONS = Resource(
+    "scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", Reservation,
+    namespaced=False, subresources=("status",),
+)  # fmt: skip
+RESOURCE_POLICIES = Resource(
+    "scheduling.sigs.x-k8s.io", "v1alpha1", "resourcepolicies", "ResourcePolicy", ResourcePolicy,
+    short_names=("rsp",), subresources=("status",),
+)  # fmt: skip

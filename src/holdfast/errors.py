@@ -1,0 +1,261 @@
+"""Every exception Holdfast raises on purpose.
+
+::
+
+    HoldfastError
+    ├── Retryable            trying again later may help; ``after`` says when
+    │   ├── Conflict         409: somebody else wrote first
+    │   ├── Expired          410: the history you ask for is compacted; list again
+    │   ├── TooManyRequests  429
+    │   └── Unavailable      5xx, a cut connection, a time-out
+    └── Refused              the same call can never succeed
+        ├── BadRequest       400: the request cannot be understood
+        ├── Unauthorized     401
+        ├── Forbidden        403
+        ├── NotFound         404
+        ├── NotAllowed       405: no such verb on this resource
+        ├── NotAcceptable    406
+        ├── AlreadyExists    409 with reason AlreadyExists
+        ├── TooLarge         413
+        ├── Unsupported      415: a body in a form we do not read
+        ├── Invalid          422: a field is wrong; ``causes`` name it
+        ├── NotBuilt         501: Holdfast does not do this yet, and says so
+        ├── BadConfiguration a file or flag of the user's is wrong
+        └── StoreLocked      another process has the data directory
+
+"Does not fit" is never an exception: deciding answers with a ``Verdict``.
+A broken invariant is an ``AssertionError`` and crashes loudly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Name one field that is wrong and say why, as ``Status.details.causes`` does."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Say which object an error is about; ``kind`` is the plural resource name."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class HoldfastError(Exception):
+    """Anything Holdfast raises on purpose.
+
+    ``code`` and ``reason`` are those of a Kubernetes Status, so that the same error reads
+    alike whether it crossed a wire or not.
+    """
+
+    code = 500
+    reason = "InternalError"
+
+    def __init__(self, message: str, details: Details | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details or Details()
+
+
+class Retryable(HoldfastError):
+    """Trying again later may help; ``after`` is how many seconds to wait, if known."""
+
+    def __init__(
+        self, message: str, details: Details | None = None, *, after: float | None = None
+    ) -> None:
+        super().__init__(message, details)
+        self.after = after
+
+
+class Conflict(Retryable):
+    """Somebody else wrote the object first: read it again and decide again."""
+
+    code, reason = 409, "Conflict"
+
+
+class Expired(Retryable):
+    """The history asked for is no longer kept: list again."""
+
+    code, reason = 410, "Expired"
+
+
+class TooManyRequests(Retryable):
+    """The server asks for patience (also: a disruption budget forbids an eviction)."""
+
+    code, reason = 429, "TooManyRequests"
+
+
+class Unavailable(Retryable):
+    """The server failed, timed out or hung up; whether the write happened is unknown."""
+
+    code, reason = 503, "ServiceUnavailable"
+
+
+class Refused(HoldfastError):
+    """The same call can never succeed."""
+
+
+class BadRequest(Refused):
+    """The request cannot be understood."""
+
+    code, reason = 400, "BadRequest"
+
+
+class Unauthorized(Refused):
+    """Nobody we know sent this."""
+
+    code, reason = 401, "Unauthorized"
+
+
+class Forbidden(Refused):
+    """The sender is known and may not do this."""
+
+    code, reason = 403, "Forbidden"
+
+
+class NotFound(Refused):
+    """No such object, or no such resource."""
+
+    code, reason = 404, "NotFound"
+
+
+class NotAllowed(Refused):
+    """The resource exists and does not know this verb."""
+
+    code, reason = 405, "MethodNotAllowed"
+
+
+class NotAcceptable(Refused):
+    """None of the answer forms the client accepts is one of ours."""
+
+    code, reason = 406, "NotAcceptable"
+
+
+class AlreadyExists(Refused):
+    """An object of that name is there already."""
+
+    code, reason = 409, "AlreadyExists"
+
+
+class TooLarge(Refused):
+    """The body or the object is over the limit."""
+
+    code, reason = 413, "RequestEntityTooLarge"
+
+
+class Unsupported(Refused):
+    """The body is in a form we do not read."""
+
+    code, reason = 415, "UnsupportedMediaType"
+
+
+class Invalid(Refused):
+    """One or more fields are wrong; ``details.causes`` name each."""
+
+    code, reason = 422, "Invalid"
+
+
+class NotBuilt(Refused):
+    """Holdfast does not do this yet, and says so instead of pretending."""
+
+    code, reason = 501, "NotImplemented"
+
+
+class BadConfiguration(Refused):
+    """A configuration file or flag of the user's is wrong; the message names where."""
+
+
+class StoreLocked(Refused):
+    """Another process has the data directory open."""
+
+
+@dataclass(slots=True)
+class FieldErrors:
+    """Collect the wrong fields of one object, then refuse it with all of them at once."""
+
+    causes: list[Cause] = field(default_factory=list)
+
+    def add(self, path: str, message: str, reason: str = "FieldValueInvalid") -> None:
+        """Remember that the field at ``path`` is wrong."""
+        self.causes.append(Cause(path, message, reason))
+
+    def raise_if_any(self, kind: str, name: str, group: str = "") -> None:
+        """Raise Invalid with every cause in upstream's wording, or return quietly."""
+        if not self.causes:
+            return
+        listed = [f"{c.field}: {c.message}" for c in self.causes]
+        words = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+        qualified = f"{kind}.{group}" if group else kind
+        raise Invalid(
+            f'{qualified} "{name}" is invalid: {words}',
+            Details(name=name, group=group, kind=kind, causes=tuple(self.causes)),
+        )
+
+
+BY_REASON: dict[str, type[HoldfastError]] = {
+    c.reason: c
+    for c in (
+        Conflict, Expired, TooManyRequests, Unavailable, BadRequest, Unauthorized, Forbidden,
+        NotFound, NotAllowed, NotAcceptable, AlreadyExists, TooLarge, Unsupported, Invalid,
+        NotBuilt,
+    )
+}  # fmt: skip
+BY_CODE: dict[int, type[HoldfastError]] = {
+    400: BadRequest, 401: Unauthorized, 403: Forbidden, 404: NotFound, 405: NotAllowed,
+    406: NotAcceptable, 409: Conflict, 410: Expired, 413: TooLarge, 415: Unsupported,
+    422: Invalid, 429: TooManyRequests, 501: NotBuilt,
+}  # fmt: skip
+
+
+def status_of(error: HoldfastError) -> dict[str, Any]:
+    """Write an error as a Kubernetes Status, keys in upstream's order, empty ones left out."""
+    d = error.details
+    details: dict[str, Any] = {
+        k: v for k, v in (("name", d.name), ("group", d.group), ("kind", d.kind), ("uid", d.uid))
+        if v
+    }  # fmt: skip
+    if d.causes:
+        details["causes"] = [
+            {"reason": c.reason, "message": c.message, "field": c.field} for c in d.causes
+        ]
+    if d.retry_after_seconds:
+        details["retryAfterSeconds"] = d.retry_after_seconds
+    status: dict[str, Any] = {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": error.message, "reason": error.reason,
+    }  # fmt: skip
+    if details:
+        status["details"] = details
+    return status | {"code": error.code}
+
+
+def from_status(code: int, status: dict[str, Any]) -> HoldfastError:
+    """Turn a Status (or a bare HTTP code) into the exception it stands for."""
+    words = status.get("message") or f"the server answered HTTP {code}"
+    raw = status.get("details") or {}
+    details = Details(
+        name=raw.get("name", ""), group=raw.get("group", ""), kind=raw.get("kind", ""),
+        uid=raw.get("uid", ""),
+        causes=tuple(
+            Cause(c.get("field", ""), c.get("message", ""), c.get("reason", ""))
+            for c in raw.get("causes") or ()
+        ),
+        retry_after_seconds=raw.get("retryAfterSeconds", 0),
+    )  # fmt: skip
+    kind = BY_REASON.get(status.get("reason", "")) or BY_CODE.get(code) or Unavailable
+    if issubclass(kind, Retryable):
+        return kind(words, details, after=details.retry_after_seconds or None)
+    return kind(words, details)
