@@ -1,0 +1,78 @@
+# Two commands on a fresh machine with python3 (3.11 or newer) and make:
+#   make up     set everything up and run the embedded cluster   (ARGS="--nodes 20" passes flags)
+#   make test   set everything up and run the tests
+PYTHON ?= python3
+BIN := .venv/bin
+export HOLDFAST_VECTORS ?= $(abspath ../shared/vectors)
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check fmt bench parity scenarios real binaries lock clean
+
+help:
+	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
+	@echo "make check          lint, types, import contracts make fmt        format the code"
+	@echo "make parity         compare with upstream's cases make scenarios  count the scenarios passed"
+	@echo "make bench          measure                       make real       test on kube-apiserver + etcd"
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Holdfast needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "python3 cannot make virtual environments: install python3-venv"; exit 1; }
+
+# What `up` needs: the runtime dependencies, pinned by hash, and Holdfast itself.
+.venv/.runtime: .venv/bin/python requirements.lock pyproject.toml
+	@echo "Installing Holdfast into .venv ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What tests, linters and benchmarks need on top.
+.venv/.dev: .venv/.runtime requirements-dev.lock
+	@echo "Installing the development tools into .venv ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+up: .venv/.runtime
+	@$(BIN)/holdfast up $(ARGS)
+
+test: .venv/.dev
+	@mkdir -p build
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not real and not parity" --junitxml=build/junit.xml $(ARGS)
+
+check: .venv/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+fmt: .venv/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+parity: .venv/.dev
+	@$(BIN)/python tools/parity.py $(ARGS)
+
+scenarios: .venv/.dev
+	@$(BIN)/python tools/scenarios.py build/junit.xml build/junit-real.xml
+
+bench: .venv/.dev
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+# The real control plane, built once from its Go modules into the user's cache.
+binaries:
+	@tests/real/build
+
+real: .venv/.dev binaries
+	@mkdir -p build
+	$(BIN)/pytest -q tests/real -m real --junitxml=build/junit-real.xml $(ARGS)
+
+lock: .venv/bin/python
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-index-url --group build pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-index-url --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean:
+	rm -rf .venv build .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,45 @@
+"""The house rules that a machine can check: layers, sizes, charters, exported names."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
+FILES = sorted(SOURCE.rglob("*.py"))
+ROOMS = sorted(p.parent for p in SOURCE.glob("*/__init__.py"))
+
+
+def test_import_contracts_hold():
+    script = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run([script, "--no-cache"], cwd=SOURCE.parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_file_is_longer_than_500_lines():
+    long = {str(f.relative_to(SOURCE)): n for f in FILES if (n := len(f.read_text().splitlines())) > 500}
+    assert not long, f"one idea a file; split these: {long}"
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda p: p.name)
+def test_every_room_states_its_charter(room):
+    charter = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
+    assert "Lives here" in charter and "May not live here" in charter, room.name
+
+
+def test_no_module_has_a_name_that_says_nothing():
+    empty = {"utils", "util", "helpers", "common", "manager", "base", "misc"}
+    assert not [f for f in FILES if f.stem in empty]
+
+
+def test_nothing_speaks_of_machine_paths():
+    root = SOURCE.parents[1]
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True).stdout
+    words = ["/" + "work/", "/" + "farm/", "/" + "root/"]
+    for name in listed.splitlines():
+        path = root / name
+        if path.suffix in {".py", ".md", ".yaml", ".toml", ".sh", ""} and path.is_file():
+            text = path.read_text(errors="replace")
+            assert not any(w in text for w in words), name

@@ -1,0 +1,75 @@
+"""Count the numbered scenarios of the specs in the last test runs' JUnit files.
+
+A number counts as passed only when every test that carries it ran and passed. Run as
+``make scenarios`` after ``make test`` (and ``make real``).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+from pathlib import Path
+
+SPECS = {
+    "A": ("apiserver", 50),
+    "S": ("scheduler-core", 60),
+    "R": ("reservation", 95),
+    "N": ("numa-devices-migration", 45),
+    "P": ("resource-policy", 52),
+    "D": ("dra-structured", 92),
+    "C": ("dra-classic", 84),
+}
+NUMBER = re.compile(r"test_([A-Z]\d{3})")
+
+
+def outcome(case: ET.Element) -> tuple[str, str]:
+    """Tell what became of one test case, and why if it did not pass."""
+    for child in case:
+        if child.tag in ("failure", "error"):
+            return "failed", (child.get("message") or "").splitlines()[0][:100]
+        if child.tag == "skipped":
+            kind = "xfailed" if child.get("type") == "pytest.xfail" else "skipped"
+            return kind, child.get("message") or ""
+    return "passed", ""
+
+
+def read(paths: list[Path]) -> dict[str, dict[str, str]]:
+    """Map each number to its worst outcome and the reason."""
+    order = ["passed", "skipped", "xfailed", "failed"]
+    found: dict[str, dict[str, str]] = defaultdict(lambda: {"outcome": "passed", "why": ""})
+    for path in paths:
+        for case in ET.parse(path).iter("testcase"):
+            if not (match := NUMBER.search(case.get("name", ""))):
+                continue
+            what, why = outcome(case)
+            entry = found[match[1]]
+            if order.index(what) > order.index(entry["outcome"]):
+                entry.update(outcome=what, why=why)
+    return found
+
+
+def main() -> int:
+    """Print the table and what stands between us and all of it."""
+    paths = [p for p in map(Path, sys.argv[1:]) if p.exists()]
+    if not paths:
+        print("no test results yet: run `make test` first")
+        return 1
+    found = read(paths)
+    print(f"{'spec':26}{'passed':>8}{'xfailed':>9}{'skipped':>9}{'failed':>8}{'missing':>9}{'of':>5}")
+    for prefix, (name, total) in SPECS.items():
+        mine = {n: e for n, e in found.items() if n[0] == prefix}
+        count = {k: sum(e["outcome"] == k for e in mine.values())
+                 for k in ("passed", "xfailed", "skipped", "failed")}  # fmt: skip
+        missing = total - len(mine)
+        print(f"{prefix} {name:24}{count['passed']:8}{count['xfailed']:9}{count['skipped']:9}"
+              f"{count['failed']:8}{missing:9}{total:5}")  # fmt: skip
+    for number, entry in sorted(found.items()):
+        if entry["outcome"] != "passed":
+            print(f"  {number} {entry['outcome']}: {entry['why']}")
+    return 1 if any(e["outcome"] == "failed" for e in found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
