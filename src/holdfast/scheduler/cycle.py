@@ -1,0 +1,76 @@
+"""One pod's turn: decide, enter the promises, hand over to binding; every step can be undone.
+
+Nothing here waits. The decision is ``framework``'s, pure; what this adds is the order of things:
+the pod is assumed on its node *before* the plugins enter their promises, so that no later
+decision can take the same room, and a refusal withdraws everything in reverse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import Effect, Placement, Reject, Reserves
+from holdfast.framework.profile import Profile
+from holdfast.framework.runner import Rejection, after_reject, feasible, rank
+from holdfast.framework.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """No node will do; ``effect`` is what the plugins want done about it."""
+
+    message: str
+    rejectors: frozenset[str]
+    pending_on: frozenset[str]
+    effect: Effect | None = None
+    retry_at: float | None = None
+
+
+def attempt(
+    profile: Profile, facts: PodFacts, world: World, now: float, rng: np.random.Generator
+) -> Placement | TurnedAway:
+    """Find the pod its node and hold the room, or say why not."""
+    outcome = feasible(profile, facts, world, now)
+    if isinstance(outcome, Rejection):
+        return _turned_away(profile, outcome, world, now)
+    placement = rank(profile, outcome, rng)
+    refusal = hold(profile, world, placement)
+    if refusal is None:
+        return placement
+    plugin, reject = refusal
+    words = ", ".join(reject.reasons)
+    return TurnedAway(f"0/1 nodes are available: 1 {words}.", frozenset({plugin}), frozenset())
+
+
+def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
+    """Enter the pod and every plugin's promise in the ledgers; all of them or none."""
+    world.assume(placement.pod, placement.row)
+    for plugin in profile.having(Reserves):
+        if plugin.name not in placement.states:
+            continue
+        refusal = plugin.reserve(placement.states[plugin.name], placement)
+        if refusal is not None:
+            release(profile, world, placement)
+            return plugin.name, refusal
+    return None
+
+
+def release(profile: Profile, world: World, placement: Placement) -> None:
+    """Withdraw everything ``hold`` entered, in reverse order."""
+    for plugin in reversed(profile.having(Reserves)):
+        if plugin.name in placement.states:
+            plugin.unreserve(placement.states[plugin.name], placement)
+    world.forget(placement.pod.uid)
+
+
+def _turned_away(profile: Profile, rejection: Rejection, world: World, now: float) -> TurnedAway:
+    effect = after_reject(profile, rejection, world, now)
+    message = rejection.message()
+    if effect is not None and effect.message:
+        message = f"{message} {effect.message}"
+    return TurnedAway(
+        message, rejection.rejectors, rejection.pending_on, effect, rejection.retry_at
+    )

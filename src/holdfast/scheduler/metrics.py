@@ -1,0 +1,58 @@
+"""Counters of the scheduler under upstream's names, for its /metrics page."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_ATTEMPT_SECONDS = [0.001 * 2**i for i in range(15)]
+
+
+class Metrics:
+    """One registry a scheduler, so that several can live in one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._attempts = Counter(
+            "scheduler_schedule_attempts",
+            "Number of attempts to schedule pods, by the result.",
+            ["result", "profile"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds.",
+            ["result", "profile"],
+            buckets=_ATTEMPT_SECONDS,
+            registry=self.registry,
+        )
+        self._pending = Gauge(
+            "scheduler_pending_pods",
+            "Number of pending pods, by the queue they wait in.",
+            ["queue"],
+            registry=self.registry,
+        )
+        self._cache = Gauge(
+            "scheduler_cache_size",
+            "Number of nodes, pods and assumed pods in the scheduler's picture.",
+            ["type"],
+            registry=self.registry,
+        )
+        self._series: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+
+    def attempt(self, result: str, profile: str, seconds: float) -> None:
+        """Count one attempt and how long deciding took."""
+        series = self._series.get((result, profile))
+        if series is None:
+            labels = (result, profile)
+            series = (self._attempts.labels(*labels), self._seconds.labels(*labels))
+            self._series[labels] = series
+        series[0].inc()
+        series[1].observe(seconds)
+
+    def page(self, pending: dict[str, int], sizes: dict[str, int]) -> bytes:
+        """Render the metrics page with the gauges as they are now."""
+        for queue, number in pending.items():
+            self._pending.labels(queue).set(number)
+        for kind, number in sizes.items():
+            self._cache.labels(kind).set(number)
+        return generate_latest(self.registry)

@@ -1,0 +1,187 @@
+"""How news arrives: informer events into the world's columns and the queue.
+
+Each object kind has one small handler. The world is always told first, then the queue, so that a
+pod retried because of an event sees the world after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.api.meta import Object
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
+from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.framework.plugin import ClusterEvent
+from holdfast.framework.world import World
+from holdfast.scheduler.queue import SchedulingQueue
+
+
+class NewsDesk:
+    """Keeps the world and the queue as the API server last said they are.
+
+    ``ours`` tells whether a scheduler name is one of our profiles.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        queue: SchedulingQueue,
+        ours: Callable[[str], bool],
+        now: Callable[[], float],
+    ) -> None:
+        self._world = world
+        self._queue = queue
+        self._ours = ours
+        self._now = now
+
+    def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, changed or went. A finished pod counts as gone."""
+        if old is not None and (old.finished or (new is not None and old.uid != new.uid)):
+            old = None
+        if new is not None and new.finished:
+            new = None
+        if new is None:
+            if old is not None:
+                self._pod_gone(old)
+        elif new.spec.node_name:
+            self._pod_on_node(old, new)
+        elif self._ours(new.spec.scheduler_name or "default-scheduler"):
+            self._pod_waiting(old, new)
+
+    def on_node(self, _kind: str, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went."""
+        if new is None:
+            if old is not None:
+                self._world.delete(old)
+                self._tell("Node", "Delete", old, None)
+            return
+        self._world.upsert(new)
+        if old is None:
+            self._tell("Node", "Add", None, new)
+            return
+        for action in node_changes(old, new):
+            self._tell("Node", action, old, new)
+
+    def on_reservation(self, _kind: str, old: Reservation | None, new: Reservation | None) -> None:
+        """A reservation came, changed or went; a pending one queues for a node like a pod."""
+        gone = old if new is None or (old is not None and old.uid != new.uid) else None
+        if gone is not None:
+            self._world.delete(gone)
+            self._queue.delete(gone.uid)
+        if new is not None:
+            self._world.upsert(new)
+            self._queue_reservation(new)
+        self._tell("Reservation", _action(old, new), old, new)
+
+    def on_other(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
+        """Make a handler for a kind that only the world cares about."""
+
+        def handle(_kind: str, old: Object | None, new: Object | None) -> None:
+            if new is not None:
+                self._world.upsert(new)
+            elif old is not None:
+                self._world.delete(old)
+            self._tell(kind, _action(old, new), old, new)
+
+        return handle
+
+    def _pod_on_node(self, old: Pod | None, new: Pod) -> None:
+        self._queue.delete(new.uid)
+        self._world.upsert(new)
+        if old is None or not old.spec.node_name:
+            self._tell("AssignedPod", "Add", None, new)
+        else:
+            for action in pod_changes(old, new):
+                self._tell("AssignedPod", action, old, new)
+
+    def _pod_waiting(self, old: Pod | None, new: Pod) -> None:
+        if self._world.nodes.is_assumed(new.uid):
+            return
+        facts = self._world.facts(new)
+        event = None
+        if old is not None:
+            actions = pod_changes(old, new)
+            event = ClusterEvent("UnschedulablePod", actions[0], old, new) if actions else None
+        self._queue.update(facts, self._now(), event)
+
+    def _pod_gone(self, old: Pod) -> None:
+        self._queue.delete(old.uid)
+        if old.spec.node_name or self._world.nodes.is_assumed(old.uid):
+            self._world.delete(old)
+            self._tell("AssignedPod", "Delete", old, None)
+
+    def _queue_reservation(self, new: Reservation) -> None:
+        waits = (
+            new.phase == "Pending"
+            and not new.status.node_name
+            and new.metadata.deletion_timestamp is None
+            and new.spec.template is not None
+        )
+        if not waits:
+            self._queue.delete(new.uid)
+            return
+        pod = reserve_pod(new)
+        if self._ours(pod.spec.scheduler_name or "default-scheduler") and (
+            not self._world.nodes.is_assumed(new.uid)
+        ):
+            facts = self._world.facts(pod, reserve_for=new.uid)
+            self._queue.update(facts, self._now())
+
+    def _tell(self, resource: str, action: str, old: Any, new: Any) -> None:
+        self._queue.notify(ClusterEvent(resource, action, old, new), self._now())
+
+
+def node_changes(old: Node, new: Node) -> list[str]:
+    """Name what changed about a node, in the order upstream tells it."""
+    changes = []
+    if old.spec.unschedulable and not new.spec.unschedulable:
+        changes.append("UpdateNodeTaint")
+    if old.status.allocatable != new.status.allocatable:
+        changes.append("UpdateNodeAllocatable")
+    if old.metadata.labels != new.metadata.labels:
+        changes.append("UpdateNodeLabel")
+    if old.spec.taints != new.spec.taints and "UpdateNodeTaint" not in changes:
+        changes.append("UpdateNodeTaint")
+    if _condition_states(old) != _condition_states(new):
+        changes.append("UpdateNodeCondition")
+    if old.metadata.annotations != new.metadata.annotations:
+        changes.append("UpdateNodeAnnotation")
+    if old.status.declared_features != new.status.declared_features:
+        changes.append("UpdateNodeDeclaredFeature")
+    return changes
+
+
+def pod_changes(old: Pod, new: Pod) -> list[str]:
+    """Name what changed about a pod.
+
+    A change of no particular kind is a plain Update; one of status or bookkeeping alone, such as
+    our own PodScheduled condition, is no news: it would send the pod round in circles.
+    """
+    changes = []
+    if old.metadata.labels != new.metadata.labels:
+        changes.append("UpdatePodLabel")
+    if old.spec.containers != new.spec.containers or old.status.resources != new.status.resources:
+        changes.append("UpdatePodScaleDown")
+    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+        changes.append("UpdatePodSchedulingGatesEliminated")
+    if len(old.spec.tolerations) != len(new.spec.tolerations):
+        changes.append("UpdatePodToleration")
+    if old.status.resource_claim_statuses != new.status.resource_claim_statuses:
+        changes.append("UpdatePodGeneratedResourceClaim")
+    if old.terminating != new.terminating:
+        changes.append("UpdatePodTerminating")
+    plain = old.spec != new.spec or old.metadata.annotations != new.metadata.annotations
+    return changes or (["Update"] if plain else [])
+
+
+def _condition_states(node: Node) -> dict[str, str]:
+    return {c.type: c.status for c in node.status.conditions}
+
+
+def _action(old: Object | None, new: Object | None) -> str:
+    if old is None:
+        return "Add"
+    return "Delete" if new is None else "Update"

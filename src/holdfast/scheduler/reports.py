@@ -1,0 +1,119 @@
+"""What users read about a decision: the pod's condition and events, the reservation's status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.api.meta import ObjectReference
+from holdfast.api.scheme import PODS, RESERVATIONS
+from holdfast.client.client import Client, PatchType
+from holdfast.client.events import EventRecorder
+from holdfast.clock import Clock, rfc3339
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import HoldfastError, NotFound, Retryable
+
+LONGEST_NOTE = 1024
+TRIES = 4
+
+
+def shortened(message: str) -> str:
+    """Cut an event's note to what the API takes, marking that something is missing.
+
+    >>> len(shortened("x" * 2000)), shortened("short")
+    (1024, 'short')
+    """
+    data = message.encode()
+    if len(data) <= LONGEST_NOTE:
+        return message
+    return data[: LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
+
+
+class Reporter:
+    """Writes what became of pods and reservations; a failed report never fails an attempt."""
+
+    def __init__(self, client: Client, recorder: EventRecorder, clock: Clock) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+
+    def scheduled(self, facts: PodFacts, node: str) -> None:
+        """Tell that the pod (or reservation) has its node."""
+        who = facts.name if facts.reserve_for else facts.key
+        self._event(facts, "Normal", "Scheduled", f"Successfully assigned {who} to {node}", "Binding")
+
+    def failed(self, facts: PodFacts, message: str) -> None:
+        """Tell why an attempt put the pod on no node."""
+        self._event(facts, "Warning", "FailedScheduling", shortened(message), "Scheduling")
+
+    async def mark_unscheduled(
+        self, facts: PodFacts, reason: str, message: str, *, nominated: str | None = None
+    ) -> None:
+        """Write PodScheduled=False (Scheduled=False on a reservation), if it changed."""
+        if facts.reserve_for:
+            await self._mark_reservation(facts, reason, message)
+        else:
+            await self._mark_pod(facts, reason, message, nominated)
+
+    async def _mark_pod(
+        self, facts: PodFacts, reason: str, message: str, nominated: str | None
+    ) -> None:
+        status = facts.pod.status
+        old = next((c for c in status.conditions if c.type == "PodScheduled"), None)
+        same = old and (old.status, old.reason, old.message) == ("False", reason, message)
+        wanted = status.nominated_node_name if nominated is None else nominated
+        if same and wanted == status.nominated_node_name:
+            return
+        condition: dict[str, Any] = {
+            "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+            "lastProbeTime": None, "observedGeneration": facts.pod.metadata.generation or None,
+            "lastTransitionTime": old.last_transition_time
+            if old and old.status == "False" and old.last_transition_time
+            else rfc3339(self._clock.now()),
+        }  # fmt: skip
+        body: dict[str, Any] = {"status": {"conditions": [condition]}}
+        if wanted != status.nominated_node_name:
+            body["status"]["nominatedNodeName"] = wanted or None
+        await self._write(facts, PODS.path(facts.namespace, facts.name), body, PatchType.STRATEGIC)
+
+    async def _mark_reservation(self, facts: PodFacts, reason: str, message: str) -> None:
+        now = rfc3339(self._clock.now())
+        condition = {
+            "type": "Scheduled", "status": "False", "reason": reason, "message": message,
+            "lastProbeTime": now, "lastTransitionTime": now,
+        }  # fmt: skip
+        body = {"status": {"phase": "Pending", "conditions": [condition]}}
+        await self._write(facts, RESERVATIONS.path(name=facts.name), body, PatchType.MERGE)
+
+    async def _write(
+        self, facts: PodFacts, path: str, body: Mapping[str, Any], kind: PatchType
+    ) -> None:
+        resource, namespace = (RESERVATIONS, "") if facts.reserve_for else (PODS, facts.namespace)
+        for attempt in range(TRIES):
+            try:
+                await self._client.patch(
+                    resource, facts.name, body, namespace, type=kind, subresource="status"
+                )  # type: ignore[misc]
+                return
+            except NotFound:
+                return
+            except Retryable as failure:
+                await self._clock.sleep(failure.after or 0.1 * 2**attempt)
+            except HoldfastError:
+                return
+
+    def _event(self, facts: PodFacts, type_: str, reason: str, message: str, action: str) -> None:
+        meta = facts.pod.metadata
+        if facts.reserve_for:
+            about = ObjectReference(
+                api_version=RESERVATIONS.api_version, kind="Reservation", name=facts.name,
+                uid=facts.reserve_for, resource_version=meta.resource_version,
+            )  # fmt: skip
+        else:
+            about = ObjectReference(
+                api_version="v1", kind="Pod", namespace=facts.namespace, name=facts.name,
+                uid=facts.uid, resource_version=meta.resource_version,
+            )  # fmt: skip
+        self._recorder.record(
+            about, type_, reason, message, action=action, component=facts.scheduler_name
+        )

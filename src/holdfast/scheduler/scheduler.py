@@ -1,0 +1,229 @@
+"""The scheduler as a component: informers in, decisions, bindings out; start, health, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import numpy as np
+
+from holdfast.api.scheme import PODS, RESERVATIONS
+from holdfast.client.client import Client
+from holdfast.client.events import EventRecorder
+from holdfast.clock import Clock
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.framework.invariants import check_invariants
+from holdfast.framework.plugin import ClusterEvent, Hints, Placement
+from holdfast.framework.profile import Profile
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.scheduler.binding import BindFailed, bind, carry_out
+from holdfast.scheduler.cycle import TurnedAway, attempt, release
+from holdfast.scheduler.metrics import Metrics
+from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.queue import QueuedPod, SchedulingQueue, Worth
+from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.sources import Sources
+
+log = logging.getLogger(__name__)
+
+SLICE_SECONDS = 0.002
+"""How long deciding may hold the loop before news and bindings get their turn."""
+MOST_BINDINGS = 128
+"""Bindings under way at once; beyond it deciding waits for one to finish."""
+
+
+class Scheduler:
+    """Finds nodes for the pods (and reservations) of its profiles."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        profiles: Mapping[str, Profile],
+        *,
+        seed: int | None = None,
+        check: bool = False,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self.profiles = profiles
+        self.world = World()
+        self.metrics = Metrics()
+        self.queue = SchedulingQueue(judge=self._judge, gatekeeper=self._gate)
+        self.recorder = EventRecorder(client, clock)
+        self._reporter = Reporter(client, self.recorder, clock)
+        desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
+        self.sources = Sources(client, clock, desk)
+        self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
+        self._check = check
+        self._ready = asyncio.Event()
+        self.queue.on_ready = self._ready.set
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._bindings: set[asyncio.Task[None]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+        self.synced = asyncio.Event()
+
+    @property
+    def healthy(self) -> bool:
+        """Every loop still runs."""
+        return bool(self._loops) and not any(task.done() for task in self._loops)
+
+    async def start(self) -> None:
+        """Read the whole cluster, then begin to decide; returns once reading is done."""
+        self.recorder.start()
+        await self.sources.start()
+        self.synced.set()
+        self._loops = [
+            asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
+            asyncio.create_task(self._flush_forever(), name="scheduler: flush"),
+        ]
+
+    async def stop(self) -> None:
+        """Finish the bindings under way, write the last events, then stop."""
+        for task in self._loops:
+            task.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        await asyncio.gather(*self._bindings, *self._tasks, return_exceptions=True)
+        await self.sources.stop()
+        await self.recorder.stop()
+
+    async def _decide_forever(self) -> None:
+        while True:
+            await self._ready.wait()
+            began = self._clock.monotonic()
+            while (queued := self.queue.pop(self._clock.now())) is not None:
+                self.try_one(queued)
+                if len(self._bindings) >= MOST_BINDINGS:
+                    await asyncio.wait(self._bindings, return_when=asyncio.FIRST_COMPLETED)
+                    began = self._clock.monotonic()
+                elif self._clock.monotonic() - began > SLICE_SECONDS:
+                    await asyncio.sleep(0)
+                    began = self._clock.monotonic()
+            self._ready.clear()
+
+    async def _flush_forever(self) -> None:
+        while True:
+            now = self._clock.now()
+            await self._clock.sleep(1.0 - now % 1.0)
+            self.queue.flush(self._clock.now())
+
+    def try_one(self, queued: QueuedPod) -> None:
+        """Give one pod its turn; what takes time goes on beside the next pod's turn."""
+        facts = queued.facts
+        if facts.terminating:
+            self.queue.done(facts.uid)
+            self._reporter.failed(facts, f"skip schedule deleting pod: {facts.key}")
+            return
+        profile = self.profiles[facts.scheduler_name]
+        began = self._clock.monotonic()
+        try:
+            outcome = attempt(profile, facts, self.world, self._clock.now(), self._rng)
+        except Exception as failure:
+            # One pod with an impossible field must not stop the others.
+            log.exception("deciding for %s failed", facts.key)
+            self._attempt_failed(queued, str(failure) or repr(failure))
+            return
+        took = self._clock.monotonic() - began
+        if isinstance(outcome, Placement):
+            self.metrics.attempt("scheduled", facts.scheduler_name, took)
+            self.queue.done(facts.uid)
+            self._go(self._bind(queued, profile, outcome), self._bindings)
+        else:
+            self.metrics.attempt("unschedulable", facts.scheduler_name, took)
+            self._turned_away(queued, outcome)
+        if self._check:
+            check_invariants(self.world)
+
+    def _turned_away(self, queued: QueuedPod, outcome: TurnedAway) -> None:
+        self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self._clock.now())
+        self._reporter.failed(queued.facts, outcome.message)
+        nominated = outcome.effect.nominate if outcome.effect else None
+        self._go(
+            self._reporter.mark_unscheduled(
+                queued.facts, "Unschedulable", outcome.message, nominated=nominated
+            )
+        )
+        if outcome.effect is not None and outcome.effect.calls:
+            self._go(self._carry_out(outcome))
+
+    def _attempt_failed(self, queued: QueuedPod, message: str) -> None:
+        self.metrics.attempt("error", queued.facts.scheduler_name, 0.0)
+        self.queue.fail(queued, self._clock.now())
+        self._reporter.failed(queued.facts, message)
+        self._go(self._reporter.mark_unscheduled(queued.facts, "SchedulerError", message))
+
+    async def _bind(self, queued: QueuedPod, profile: Profile, placement: Placement) -> None:
+        facts = queued.facts
+        try:
+            await bind(self._client, profile, placement)
+        except BindFailed as failure:
+            node = await self._where_it_is(facts)
+            if node == placement.node:
+                # The answer was lost, the write was not: the promise stands.
+                self._reporter.scheduled(facts, node)
+                return
+            release(profile, self.world, placement)
+            event = ClusterEvent("AssignedPod", "Delete", facts.pod, None)
+            if node == "":
+                self._attempt_failed(queued, str(failure))
+            self.queue.notify(event, self._clock.now())
+        else:
+            self._reporter.scheduled(facts, placement.node)
+
+    async def _where_it_is(self, facts: PodFacts) -> str | None:
+        """Ask where the pod is after a failed bind: its node, "" for nowhere, None if it is gone.
+
+        Until the server answers, the room stays held: it may be taken for all we know.
+        """
+        wait = 0.1
+        while True:
+            try:
+                if facts.reserve_for:
+                    found = await self._client.get(RESERVATIONS, facts.name)
+                    same, node = found.uid == facts.reserve_for, found.status.node_name
+                else:
+                    pod = await self._client.get(PODS, facts.name, facts.namespace)
+                    same, node = pod.uid == facts.uid, pod.spec.node_name
+                return node if same else None
+            except NotFound:
+                return None
+            except HoldfastError:
+                await self._clock.sleep(wait)
+                wait = min(wait * 2, 5.0)
+
+    async def _carry_out(self, outcome: TurnedAway) -> None:
+        assert outcome.effect is not None
+        for call in outcome.effect.calls:
+            try:
+                await carry_out(self._client, call)
+            except HoldfastError as failure:
+                log.warning("%s: %s", outcome.effect.plugin, failure)
+
+    def _judge(self, queued: QueuedPod, event: ClusterEvent) -> Worth:
+        profile = self.profiles[queued.facts.scheduler_name]
+        view = View(self.world, queued.facts, self._clock.now())
+        worth = Worth.NOTHING
+        for name in queued.rejectors:
+            plugin = profile.plugin(name)
+            if isinstance(plugin, Hints) and not plugin.hint(event, queued.facts, view):
+                continue
+            if name in queued.pending_on:
+                return Worth.AT_ONCE
+            worth = Worth.AFTER_BACKOFF
+        return worth
+
+    def _gate(self, facts: PodFacts) -> str:
+        profile = self.profiles[facts.scheduler_name]
+        return profile.gate(facts, View(self.world, facts, self._clock.now()))
+
+    def _go(
+        self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]] | None = None
+    ) -> None:
+        tasks = self._tasks if among is None else among
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)

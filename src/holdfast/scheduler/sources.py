@@ -1,0 +1,69 @@
+"""The informers a scheduler lives on, and in which order they are read at start."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from holdfast.api import scheme
+from holdfast.api.resource import Resource
+from holdfast.client.client import Client
+from holdfast.client.informer import Informer
+from holdfast.clock import Clock
+from holdfast.errors import NotFound
+from holdfast.scheduler.news import NewsDesk
+
+log = logging.getLogger(__name__)
+
+OPTIONAL = {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
+"""Custom resources: a cluster without the CRD simply has none of them."""
+
+
+class Sources:
+    """Reads the cluster once in a fixed order, then keeps it current.
+
+    Nodes come first and pods last, so that every bound pod finds its node and every owner its
+    reservation when it arrives.
+    """
+
+    def __init__(self, client: Client, clock: Clock, desk: NewsDesk) -> None:
+        self._client = client
+        handlers: list[tuple[Resource[Any], Any]] = [
+            (scheme.NAMESPACES, desk.on_other("Namespace")),
+            (scheme.NODES, desk.on_node),
+            (scheme.DEVICE_CLASSES, desk.on_other("DeviceClass")),
+            (scheme.RESOURCE_SLICES, desk.on_other("ResourceSlice")),
+            (scheme.RESOURCE_CLAIMS, desk.on_other("ResourceClaim")),
+            (scheme.DISRUPTION_BUDGETS, desk.on_other("PodDisruptionBudget")),
+            (scheme.RESERVATIONS, desk.on_reservation),
+            (scheme.RESOURCE_POLICIES, desk.on_other("ResourcePolicy")),
+            (scheme.PODS, desk.on_pod),
+        ]
+        self._informers = [
+            Informer(client, resource, clock=clock, on_event=handler)
+            for resource, handler in handlers
+        ]
+
+    async def start(self) -> None:
+        """Start every informer and return when each has delivered its first list."""
+        for informer in self._informers:
+            if informer.resource in OPTIONAL and not await self._served(informer.resource):
+                log.warning(
+                    "%s is not served here: install deploy/crds and restart to use it",
+                    informer.resource.plural,
+                )
+                continue
+            informer.start()
+            await informer.synced()
+
+    async def stop(self) -> None:
+        """Stop every informer."""
+        for informer in reversed(self._informers):
+            await informer.stop()
+
+    async def _served(self, resource: Resource[Any]) -> bool:
+        try:
+            await self._client.list(resource, limit=1)
+        except NotFound:
+            return False
+        return True
