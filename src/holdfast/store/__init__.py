@@ -1,1 +1,27 @@
-"""store."""
+"""Versioned objects and their watch log, durable in one SQLite file.
+
+Here live: the data directory and its lock, the tables, the writer thread, the objects in
+memory with their indexes, the history that watches replay. Values are opaque bytes.
+
+Here must not live: HTTP, verbs, admission, validation, selectors beyond equality, or any
+opinion about what an object means. Only the API server imports this room.
+"""
+
+from holdfast.store.indexing import index_object
+from holdfast.store.records import Change, Event, Indexed, Key, Stored
+from holdfast.store.retention import Retention
+from holdfast.store.store import Store, restore
+from holdfast.store.watch import Subscription
+
+__all__ = [
+    "Change",
+    "Event",
+    "Indexed",
+    "Key",
+    "Retention",
+    "Store",
+    "Stored",
+    "Subscription",
+    "index_object",
+    "restore",
+]

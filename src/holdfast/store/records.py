@@ -1,0 +1,111 @@
+"""The nouns of the store: keys, objects as stored, and what happened to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from holdfast import errors
+
+
+class Key(NamedTuple):
+    """Name one object; ``namespace`` is empty for cluster-scoped resources."""
+
+    group: str
+    plural: str
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Give the place in list order, which is that of etcd keys (``a-b/x`` before ``a/x``).
+
+        >>> Key("", "pods", "default", "web").path, Key("", "nodes", "", "n1").path
+        ('default/web', 'n1')
+        """
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def words(self) -> str:
+        """Say the key as Kubernetes messages do.
+
+        >>> Key("apps", "deployments", "default", "web").words
+        'deployments.apps "web"'
+        """
+        qualified = f"{self.plural}.{self.group}" if self.group else self.plural
+        return f'{qualified} "{self.name}"'
+
+    @property
+    def details(self) -> errors.Details:
+        """Say which object an error about this key is about."""
+        return errors.Details(name=self.name, group=self.group, kind=self.plural)
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What the store knows about a value besides its bytes; the caller extracts it."""
+
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """What field selectors read, such as ``spec.nodeName``; an absent field reads as ``""``."""
+    owners: tuple[str, ...] = ()
+    """The uids in ``metadata.ownerReferences``."""
+    extra: Any = None
+    """Whatever the caller wants to keep parsed beside the bytes; the store never looks."""
+
+
+Index = Callable[[Key, bytes], Indexed]
+"""Read what is indexed out of a value; called once per write and once per object at start."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """One version of one object: the bytes with their resourceVersion, and what is indexed."""
+
+    key: Key
+    revision: int
+    value: bytes
+    indexed: Indexed
+
+    @property
+    def uid(self) -> str:
+        """Name this incarnation of the key."""
+        return self.indexed.uid
+
+
+class Change(IntEnum):
+    """What an event did; ``name`` is the type of a watch event. The numbers are on disk."""
+
+    ADDED = 1
+    MODIFIED = 2
+    DELETED = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """One committed change, shared by all watchers.
+
+    ``object`` is what the watcher is shown (for DELETED: the last state, carrying the
+    revision of the deletion); ``previous`` is None only for ADDED.
+    """
+
+    change: Change
+    object: Stored
+    previous: Stored | None
+    stamp: int
+    """When it was decided, in milliseconds since the epoch."""
+    forms: dict[Hashable, bytes] = field(default_factory=dict)
+    """The server's encodings of this event, each made once and shared by all watchers."""
+
+    @property
+    def revision(self) -> int:
+        """Give the place of this event in the one order of everything."""
+        return self.object.revision
+
+    @property
+    def key(self) -> Key:
+        """Name the object concerned."""
+        return self.object.key
