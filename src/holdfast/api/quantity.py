@@ -4,7 +4,9 @@ An amount is an integer times a power of ten, so nothing is ever lost to floatin
 rounding and printing follow Kubernetes: anything finer than a nano is rounded away from zero,
 binary amounts stop at 2^63-1, and the canonical form keeps the family of suffixes it was written
 in. (Upstream also keeps some spellings that are not quite canonical, such as ``10.035M``; so do
-we, or an object would read differently through us.) Hot paths do not build objects: they ask ``milli`` and ``units``, which remember the text.
+we, or an object would read differently through us.)
+
+Hot paths build no objects: they ask ``milli`` and ``units``, which remember the text.
 """
 
 from __future__ import annotations

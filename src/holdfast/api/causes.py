@@ -1,0 +1,68 @@
+"""Wrong fields, in the words Kubernetes uses for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import BadRequest, Cause, Details
+
+
+def invalid(path: str, value: Any, detail: str) -> Cause:
+    """Say that the value of a field cannot be.
+
+    >>> invalid("spec.replicas", -1, "must be greater than or equal to 0").message
+    'Invalid value: -1: must be greater than or equal to 0'
+    """
+    return Cause(path, f"Invalid value: {_shown(value)}: {detail}", "FieldValueInvalid")
+
+
+def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:
+    """Say that a value is none of those that exist."""
+    known = ", ".join(f'"{word}"' for word in supported)
+    return Cause(
+        path,
+        f"Unsupported value: {_shown(value)}: supported values: {known}",
+        "FieldValueNotSupported",
+    )
+
+
+def required(path: str, detail: str = "") -> Cause:
+    """Say that a field is missing."""
+    return Cause(path, f"Required value: {detail}" if detail else "Required value",
+                 "FieldValueRequired")  # fmt: skip
+
+
+def forbidden(path: str, detail: str) -> Cause:
+    """Say that a field may not be set here."""
+    return Cause(path, f"Forbidden: {detail}", "FieldValueForbidden")
+
+
+def duplicate(path: str, value: Any) -> Cause:
+    """Say that a value may occur only once."""
+    return Cause(path, f"Duplicate value: {_shown(value)}", "FieldValueDuplicate")
+
+
+def child(path: str, name: str) -> str:
+    """Extend a field path by one name.
+
+    >>> child("", "values"), child("spec", "values")
+    ('values', 'spec.values')
+    """
+    return f"{path}.{name}" if path else name
+
+
+def refuse(causes: Iterable[Cause]) -> None:
+    """Raise BadRequest naming every cause, or return quietly when there is none."""
+    found = tuple(causes)
+    if not found:
+        return
+    listed = [f"{c.field}: {c.message}" for c in found]
+    words = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    raise BadRequest(words, Details(causes=found))
+
+
+def _shown(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,273 @@
+"""Selectors over label maps: compiled, matched and written.
+
+A selector is a conjunction of requirements. Two are special: ``EVERYTHING`` has no requirement,
+``NOTHING`` matches no map at all, which is what an absent LabelSelector means. ``parse`` reads
+the text form of ``?labelSelector=``; ``from_selector`` the structured form of specs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from holdfast.api import names
+from holdfast.api.causes import child, invalid, not_supported, refuse
+from holdfast.api.meta import LabelSelector
+from holdfast.errors import BadRequest, Cause
+
+IN, NOT_IN, EXISTS, ABSENT = "in", "notin", "exists", "!"
+EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "=", "==", "!="
+GREATER, LESS = "gt", "lt"
+
+_OPERATORS = (
+    IN, NOT_IN, EQUALS, DOUBLE_EQUALS, NOT_EQUALS, EXISTS, ABSENT, GREATER, LESS,
+)  # fmt: skip
+_BY_STRUCT_NAME = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT}
+_ONE_VALUE = (EQUALS, DOUBLE_EQUALS, NOT_EQUALS)
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRequirement:
+    """One test of one label; ``values`` are sorted and without repeats."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Tell whether the labels pass."""
+        found = labels.get(self.key)
+        match self.operator:
+            case "in" | "=" | "==":
+                return found is not None and found in self.values
+            case "notin" | "!=":
+                return found is None or found not in self.values
+            case "exists":
+                return found is not None
+            case "!":
+                return found is None
+            case _:
+                return found is not None and self._compares(found)
+
+    def _compares(self, found: str) -> bool:
+        left, right = names.parse_integer(found), names.parse_integer(self.values[0])
+        if left is None or right is None:
+            return False
+        return left > right if self.operator == GREATER else left < right
+
+    def __str__(self) -> str:
+        joined = ",".join(self.values)
+        match self.operator:
+            case "exists":
+                return self.key
+            case "!":
+                return f"!{self.key}"
+            case "in" | "notin":
+                return f"{self.key} {self.operator} ({joined})"
+            case "gt":
+                return f"{self.key}>{joined}"
+            case "lt":
+                return f"{self.key}<{joined}"
+            case _:
+                return f"{self.key}{self.operator}{joined}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Requirements, all of which must hold; ``None`` instead of a tuple matches nothing."""
+
+    requirements: tuple[LabelRequirement, ...] | None = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Tell whether the labels are selected.
+
+        >>> parse("tier in (a,b),!legacy").matches({"tier": "a"})
+        True
+        """
+        if self.requirements is None:
+            return False
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is ruled out."""
+        return self.requirements == ()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The label keys this selector looks at."""
+        return frozenset(r.key for r in self.requirements or ())
+
+    def __str__(self) -> str:
+        return ",".join(str(requirement) for requirement in self.requirements or ())
+
+
+EVERYTHING = Selector(())
+NOTHING = Selector(None)
+
+
+def check(key: str, operator: str, values: Iterable[str], path: str = "") -> list[Cause]:
+    """List what is wrong with a requirement, fields named below ``path``."""
+    values = list(values)
+    causes = []
+    if wrong := names.label_key(key):
+        causes.append(invalid(child(path, "key"), key, "; ".join(wrong)))
+    at = child(path, "values")
+    if operator not in _OPERATORS:
+        causes.append(not_supported(child(path, "operator"), operator, _OPERATORS))
+    elif words := _wrong_count(operator, len(values)):
+        causes.append(invalid(at, values, words))
+    if operator in (GREATER, LESS):
+        causes += [
+            invalid(f"{at}[{i}]", v, "for 'Gt', 'Lt' operators, the value must be an integer")
+            for i, v in enumerate(values)
+            if names.parse_integer(v) is None
+        ]
+    causes += [
+        invalid(f"{at}[{i}][{key}]", value, "; ".join(wrong))
+        for i, value in enumerate(values)
+        if (wrong := names.label_value(value))
+    ]
+    return causes
+
+
+def _wrong_count(operator: str, count: int) -> str:
+    if operator in (IN, NOT_IN):
+        return "" if count else "for 'in', 'notin' operators, values set can't be empty"
+    if operator in (EXISTS, ABSENT):
+        return "values set must be empty for exists and does not exist" if count else ""
+    if count == 1:
+        return ""
+    if operator in _ONE_VALUE:
+        return "exact-match compatibility requires one single value"
+    return "for 'Gt', 'Lt' operators, exactly one value is required"
+
+
+def require(
+    key: str, operator: str, values: Iterable[str] = (), path: str = ""
+) -> LabelRequirement:
+    """Make a requirement, or refuse it naming the fields that are wrong."""
+    unique = sorted(set(values))
+    refuse(check(key, operator, unique, path))
+    return LabelRequirement(key, operator, tuple(unique))
+
+
+def conjunction(requirements: Iterable[LabelRequirement]) -> Selector:
+    """Join requirements to a selector, in the order of their keys."""
+    return Selector(tuple(sorted(requirements, key=lambda r: r.key)))
+
+
+def from_labels(labels: Labels) -> Selector:
+    """Select what carries all of these pairs, unvalidated; no pair selects everything."""
+    return conjunction(LabelRequirement(k, EQUALS, (v,)) for k, v in labels.items())
+
+
+def from_selector(selector: LabelSelector | None) -> Selector:
+    """Compile a spec's selector: absent matches nothing, empty matches everything."""
+    if selector is None:
+        return NOTHING
+    found = [require(k, EQUALS, (v,)) for k, v in selector.match_labels.items()]
+    for expression in selector.match_expressions:
+        operator = _BY_STRUCT_NAME.get(expression.operator)
+        if operator is None:
+            raise BadRequest(f'"{expression.operator}" is not a valid label selector operator')
+        found.append(require(expression.key, operator, expression.values))
+    return conjunction(found)
+
+
+_TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^ \t\r\n=!(),<>]+)|$)")
+_END = ""
+_SYMBOL_OPERATORS = {"=": EQUALS, "==": DOUBLE_EQUALS, "!=": NOT_EQUALS, ">": GREATER, "<": LESS}
+_EXPECTED_OPERATOR = "found '{}', expected: in, notin, =, ==, !=, gt, lt"
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A cursor over the tokens of a selector: ``(text, is it a word)``."""
+
+    tokens: list[tuple[str, bool]]
+    at: int = 0
+
+    def peek(self) -> tuple[str, bool]:
+        return self.tokens[self.at]
+
+    def take(self) -> tuple[str, bool]:
+        token = self.tokens[self.at]
+        self.at = min(self.at + 1, len(self.tokens) - 1)
+        return token
+
+    def expect(self, wanted: Callable[[str, bool], bool], complaint: str) -> str:
+        text, word = self.take()
+        if not wanted(text, word):
+            raise BadRequest(complaint.format(text))
+        return text
+
+
+def _is_word(_: str, word: bool) -> bool:
+    return word
+
+
+def parse(text: str) -> Selector:
+    """Read the text form, or refuse it saying what was found and what was expected.
+
+    >>> str(parse("x in (b, a,), y != 1, !z"))
+    'x in (,a,b),y!=1,!z'
+    """
+    tokens = [(symbol or word, bool(word)) for symbol, word in _TOKEN.findall(text)]
+    reader = _Reader([*(token for token in tokens if token[0]), (_END, False)])
+    found: list[LabelRequirement] = []
+    complaint = "found '{}', expected: !, identifier, or 'end of string'"
+    while reader.peek()[0] != _END or found:
+        text_, word = reader.peek()
+        if not word and text_ != "!":
+            raise BadRequest(complaint.format(text_))
+        try:
+            found.append(_requirement(reader))
+        except BadRequest as error:
+            raise BadRequest(f"unable to parse requirement: {error}", error.details) from None
+        separator, _ = reader.take()
+        if separator == _END:
+            break
+        if separator != ",":
+            raise BadRequest(f"found '{separator}', expected: ',' or 'end of string'")
+        complaint = "found '{}', expected: identifier after ','"
+    return conjunction(found)
+
+
+def _requirement(reader: _Reader) -> LabelRequirement:
+    negated = reader.peek()[0] == "!"
+    if negated:
+        reader.take()
+    key = reader.expect(_is_word, "found '{}', expected: identifier")
+    if wrong := names.label_key(key):
+        refuse([invalid("key", key, "; ".join(wrong))])
+    if negated:
+        return require(key, ABSENT)
+    if reader.peek()[0] in (_END, ","):
+        return require(key, EXISTS)
+    text, word = reader.take()
+    if word and text in (IN, NOT_IN):
+        return require(key, text, _values(reader))
+    if text not in _SYMBOL_OPERATORS:
+        raise BadRequest(_EXPECTED_OPERATOR.format(text))
+    value = ""
+    if reader.peek()[0] not in (_END, ","):
+        value = reader.expect(_is_word, "found '{}', expected: identifier")
+    return require(key, _SYMBOL_OPERATORS[text], (value,))
+
+
+def _values(reader: _Reader) -> list[str]:
+    """Read ``(a,b)``; between commas, nothing is the empty value."""
+    reader.expect(lambda text, _: text == "(", "found '{}' expected: '('")
+    values = []
+    while True:
+        text, word = reader.peek()
+        values.append(reader.take()[0] if word else "")
+        text, _ = reader.take()
+        if text == ")":
+            return values
+        if text != ",":
+            raise BadRequest(f"found '{text}', expected: ',' or ')'")

@@ -1,0 +1,132 @@
+"""What names, label keys and label values may look like; refusals in upstream's words.
+
+Each function answers with the list of what is wrong, empty when nothing is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = f"({_KEY})?"
+
+_matches_label = re.compile(_DNS_LABEL).fullmatch
+_matches_subdomain = re.compile(_DNS_SUBDOMAIN).fullmatch
+_matches_1035 = re.compile(_DNS_1035).fullmatch
+_matches_key = re.compile(_KEY).fullmatch
+_matches_value = re.compile(_VALUE).fullmatch
+_matches_integer = re.compile("0|-?[1-9][0-9]*").fullmatch
+
+_KEY_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character"
+)
+_EMPTY = "must be non-empty"
+
+
+def _shape(rule: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+def _too_long(text: str, limit: int) -> list[str]:
+    return [f"must be no more than {limit} bytes"] if len(text.encode()) > limit else []
+
+
+def dns_subdomain(text: str) -> list[str]:
+    """Check a lower-case DNS subdomain, which is what most object names are."""
+    wrong = _too_long(text, 253)
+    if not _matches_subdomain(text):
+        rule = (
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+            "'-' or '.', and must start and end with an alphanumeric character"
+        )
+        wrong.append(_shape(rule, _DNS_SUBDOMAIN, "example.com"))
+    return wrong
+
+
+def dns_label(text: str) -> list[str]:
+    """Check a lower-case DNS label: namespaces, containers, ports."""
+    wrong = _too_long(text, 63)
+    if _matches_label(text):
+        return wrong
+    if _matches_subdomain(text):
+        return [*wrong, "must not contain dots"]
+    rule = (
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+        "and must start and end with an alphanumeric character"
+    )
+    return [*wrong, _shape(rule, _DNS_LABEL, "my-name", "123-abc")]
+
+
+def dns_1035_label(text: str) -> list[str]:
+    """Check a DNS label that starts with a letter: services."""
+    wrong = _too_long(text, 63)
+    if not _matches_1035(text):
+        rule = (
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+            "start with an alphabetic character, and end with an alphanumeric character"
+        )
+        wrong.append(_shape(rule, _DNS_1035, "my-name", "abc-123"))
+    return wrong
+
+
+def path_segment(text: str) -> list[str]:
+    """Check a name that only has to fit into a URL: roles and bindings."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{sign}'" for sign in ("/", "%") if sign in text]
+
+
+def label_key(text: str) -> list[str]:
+    """Check a label or annotation key, or a qualified resource name."""
+    parts = text.split("/")
+    shape = _shape(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
+    if len(parts) > 2:
+        return [
+            f"a valid label key {shape} with an optional DNS subdomain prefix and '/' "
+            "(e.g. 'example.com/MyName')"
+        ]
+    wrong = []
+    if len(parts) == 2:
+        found = dns_subdomain(parts[0]) if parts[0] else [_EMPTY]
+        wrong += [f"prefix part {words}" for words in found]
+    name = parts[-1]
+    found = _too_long(name, 63) if name else [_EMPTY]
+    if not _matches_key(name):
+        found.append(shape)
+    return wrong + [f"name part {words}" for words in found]
+
+
+def label_value(text: str) -> list[str]:
+    """Check a label value; the empty one is fine."""
+    wrong = _too_long(text, 63)
+    if not _matches_value(text):
+        rule = f"a valid label must be an empty string or {_KEY_RULE.removeprefix('must ')}"
+        wrong.append(_shape(rule, _VALUE, "MyValue", "my_value", "12345"))
+    return wrong
+
+
+def canonical_integer(text: str) -> int | None:
+    """Read an integer written as a human would (no plus, no leading zero), within 64 bits."""
+    if not _matches_integer(text) or len(text) > 20:
+        return None
+    return _within_int64(int(text))
+
+
+def parse_integer(text: str) -> int | None:
+    """Read a decimal integer of 64 bits, signs and leading zeros allowed."""
+    if not re.fullmatch("[+-]?[0-9]{1,64}", text):
+        return None
+    return _within_int64(int(text))
+
+
+def _within_int64(number: int) -> int | None:
+    return number if -(2**63) <= number < 2**63 else None
+
+
+NameCheck = Callable[[str], list[str]]
