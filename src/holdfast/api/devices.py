@@ -53,12 +53,16 @@ class DeviceClass(Object, frozen=True):
 
 
 class DeviceAttribute(Struct, frozen=True):
-    """Exactly one value of one type."""
+    """Exactly one value of one type, or (gated) a list of them."""
 
     int_: int | None = msgspec.field(default=None, name="int")
     bool_: bool | None = msgspec.field(default=None, name="bool")
     string: str | None = None
     version: str | None = None
+    ints: tuple[int, ...] | None = None
+    bools: tuple[bool, ...] | None = None
+    strings: tuple[str, ...] | None = None
+    versions: tuple[str, ...] | None = None
 
 
 class DeviceCapacity(Struct, frozen=True):

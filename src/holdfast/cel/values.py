@@ -1,0 +1,70 @@
+"""Quantities and versions inside the engine, which knows neither.
+
+Both travel as BYTES: one tag byte and a canonical text, so that the engine's own ``==`` compares
+them by value. A quantity is never equal to a version, as the tags differ.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.devices import DeviceAttribute
+from holdfast.api.quantity import AmountText, Quantity
+from holdfast.cel.semver import Semver
+from holdfast.errors import BadRequest
+
+_QUANTITY, _SEMVER = b"Q", b"V"
+
+
+def pack(value: Quantity | Semver) -> bytes:
+    """Write a value so that equal values are equal bytes.
+
+    >>> pack(Quantity.parse("1.5Gi")) == pack(Quantity.parse("1536Mi"))
+    True
+    """
+    if isinstance(value, Semver):
+        return _SEMVER + str(value).encode()
+    digits, scale = value.digits, value.scale
+    while digits and digits % 10 == 0:
+        digits, scale = digits // 10, scale + 1
+    return _QUANTITY + (f"{digits}e{scale}" if digits else "0").encode()
+
+
+def unpack(data: bytes | bytearray) -> Quantity | Semver:
+    """Read what ``pack`` wrote; any other bytes of the user's own are an error."""
+    tag, text = bytes(data[:1]), bytes(data[1:]).decode(errors="replace")
+    if tag == _SEMVER:
+        return Semver.parse(text)
+    if tag == _QUANTITY:
+        digits, _, scale = text.partition("e")
+        return Quantity(int(digits), int(scale or "0"))
+    raise BadRequest("no such overload: neither a quantity nor a version")
+
+
+def quantity(text: AmountText) -> bytes:
+    """Read an amount and pack it."""
+    return pack(Quantity.parse(text))
+
+
+def semver(text: str) -> bytes:
+    """Read a version and pack it."""
+    return pack(Semver.parse(text))
+
+
+def attribute(value: DeviceAttribute, *, lists: bool = False) -> Any:
+    """Turn a device attribute into what the engine is given; an empty one is an error."""
+    if lists and (several := _several(value)) is not None:
+        return several
+    for plain in (value.int_, value.bool_, value.string):
+        if plain is not None:
+            return plain
+    if value.version is not None:
+        return semver(value.version)
+    raise BadRequest("unsupported attribute value")
+
+
+def _several(value: DeviceAttribute) -> list[Any] | None:
+    for plain in (value.ints, value.bools, value.strings):
+        if plain is not None:
+            return list(plain)
+    return None if value.versions is None else [semver(text) for text in value.versions]
