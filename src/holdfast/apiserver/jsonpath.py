@@ -1,15 +1,141 @@
-"""The JSONPath of printer columns: fields, indexes, wildcards and equality filters."""
+"""The JSONPath of printer columns: fields, indexes, wildcards and one-step filters."""
 
 from __future__ import annotations
 
+import operator
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
-from holdfast.errors import NotBuilt
+from holdfast.errors import BadRequest
+
+# One step turns what was found so far into what it points at; nothing found is no error.
+Step = Callable[[Any], Iterable[Any]]
+
+_FIELD = re.compile(r"\.((?:\\.|[^.\[\]\\(){}'\"])+)")
+_QUOTED = re.compile(r"\[(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")\]")
+_INDEX = re.compile(r"\[(-?\d+)\]")
+_SLICE = re.compile(r"\[(-?\d*):(-?\d*)\]")
+_WILDCARD = re.compile(r"\[\*\]|\.\*")
+_FILTER = re.compile(r"\[\?\(\s*@(.*?)\s*(?:(==|!=|<=|>=|<|>)\s*(.+?))?\s*\)\]")
+_ESCAPE = re.compile(r"\\(.)")
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt,
+    "<=": operator.le, ">=": operator.ge,
+}  # fmt: skip
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
 def find(path: str, value: Any) -> list[Any]:
-    """List what a path such as ``.status.conditions[?(@.type=="Ready")].status`` points at.
+    r"""List what a path points at.
 
     A field that is not there yields nothing; a path that cannot be read raises BadRequest.
+
+    >>> ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    >>> find('.conditions[?(@.type=="Ready")].status', ready)
+    ['True']
+    >>> find(r".labels.example\.com/a", {"labels": {"example.com/a": 1}})
+    [1]
     """
-    raise NotBuilt("jsonpath is not built yet")
+    found = [value]
+    for step in parse(path):
+        found = [each for one in found for each in step(one)]
+    return found
+
+
+@lru_cache(maxsize=1024)
+def parse(path: str) -> tuple[Step, ...]:
+    """Read a path once; raise BadRequest naming the part that cannot be read."""
+    steps: list[Step] = []
+    at = 0
+    while at < len(path):
+        match, step = _step(path, at)
+        if match is None or step is None:
+            raise BadRequest(
+                f"cannot read the JSONPath {path!r} from {path[at:]!r}; use fields, "
+                'indexes, [*] and filters such as [?(@.type=="Ready")]'
+            )
+        steps.append(step)
+        at = match.end()
+    return tuple(steps)
+
+
+def _step(path: str, at: int) -> tuple[re.Match[str] | None, Step | None]:
+    for pattern, make in _FORMS:
+        if match := pattern.match(path, at):
+            return match, make(match)
+    return None, None
+
+
+def _field(match: re.Match[str]) -> Step:
+    raw = next(group for group in match.groups() if group is not None)
+    name = _ESCAPE.sub(r"\1", raw)
+    return lambda value: (value[name],) if isinstance(value, dict) and name in value else ()
+
+
+def _index(match: re.Match[str]) -> Step:
+    index = int(match[1])
+    return lambda value: (
+        (value[index],) if isinstance(value, list) and -len(value) <= index < len(value) else ()
+    )
+
+
+def _slice(match: re.Match[str]) -> Step:
+    start, stop = (int(part) if part else None for part in match.groups())
+    return lambda value: value[start:stop] if isinstance(value, list) else ()
+
+
+def _every(match: re.Match[str]) -> Step:
+    def values(value: Any) -> Iterable[Any]:
+        if isinstance(value, dict):
+            return value.values()
+        return value if isinstance(value, list) else ()
+
+    return values
+
+
+def _filter(match: re.Match[str]) -> Step:
+    path, compare, literal = match.groups()
+    if compare is None:
+        return lambda value: [one for one in _items(value) if find(path, one)]
+    wanted = _literal(literal)
+    holds = _COMPARE[compare]
+
+    def keep(one: Any) -> bool:
+        try:
+            return any(holds(got, wanted) for got in find(path, one))
+        except TypeError:  # "a" < 3: unlike things never compare
+            return False
+
+    return lambda value: [one for one in _items(value) if keep(one)]
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _literal(text: str) -> Any:
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return _ESCAPE.sub(r"\1", text[1:-1])
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise BadRequest(f"cannot read {text!r} in a JSONPath filter: quote it") from None
+
+
+_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = (
+    (_WILDCARD, _every),
+    (_FIELD, _field),
+    (_QUOTED, _field),
+    (_INDEX, _index),
+    (_SLICE, _slice),
+    (_FILTER, _filter),
+)

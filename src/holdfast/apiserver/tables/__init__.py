@@ -7,10 +7,23 @@ argument. Not here: content negotiation and where the objects come from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from holdfast.api.resource import Column, Resource
-from holdfast.errors import NotBuilt
+from holdfast.apiserver.tables import access, cluster, devices, network, pods, storage, workloads
+from holdfast.apiserver.tables.custom import columns_of, custom_printer
+from holdfast.apiserver.tables.printer import NAME_AGE, Printer, age_text
+from holdfast.errors import BadRequest
+
+__all__ = ["age_text", "columns_of", "table"]
+
+_BUILT_IN: dict[tuple[str, str], Printer] = {
+    key: printer
+    for family in (pods, workloads, cluster, storage, network, access, devices)
+    for key, printer in family.PRINTERS.items()
+}
+_cached_custom = lru_cache(maxsize=256)(custom_printer)
 
 
 def table(
@@ -26,15 +39,48 @@ def table(
 
     ``include_object`` is the query parameter: ``None``, ``Metadata`` or ``Object``.
     ``with_columns`` is False for every watch event but the first. ``metadata`` is the list's own
-    (resourceVersion, continue, remainingItemCount). Custom resources are printed by
-    ``resource.columns``, built-in kinds as upstream prints them, anything else as NAME and AGE.
+    (resourceVersion, continue, remainingItemCount). Built-in kinds are printed as upstream
+    prints them, others by ``resource.columns``, and those that name none as NAME and AGE.
     """
-    raise NotBuilt("tables are not built yet")
+    printer = _BUILT_IN.get((resource.group, resource.plural))
+    if printer is None:
+        printer = _cached_custom(resource.columns) if resource.columns else NAME_AGE
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": dict(metadata or {}),
+        "columnDefinitions": [_definition(c) for c in printer.columns] if with_columns else None,
+        "rows": [_row(printer, obj, include_object, now) for obj in objects],
+    }
 
 
-def columns_of(version: Mapping[str, Any]) -> tuple[Column, ...]:
-    """Read the printer columns of one entry of a CRD's ``spec.versions``.
+def _definition(column: Column) -> dict[str, Any]:
+    described = column.description
+    if not described and column.json_path:
+        described = f"Custom resource definition column (in JSONPath format): {column.json_path}"
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": described,
+        "priority": column.priority,
+    }
 
-    A version that names none gets the Age column, as upstream gives it.
-    """
-    raise NotBuilt("tables are not built yet")
+
+def _row(printer: Printer, obj: Mapping[str, Any], include: str, now: float) -> dict[str, Any]:
+    row: dict[str, Any] = {"cells": printer.cells(obj, now)}
+    if printer.conditions and (conditions := printer.conditions(obj)):
+        row["conditions"] = conditions
+    if include in ("", "Metadata"):
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": obj.get("metadata") or {},
+        }
+    elif include == "Object":
+        row["object"] = obj
+    elif include == "None":
+        row["object"] = None
+    else:
+        raise BadRequest(f'includeObject must be "", "None", "Metadata" or "Object", not {include}')
+    return row

@@ -1,0 +1,126 @@
+"""Who may do what, and what is admitted: RBAC, certificates, webhooks, policies, APIs."""
+
+from __future__ import annotations
+
+from holdfast.apiserver.tables.printer import (
+    NAME_CREATED,
+    NONE,
+    UNSET,
+    Cells,
+    Obj,
+    Printer,
+    age,
+    age_text,
+    columns,
+    condition,
+    items,
+    name,
+    or_else,
+    part,
+    selector_text,
+)
+
+
+def _binding(obj: Obj, now: float) -> Cells:
+    ref, subjects = part(obj, "roleRef"), items(obj, "subjects")
+
+    def named(kind: str) -> str:
+        return ", ".join(s.get("name", "") for s in subjects if s.get("kind") == kind)
+
+    accounts = (
+        f"{s.get('namespace', '')}/{s.get('name', '')}"
+        for s in subjects
+        if s.get("kind") == "ServiceAccount"
+    )
+    return [
+        name(obj),
+        f"{ref.get('kind', '')}/{ref.get('name', '')}",
+        age(obj, now),
+        named("User"),
+        named("Group"),
+        ", ".join(accounts),
+    ]
+
+
+def _signing_request(obj: Obj, now: float) -> Cells:
+    spec, asked = part(obj, "spec"), part(obj, "spec").get("expirationSeconds")
+    return [
+        name(obj),
+        age(obj, now),
+        or_else(spec.get("signerName"), NONE),
+        spec.get("username", ""),
+        NONE if asked is None else age_text(asked),
+        _signing_state(obj),
+    ]
+
+
+def _signing_state(obj: Obj) -> str:
+    kinds = {c.get("type") for c in items(obj, "status", "conditions")}
+    words = ["Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"]
+    if "Failed" in kinds:
+        words.append("Failed")
+    if part(obj, "status").get("certificate"):
+        words.append("Issued")
+    return ",".join(words)
+
+
+def _webhooks(obj: Obj, now: float) -> Cells:
+    return [name(obj), len(items(obj, "webhooks")), age(obj, now)]
+
+
+def _policy(obj: Obj, now: float) -> Cells:
+    rules = items(obj, "spec", "validations") or items(obj, "spec", "mutations")
+    kind = part(obj, "spec", "paramKind")
+    words = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+    return [name(obj), len(rules), words, age(obj, now)]
+
+
+def _policy_binding(obj: Obj, now: float) -> Cells:
+    ref = part(obj, "spec", "paramRef")
+    words = UNSET
+    if ref.get("name"):
+        words = f"{ref.get('namespace') or '*'}/{ref['name']}"
+    elif ref.get("selector"):
+        words = selector_text(ref["selector"])
+    return [name(obj), part(obj, "spec").get("policyName", ""), words, age(obj, now)]
+
+
+def _api_service(obj: Obj, now: float) -> Cells:
+    service, state = part(obj, "spec", "service"), condition(obj, "Available")
+    available = state.get("status") or "Unknown"
+    if state and available != "True" and state.get("reason"):
+        available = f"{available} ({state['reason']})"
+    where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
+    return [name(obj), where, available, age(obj, now)]
+
+
+_BINDINGS = Printer(
+    columns("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"), _binding
+)
+_WEBHOOKS = Printer(columns("Name", "Webhooks:integer", "Age"), _webhooks)
+_POLICY_BINDINGS = Printer(columns("Name", "PolicyName", "ParamRef", "Age"), _policy_binding)
+_RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+
+PRINTERS = {
+    (_RBAC, "roles"): NAME_CREATED,
+    (_RBAC, "clusterroles"): NAME_CREATED,
+    (_RBAC, "rolebindings"): _BINDINGS,
+    (_RBAC, "clusterrolebindings"): _BINDINGS,
+    ("certificates.k8s.io", "certificatesigningrequests"): Printer(
+        columns("Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
+        _signing_request,
+    ),
+    (_ADMISSION, "mutatingwebhookconfigurations"): _WEBHOOKS,
+    (_ADMISSION, "validatingwebhookconfigurations"): _WEBHOOKS,
+    (_ADMISSION, "validatingadmissionpolicies"): Printer(
+        columns("Name", "Validations:integer", "ParamKind", "Age"), _policy
+    ),
+    (_ADMISSION, "mutatingadmissionpolicies"): Printer(
+        columns("Name", "Mutations:integer", "ParamKind", "Age"), _policy
+    ),
+    (_ADMISSION, "validatingadmissionpolicybindings"): _POLICY_BINDINGS,
+    (_ADMISSION, "mutatingadmissionpolicybindings"): _POLICY_BINDINGS,
+    ("apiregistration.k8s.io", "apiservices"): Printer(
+        columns("Name", "Service", "Available", "Age"), _api_service
+    ),
+}

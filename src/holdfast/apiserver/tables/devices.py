@@ -1,0 +1,69 @@
+"""Devices: claims, slices, classes and taints of ``resource.k8s.io``."""
+
+from __future__ import annotations
+
+from holdfast.apiserver.tables.printer import (
+    NAME_AGE,
+    Cells,
+    Obj,
+    Printer,
+    age,
+    columns,
+    items,
+    meta,
+    name,
+    part,
+    since,
+)
+
+
+def _claim(obj: Obj, now: float) -> Cells:
+    return [name(obj), _state(obj), age(obj, now)]
+
+
+def _state(obj: Obj) -> str:
+    deleted = bool(meta(obj).get("deletionTimestamp"))
+    words = ["deleted"] if deleted else []
+    if part(obj, "status").get("allocation") is not None:
+        words.append("allocated")
+        if items(obj, "status", "reservedFor"):
+            words.append("reserved")
+    elif not deleted:
+        words.append("pending")
+    return ",".join(words)
+
+
+def _slice(obj: Obj, now: float) -> Cells:
+    spec = part(obj, "spec")
+    return [
+        name(obj),
+        spec.get("nodeName") or "",
+        spec.get("driver", ""),
+        part(spec, "pool").get("name", ""),
+        age(obj, now),
+    ]
+
+
+def _taint_rule(obj: Obj, now: float) -> Cells:
+    taint = part(obj, "spec", "taint")
+    added = taint.get("timeAdded")
+    return [
+        name(obj),
+        taint.get("key", ""),
+        taint.get("value", ""),
+        taint.get("effect", ""),
+        since(added, now) if added else "",
+        age(obj, now),
+    ]
+
+
+_GROUP = "resource.k8s.io"
+PRINTERS = {
+    (_GROUP, "deviceclasses"): NAME_AGE,
+    (_GROUP, "resourceclaimtemplates"): NAME_AGE,
+    (_GROUP, "resourceclaims"): Printer(columns("Name", "State", "Age"), _claim),
+    (_GROUP, "resourceslices"): Printer(columns("Name", "Node", "Driver", "Pool", "Age"), _slice),
+    (_GROUP, "devicetaintrules"): Printer(
+        columns("Name", "Key", "Value", "Effect", "TimeAdded", "Age"), _taint_rule
+    ),
+}

@@ -1,0 +1,154 @@
+"""Services, endpoints, ingresses and what belongs to the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.apiserver.tables.printer import (
+    NONE,
+    UNKNOWN,
+    Cells,
+    Obj,
+    Printer,
+    age,
+    columns,
+    first_few,
+    items,
+    labels_text,
+    meta,
+    name,
+    or_else,
+    part,
+    selector_text,
+)
+
+
+def _service(obj: Obj, now: float) -> Cells:
+    spec = part(obj, "spec")
+    addresses = items(spec, "clusterIPs") or [spec.get("clusterIP") or NONE]
+    return [
+        name(obj),
+        spec.get("type", ""),
+        addresses[0],
+        _external(obj),
+        ",".join(_port(port) for port in items(spec, "ports")) or NONE,
+        age(obj, now),
+        labels_text(part(spec, "selector")),
+    ]
+
+
+def _external(obj: Obj) -> str:
+    spec = part(obj, "spec")
+    external = items(spec, "externalIPs")
+    kind = spec.get("type")
+    if kind in ("ClusterIP", "NodePort"):
+        return ",".join(external) or NONE
+    if kind == "LoadBalancer":
+        return ",".join(filter(None, [_balancer(obj), *external])) or "<pending>"
+    return str(spec.get("externalName", "")) if kind == "ExternalName" else UNKNOWN
+
+
+def _balancer(obj: Obj) -> str:
+    ingress = items(obj, "status", "loadBalancer", "ingress")
+    return ",".join(sorted({i.get("ip") or i.get("hostname") or "" for i in ingress} - {""}))
+
+
+def _port(port: Obj) -> str:
+    node = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}"
+
+
+def _endpoints(obj: Obj, now: float) -> Cells:
+    return [name(obj), first_few(_endpoint_addresses(obj), empty=NONE), age(obj, now)]
+
+
+def _endpoint_addresses(obj: Obj) -> Iterator[str]:
+    for subset in obj.get("subsets") or ():
+        addresses = [a.get("ip", "") for a in items(subset, "addresses")]
+        if not items(subset, "ports"):
+            yield from addresses
+        for port in items(subset, "ports"):
+            yield from (
+                f"[{ip}]:{port.get('port')}" if ":" in ip else f"{ip}:{port.get('port')}"
+                for ip in addresses
+            )
+
+
+def _endpoint_slice(obj: Obj, now: float) -> Cells:
+    return [
+        name(obj),
+        obj.get("addressType", ""),
+        first_few(str(p.get("port") or p.get("name") or "*") for p in obj.get("ports") or ()),
+        first_few(a for e in obj.get("endpoints") or () for a in e.get("addresses") or ()),
+        age(obj, now),
+    ]
+
+
+def _ingress(obj: Obj, now: float) -> Cells:
+    spec = part(obj, "spec")
+    hosts = [rule.get("host") for rule in items(spec, "rules") if rule.get("host")]
+    return [
+        name(obj),
+        or_else(spec.get("ingressClassName"), NONE),
+        first_few(hosts, empty="*"),
+        _balancer(obj),
+        "80, 443" if items(spec, "tls") else "80",
+        age(obj, now),
+    ]
+
+
+def _ingress_class(obj: Obj, now: float) -> Cells:
+    annotations = meta(obj).get("annotations") or {}
+    default = annotations.get("ingressclass.kubernetes.io/is-default-class") == "true"
+    parameters = part(obj, "spec", "parameters")
+    words = NONE
+    if parameters:
+        group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
+        words = f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
+    return [
+        f"{name(obj)} (default)" if default else name(obj),
+        part(obj, "spec").get("controller", ""),
+        words,
+        age(obj, now),
+    ]
+
+
+def _network_policy(obj: Obj, now: float) -> Cells:
+    return [name(obj), selector_text(part(obj, "spec", "podSelector")), age(obj, now)]
+
+
+def _cidr(obj: Obj, now: float) -> Cells:
+    return [name(obj), ",".join(items(obj, "spec", "cidrs")), age(obj, now)]
+
+
+def _address(obj: Obj, now: float) -> Cells:
+    ref = part(obj, "spec", "parentRef")
+    if not ref:
+        return [name(obj), NONE]
+    group = f".{ref['group']}" if ref.get("group") else ""
+    namespace = f"/{ref['namespace']}" if ref.get("namespace") else ""
+    kind = f"{ref.get('resource', '')}{group}".lower()
+    return [name(obj), f"{kind}{namespace}/{ref.get('name', '')}"]
+
+
+PRINTERS = {
+    ("", "services"): Printer(
+        columns("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"),
+        _service,
+    ),
+    ("", "endpoints"): Printer(columns("Name", "Endpoints", "Age"), _endpoints),
+    ("discovery.k8s.io", "endpointslices"): Printer(
+        columns("Name", "AddressType", "Ports", "Endpoints", "Age"), _endpoint_slice
+    ),
+    ("networking.k8s.io", "ingresses"): Printer(
+        columns("Name", "Class", "Hosts", "Address", "Ports", "Age"), _ingress
+    ),
+    ("networking.k8s.io", "ingressclasses"): Printer(
+        columns("Name", "Controller", "Parameters", "Age"), _ingress_class
+    ),
+    ("networking.k8s.io", "networkpolicies"): Printer(
+        columns("Name", "Pod-Selector", "Age"), _network_policy
+    ),
+    ("networking.k8s.io", "servicecidrs"): Printer(columns("Name", "CIDRs", "Age"), _cidr),
+    ("networking.k8s.io", "ipaddresses"): Printer(columns("Name", "ParentRef"), _address),
+}
