@@ -1,4 +1,4 @@
-"""Field selectors: ``metadata.name=x,spec.nodeName!=y``.
+r"""Field selectors: ``metadata.name=x,spec.nodeName!=y``.
 
 A selector only knows paths and values; which paths a kind offers and how they are read is the
 caller's ``getter``. A backslash escapes ``\\``, ``,`` and ``=`` in values.

@@ -83,7 +83,8 @@ class NodeTerm:
 
 def compile_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm:
     """Compile one non-empty term, fields named below ``path``."""
-    chosen, causes = EVERYTHING, []
+    chosen = EVERYTHING
+    causes: list[Cause] = []
     if term.match_expressions:
         chosen, causes = compile_expressions(
             term.match_expressions, child(path, "matchExpressions")

@@ -1,0 +1,44 @@
+"""Kinds of resource names: native, extended, huge pages, attachable volumes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from holdfast.api.names import label_key
+
+CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+HUGE_PAGES_PREFIX = "hugepages-"
+ATTACHABLE_VOLUMES_PREFIX = "attachable-volumes-"
+_QUOTA_PREFIX = "requests."
+
+
+@lru_cache(maxsize=4096)
+def is_extended(name: str) -> bool:
+    """Tell whether a name is an extended resource: a domain of its own, not kubernetes.io.
+
+    >>> is_extended("example.com/gpu"), is_extended("cpu"), is_extended("kubernetes.io/x")
+    (True, False, False)
+    """
+    if "/" not in name or "kubernetes.io/" in name or name.startswith(_QUOTA_PREFIX):
+        return False
+    return not label_key(_QUOTA_PREFIX + name)
+
+
+@lru_cache(maxsize=4096)
+def is_scalar(name: str) -> bool:
+    """Tell whether the scheduler counts a name besides cpu, memory and ephemeral storage."""
+    return (
+        name.startswith((HUGE_PAGES_PREFIX, ATTACHABLE_VOLUMES_PREFIX))
+        or "kubernetes.io/" in name
+        or is_extended(name)
+    )
+
+
+def is_counted(name: str) -> bool:
+    """Tell whether the scheduler counts a name in requests at all."""
+    return name in (CPU, MEMORY, EPHEMERAL_STORAGE) or is_scalar(name)
+
+
+def is_pod_level(name: str) -> bool:
+    """Tell whether a pod may ask for a name as a whole (``spec.resources``)."""
+    return name in (CPU, MEMORY) or name.startswith(HUGE_PAGES_PREFIX)
