@@ -72,9 +72,7 @@ async def _bind_pod(client: Client, profile: Profile, placement: Placement) -> N
     raise AssertionError(f"no bind plugin took {placement.pod.key}")
 
 
-async def _run(
-    client: Client, plugin: str, point: str, steps: Generator[Call, Any, None]
-) -> None:
+async def _run(client: Client, plugin: str, point: str, steps: Generator[Call, Any, None]) -> None:
     try:
         await _drive(client, steps)
     except HoldfastError as cause:

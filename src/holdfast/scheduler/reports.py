@@ -40,7 +40,9 @@ class Reporter:
     def scheduled(self, facts: PodFacts, node: str) -> None:
         """Tell that the pod (or reservation) has its node."""
         who = facts.name if facts.reserve_for else facts.key
-        self._event(facts, "Normal", "Scheduled", f"Successfully assigned {who} to {node}", "Binding")
+        self._event(
+            facts, "Normal", "Scheduled", f"Successfully assigned {who} to {node}", "Binding"
+        )
 
     def failed(self, facts: PodFacts, message: str) -> None:
         """Tell why an attempt put the pod on no node."""

@@ -1,0 +1,17 @@
+"""The label and annotation keys of reservations, as Koordinator spells them."""
+
+PREFIX = "scheduling.koordinator.sh"
+
+AFFINITY = f"{PREFIX}/reservation-affinity"
+ALLOCATED = f"{PREFIX}/reservation-allocated"
+EXACT_MATCH = f"{PREFIX}/exact-match-reservation"
+IGNORED = f"{PREFIX}/reservation-ignored"
+ORDER = f"{PREFIX}/reservation-order"
+RESIZE = f"{PREFIX}/reservation-resize-allocatable"
+RESTRICTED_OPTIONS = f"{PREFIX}/reservation-restricted-options"
+RESERVE_POD = f"{PREFIX}/reserve-pod"
+RESERVATION_NAME = f"{PREFIX}/reservation-name"
+RESERVATION_NODE = f"{PREFIX}/reservation-node"
+INNER_RESERVED = "node.koordinator.sh/reservation"
+PRIORITY = "koordinator.sh/priority"
+DRAWS = "scheduling.holdfast.dev/reservation-draws"

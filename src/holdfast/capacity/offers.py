@@ -1,0 +1,262 @@
+"""The offers table: one row a reservation that holds room, in columns.
+
+For each offer the ledger knows what is reserved (T), what is kept back inside (I) and what its
+owners use (A), per resource. Three sums follow, and nothing else says what a reservation has::
+
+    hold      = max(T, A + I)        what nobody else may use
+    top-up    = hold - A             what is entered into the columns beside the owners themselves
+    remaining = max(0, T - I - A)    what an owner may still draw
+
+An allocate-once offer stops matching the moment a pod is assumed into it (not when its status is
+written), so two owners can never both take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.pod import Pod
+from holdfast.api.quantity import milli, units
+from holdfast.api.reservation import Reservation
+from holdfast.capacity import names
+from holdfast.capacity.annotations import inner_reserved, restricted_names
+from holdfast.capacity.owner_index import OwnerIndex
+from holdfast.capacity.owners import OwnerRule, compile_owners
+from holdfast.columns.interner import CPU
+from holdfast.columns.picture import Picture
+
+Amounts = Mapping[int, int]
+HOLDING = ("Available", "Waiting")
+
+
+@dataclass(slots=True)
+class Offer:
+    """A reservation that holds room on a node."""
+
+    reservation: Reservation
+    slot: int
+    rules: tuple[OwnerRule, ...] | None
+    reserved: Amounts
+    inner: Amounts
+    restricted: frozenset[int]
+    order: int
+    draws: dict[str, Amounts] = field(default_factory=dict)
+    """What each assigned pod takes, by pod uid."""
+
+    @property
+    def uid(self) -> str:
+        """The reservation's uid."""
+        return self.reservation.uid
+
+    @property
+    def node(self) -> str:
+        """The node the room is on."""
+        return self.reservation.status.node_name
+
+    @property
+    def policy(self) -> str:
+        """Default (""), Aligned or Restricted."""
+        return self.reservation.spec.allocate_policy
+
+    @property
+    def matchable(self) -> bool:
+        """Whether a new owner may take it."""
+        return (
+            self.reservation.phase == "Available"
+            and self.rules is not None
+            and not (self.reservation.spec.allocate_once and self.draws)
+        )
+
+    def used(self, resource: int) -> int:
+        """What the owners take of one resource."""
+        return sum(draw.get(resource, 0) for draw in self.draws.values())
+
+    def owned_by(self, pod: Pod) -> bool:
+        """Whether the pod is one of the owners."""
+        return self.rules is not None and any(rule.owns(pod) for rule in self.rules)
+
+
+class Offers:
+    """Every reservation that holds room, and who draws on it.
+
+    ``remaining[r, k]``, ``reserved[r, k]`` and ``used[r, k]`` are (resource, offer) columns in
+    base units; ``row_of_offer[k]`` is the node row or -1; ``matchable[k]`` a mask.
+    """
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+        self.by_uid: dict[str, Offer] = {}
+        self._slots: list[Offer | None] = []
+        self._free: list[int] = []
+        self._index = OwnerIndex()
+        self._draws_of_pod: dict[str, tuple[str, ...]] = {}
+        self._early: dict[str, dict[str, Amounts]] = {}
+        """Draws of pods seen before their reservation, by reservation uid, then pod uid."""
+        self._size(0)
+
+    def _size(self, wanted: int) -> None:
+        resources = max(len(self._picture.resources), 4)
+        shape = (resources, max(wanted, 16))
+
+        def grown(old: NDArray[np.int64]) -> NDArray[np.int64]:
+            new = np.zeros(shape, np.int64)
+            new[: old.shape[0], : old.shape[1]] = old
+            return new
+
+        empty = np.zeros((0, 0), np.int64)
+        self.remaining = grown(getattr(self, "remaining", empty))
+        self.reserved = grown(getattr(self, "reserved", empty))
+        self.used = grown(getattr(self, "used", empty))
+        self.matchable = np.resize(getattr(self, "matchable", np.zeros(1, np.bool_)), shape[1])
+        self.matchable[len(self._slots) :] = False
+
+    def __len__(self) -> int:
+        return len(self.by_uid)
+
+    def __iter__(self) -> Iterator[Offer]:
+        return iter(self.by_uid.values())
+
+    def at(self, slot: int) -> Offer:
+        """The offer in a slot."""
+        offer = self._slots[slot]
+        assert offer is not None, f"offer slot {slot} is empty"
+        return offer
+
+    def upsert(self, reservation: Reservation) -> None:
+        """Take in a reservation as the API server has it; only one that holds room is an offer."""
+        if reservation.phase not in HOLDING or not reservation.status.node_name:
+            self.delete(reservation.uid)
+            return
+        old = self.by_uid.get(reservation.uid)
+        offer = self._compile(reservation, old)
+        if old is None:
+            offer.draws.update(self._early.pop(reservation.uid, {}))
+            for pod_uid in offer.draws:
+                self._remember(pod_uid, reservation.uid)
+        else:
+            self._index.remove(old.slot)
+        self.by_uid[reservation.uid] = offer
+        self._slots[offer.slot] = offer
+        self._index.add(offer.slot, offer.rules or ())
+        self._refresh(offer)
+        self._picture.epochs.bump("reservations")
+
+    def delete(self, uid: str) -> None:
+        """Let the room go; pods that were drawing on it now count plainly on their node."""
+        offer = self.by_uid.pop(uid, None)
+        if offer is None:
+            return
+        self._index.remove(offer.slot)
+        self._slots[offer.slot] = None
+        self._free.append(offer.slot)
+        self.matchable[offer.slot] = False
+        self.remaining[:, offer.slot] = 0
+        for pod_uid in offer.draws:
+            self._draws_of_pod.pop(pod_uid, None)
+        self._picture.release(uid)
+        self._picture.epochs.bump("reservations")
+
+    def assign(self, pod_uid: str, draws: Mapping[str, Amounts]) -> None:
+        """Enter what a pod takes from which reservations (by uid); the same again is no change."""
+        if not draws or self._draws_of_pod.get(pod_uid) == tuple(draws):
+            return
+        for uid, amounts in draws.items():
+            offer = self.by_uid.get(uid)
+            if offer is None:
+                self._early.setdefault(uid, {})[pod_uid] = amounts
+                continue
+            was = offer.matchable
+            offer.draws[pod_uid] = amounts
+            self._remember(pod_uid, uid)
+            self._refresh(offer)
+            if was != offer.matchable:
+                self._picture.epochs.bump("reservations")
+
+    def withdraw(self, pod_uid: str) -> None:
+        """Give back what a pod took; an allocate-once offer not yet Succeeded matches again."""
+        for early in self._early.values():
+            early.pop(pod_uid, None)
+        for uid in self._draws_of_pod.pop(pod_uid, ()):
+            offer = self.by_uid.get(uid)
+            if offer is None or offer.draws.pop(pod_uid, None) is None:
+                continue
+            self._refresh(offer)
+            if offer.reservation.spec.allocate_once:
+                self._picture.epochs.bump("reservations")
+
+    def owned_slots(self, pod: Pod) -> list[int]:
+        """Slots of the offers this pod owns, matchable or not, found through the index."""
+        if pod.metadata.labels.get(names.IGNORED) == "true":
+            return []
+        found = self._index.candidates(pod)
+        return [slot for slot in found if self.at(slot).owned_by(pod)]
+
+    def owners_seen(self, pod: Pod) -> bool:
+        """Whether an owner rule may match the pod by its very name or uid, not only its labels."""
+        return self._index.may_match_by_object(pod)
+
+    def _remember(self, pod_uid: str, uid: str) -> None:
+        known = self._draws_of_pod.get(pod_uid, ())
+        if uid not in known:
+            self._draws_of_pod[pod_uid] = (*known, uid)
+
+    def _compile(self, reservation: Reservation, old: Offer | None) -> Offer:
+        reserved = self._amounts(reservation.status.allocatable)
+        inner = self._amounts(inner_reserved(reservation))
+        chosen = {self._picture.resources.id(name) for name in restricted_names(reservation)} & set(
+            reserved
+        )
+        return Offer(
+            reservation=reservation,
+            slot=old.slot if old else self._take_slot(),
+            rules=compile_owners(reservation.spec.owners),
+            reserved=reserved,
+            inner=inner,
+            restricted=frozenset(chosen or reserved),
+            order=_order(reservation),
+            draws=dict(old.draws) if old else {},
+        )
+
+    def _take_slot(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._slots.append(None)
+        if len(self._slots) > self.matchable.shape[0]:
+            self._size(2 * len(self._slots))
+        return len(self._slots) - 1
+
+    def _amounts(self, amounts: Mapping[str, str | int | float]) -> dict[int, int]:
+        found = {}
+        for name, amount in amounts.items():
+            resource = self._picture.resources.id(name)
+            value = milli(amount) if resource == CPU else units(amount)
+            if value > 0:
+                found[resource] = value
+        return found
+
+    def _refresh(self, offer: Offer) -> None:
+        """Work the sums of one offer out again and enter the top-up into the columns."""
+        if len(self._picture.resources) > self.remaining.shape[0]:
+            self._size(self.matchable.shape[0])
+        slot = offer.slot
+        self.reserved[:, slot] = self.used[:, slot] = self.remaining[:, slot] = 0
+        top_up = {}
+        for resource, amount in offer.reserved.items():
+            used, inner = offer.used(resource), offer.inner.get(resource, 0)
+            self.reserved[resource, slot] = amount
+            self.used[resource, slot] = used
+            self.remaining[resource, slot] = max(0, amount - inner - used)
+            top_up[resource] = max(amount, used + inner) - used
+        self.matchable[slot] = offer.matchable
+        self._picture.hold(offer.uid, offer.node, top_up, slots=1)
+
+
+def _order(reservation: Reservation) -> int:
+    try:
+        return int(reservation.metadata.labels.get(names.ORDER, "0"))
+    except ValueError:
+        return 0
