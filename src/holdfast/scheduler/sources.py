@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
-from holdfast.client.informer import Informer
+from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import NotFound
 from holdfast.scheduler.news import NewsDesk
@@ -28,7 +28,8 @@ class Sources:
 
     def __init__(self, client: Client, clock: Clock, desk: NewsDesk) -> None:
         self._client = client
-        handlers: list[tuple[Resource[Any], Any]] = [
+        self._informers = InformerSet(client, clock=clock)
+        self._handlers: list[tuple[Resource[Any], Any]] = [
             (scheme.NAMESPACES, desk.on_other("Namespace")),
             (scheme.NODES, desk.on_node),
             (scheme.DEVICE_CLASSES, desk.on_other("DeviceClass")),
@@ -39,27 +40,22 @@ class Sources:
             (scheme.RESOURCE_POLICIES, desk.on_other("ResourcePolicy")),
             (scheme.PODS, desk.on_pod),
         ]
-        self._informers = [
-            Informer(client, resource, clock=clock, on_event=handler)
-            for resource, handler in handlers
-        ]
 
     async def start(self) -> None:
-        """Start every informer and return when each has delivered its first list."""
-        for informer in self._informers:
-            if informer.resource in OPTIONAL and not await self._served(informer.resource):
+        """Start the informers one after the other, each once the one before has its list."""
+        for resource, handler in self._handlers:
+            if resource in OPTIONAL and not await self._served(resource):
                 log.warning(
                     "%s is not served here: install deploy/crds and restart to use it",
-                    informer.resource.plural,
+                    resource.plural,
                 )
                 continue
-            informer.start()
-            await informer.synced()
+            self._informers.get(resource).add_handler(handler)
+            await self._informers.start()
 
     async def stop(self) -> None:
         """Stop every informer."""
-        for informer in reversed(self._informers):
-            await informer.stop()
+        await self._informers.stop()
 
     async def _served(self, resource: Resource[Any]) -> bool:
         try:

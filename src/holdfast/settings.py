@@ -1,0 +1,50 @@
+"""Every setting of a running Holdfast, as one tree; only ``cli`` reads flags and environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The embedded API server."""
+
+    host: str = "127.0.0.1"
+    """Loopback unless the user says otherwise; TLS always."""
+    port: int = 6443
+    """0 takes any free port."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """The simulated nodes of the embedded cluster."""
+
+    count: int = 3
+    """Nodes registered at start; Node objects that users create are adopted besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """How pods are placed."""
+
+    seed: int | None = None
+    """Seed of the dice that break ties; None: a new one at each start."""
+    check_invariants: bool = False
+    """Check the ledgers after every decision and crash loudly when a promise is broken."""
+    leader_elect: bool = True
+    """Only one of several replicas decides; off in the embedded cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """`holdfast up`: everything in one place."""
+
+    data_dir: Path
+    kubeconfig: Path | None = None
+    """Where to write the admin's kubeconfig; None: beside the data."""
+    single_process: bool = False
+    """Run the API server in the same process as everything else."""
+    server: ServerSettings = field(default_factory=ServerSettings)
+    nodes: NodeSettings = field(default_factory=NodeSettings)
+    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
