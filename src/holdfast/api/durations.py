@@ -51,7 +51,7 @@ def _nanoseconds(piece: re.Match[str] | None, text: str) -> int:
     if unit not in _UNITS:
         raise BadRequest(f'time: unknown unit "{unit}" in duration "{text}"')
     scale = _UNITS[unit]
-    return int(whole or "0") * scale + int(fraction or "0") * scale // 10 ** len(fraction)
+    return int(whole or "0") * scale + int(fraction or "0") * scale // int(10 ** len(fraction))
 
 
 def parse_seconds(text: str) -> float:
