@@ -6,21 +6,28 @@ or the edited raw object, so that fields we do not know survive.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from enum import Enum
-from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.api.decode import decode_object
-from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.client.transport import Request, Response, Transport
-from holdfast.errors import Unavailable, from_status
+from holdfast.client.wire import (
+    Listing,
+    Unreadable,
+    WatchEvent,
+    decode_event,
+    decode_page,
+    decode_typed,
+    error_of,
+)
 
 T = TypeVar("T")
+OnUnreadable = Callable[[Unreadable], None]
+
+__all__ = ["Client", "Listing", "OnUnreadable", "PatchType", "Unreadable", "WatchEvent"]
 
 
 class PatchType(Enum):
@@ -30,49 +37,6 @@ class PatchType(Enum):
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
     APPLY = "application/apply-patch+yaml"
-
-
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
-    """A consistent list and the version to watch from."""
-
-    items: tuple[T, ...]
-    resource_version: str
-    continue_token: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
-    """ADDED, MODIFIED, DELETED or BOOKMARK; ``object`` of a bookmark has only its version."""
-
-    type: str
-    object: T
-    resource_version: str
-    initial_events_end: bool = False
-
-
-class _Envelope(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _RawList(msgspec.Struct):
-    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[msgspec.Raw] | None = None
-
-
-_envelope = msgspec.json.Decoder(_Envelope)
-_raw_list = msgspec.json.Decoder(_RawList)
-
-
-@lru_cache(maxsize=64)
-def _object_decoder() -> msgspec.json.Decoder[Object]:
-    return msgspec.json.Decoder(Object)
 
 
 class Client:
@@ -85,7 +49,7 @@ class Client:
     async def get(self, res: Resource[T], name: str, namespace: str = "") -> T:
         """Read one object; NotFound if it is not there."""
         answer = await self._call("GET", res.path(namespace, name))
-        return decode_object(answer.body, res.type)
+        return decode_typed(answer.body, res)
 
     async def list(
         self,
@@ -97,16 +61,19 @@ class Client:
         limit: int = 0,
         continue_token: str = "",
         resource_version: str = "",
+        unreadable: OnUnreadable | None = None,
     ) -> Listing[T]:
-        """Read a collection (one page of it when ``limit`` is set)."""
+        """Read a collection (one page of it when ``limit`` is set).
+
+        An object that does not fit its type fails the call, unless ``unreadable`` is given: then
+        it is told, in the object's place, and the rest is returned.
+        """
         query = _query(
             labelSelector=labels, fieldSelector=fields, limit=str(limit or ""),
             resourceVersion=resource_version, **{"continue": continue_token},
         )  # fmt: skip
         answer = await self._call("GET", res.path(namespace), query)
-        page = _raw_list.decode(answer.body)
-        items = tuple(decode_object(raw, res.type) for raw in page.items or ())
-        return Listing(items, page.metadata.resource_version, page.metadata.continue_)
+        return decode_page(answer.body, res, unreadable)
 
     async def watch(
         self,
@@ -118,10 +85,14 @@ class Client:
         fields: str = "",
         timeout_seconds: int = 0,
         initial_events: bool = False,
-    ) -> AsyncIterator[WatchEvent[T]]:
+        unreadable: OnUnreadable | None = None,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
         """Follow a collection from a version on; ends when the server ends the stream.
 
-        An ERROR event is raised as the exception it stands for (410: Expired).
+        An ERROR event is raised as the exception it stands for (410: Expired). An object that
+        does not fit its type ends the watch, unless ``unreadable`` is given: then it is told, in
+        the event's place, and the watch goes on. Whoever stops before the end should
+        ``aclose()`` the generator, which hangs up.
         """
         query = _query(
             watch="true", allowWatchBookmarks="true", resourceVersion=resource_version,
@@ -133,10 +104,18 @@ class Client:
         async with self.transport.stream(request) as stream:
             if stream.status != 200:
                 body = b"".join([part async for part in stream])
-                _raise_for(Response(stream.status, stream.headers, body))
+                raise error_of(Response(stream.status, stream.headers, body))
             async for line in stream:
-                if line:
-                    yield _event(line, res)
+                if not line:
+                    continue
+                try:
+                    event = decode_event(line, res)
+                except Unreadable as broken:
+                    if unreadable is None:
+                        raise
+                    unreadable(broken)
+                    continue
+                yield event
 
     async def create(
         self, res: Resource[T], obj: Mapping[str, Any], namespace: str = "",
@@ -145,7 +124,7 @@ class Client:
         """Create an object (or POST to a subresource of one) and return what was stored."""
         path = res.path(namespace, name, subresource)
         answer = await self._call("POST", path, body=msgspec.json.encode(obj))
-        return decode_object(answer.body, res.type)
+        return decode_typed(answer.body, res)
 
     async def bind(self, namespace: str, pod: str, binding: Mapping[str, Any]) -> None:
         """POST a Binding: put the pod on its target node."""
@@ -157,7 +136,7 @@ class Client:
         meta = obj["metadata"]
         path = res.path(meta.get("namespace", ""), meta["name"], subresource)
         answer = await self._call("PUT", path, body=msgspec.json.encode(obj))
-        return decode_object(answer.body, res.type)
+        return decode_typed(answer.body, res)
 
     async def patch(
         self,
@@ -177,7 +156,7 @@ class Client:
             "PATCH", res.path(namespace, name, subresource), query,
             msgspec.json.encode(patch), type.value,
         )  # fmt: skip
-        return decode_object(answer.body, res.type)
+        return decode_typed(answer.body, res)
 
     async def delete(
         self,
@@ -219,33 +198,9 @@ class Client:
         headers = {**self._headers, "content-type": content_type} if body else self._headers
         answer = await self.transport.send(Request(method, path, query or {}, headers, body))
         if answer.status >= 400:
-            _raise_for(answer)
+            raise error_of(answer)
         return answer
 
 
 def _query(**parts: str) -> dict[str, str]:
     return {name: value for name, value in parts.items() if value}
-
-
-def _raise_for(answer: Response) -> None:
-    try:
-        status = msgspec.json.decode(answer.body)
-    except msgspec.DecodeError:
-        status = {"message": answer.body[:500].decode(errors="replace")}
-    raise from_status(answer.status, status if isinstance(status, dict) else {})
-
-
-def _event(line: bytes, res: Resource[T]) -> WatchEvent[T]:
-    try:
-        envelope = _envelope.decode(line)
-    except msgspec.DecodeError as broken:
-        raise Unavailable(f"the watch stream broke off inside an event: {broken}") from broken
-    if envelope.type == "ERROR":
-        status = msgspec.json.decode(envelope.object)
-        raise from_status(status.get("code", 500), status)
-    meta = _object_decoder().decode(envelope.object).metadata
-    obj = decode_object(envelope.object, res.type)
-    end = envelope.type == "BOOKMARK" and (
-        meta.annotations.get("k8s.io/initial-events-end") == "true"
-    )
-    return WatchEvent(envelope.type, obj, meta.resource_version, end)

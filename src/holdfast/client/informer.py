@@ -1,0 +1,277 @@
+"""How news arrives: one collection listed, followed, and kept as a local copy.
+
+An Informer survives whatever a network and a server do: cut streams, compacted history (410),
+failures, restarts. It resumes from the last version it saw; when that history is gone it lists
+again and tells only the difference. So a handler sees every object come, change and go exactly
+once each, in order, though intermediate versions may be skipped after a relist.
+
+Handlers are plain functions called in the order they were added. They must not block; one that
+raises is a bug and ends ``run``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from holdfast.api.resource import Resource
+from holdfast.client.client import Client, Unreadable, WatchEvent
+from holdfast.client.patience import Patience
+from holdfast.client.replica import Change, Kind, Replica, identity
+from holdfast.clock import Clock
+from holdfast.errors import BadRequest, Expired, HoldfastError, Invalid, Unavailable
+
+T = TypeVar("T")
+Handler = Callable[[Kind, T | None, T | None], None]
+TURN_SECONDS = 0.002
+PAGE = 500
+WATCH_SECONDS = (300, 600)
+
+log = logging.getLogger(__name__)
+
+
+class Informer(Generic[T]):
+    """Keep a copy of one collection and tell handlers what changes.
+
+    ``cache`` maps ``namespace/name`` (or the bare name) to the last version told. An object that
+    cannot be read is logged once and skipped: the last readable version of it stays, and if
+    there was none, the first readable one counts as added.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        *,
+        clock: Clock,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        on_event: Handler[T] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.resource = resource
+        self._client = client
+        self._clock = clock
+        self._scope = {"namespace": namespace, "labels": labels, "fields": fields}
+        self._rng = rng or random.Random()
+        self._replica: Replica[T] = Replica()
+        self.cache: Mapping[str, T] = MappingProxyType(self._replica.objects)
+        self._handlers: list[Handler[T]] = [on_event] if on_event else []
+        self._patience = Patience(clock, self._rng)
+        self._version = ""
+        self._streams_lists = True
+        self._staged: dict[str, T] | None = None
+        self._doubtful: dict[str, str] = {}
+        self._complaints: dict[str, str] = {}
+        self._running: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._told_all = False
+        self._settled = asyncio.Event()
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Tell ``handler`` every change from now on; what is already here it is told as added."""
+        self._handlers.append(handler)
+        for obj in tuple(self.cache.values()):
+            handler("added", None, obj)
+
+    @property
+    def has_synced(self) -> bool:
+        """Everything that existed at the start has been told."""
+        return self._told_all
+
+    async def synced(self) -> None:
+        """Wait until everything that existed at the start has been told.
+
+        Raises what a handler raised, or Unavailable if the informer is stopped before.
+        """
+        await self._settled.wait()
+        if self._running is not None and self._running.done() and not self._running.cancelled():
+            self._running.result()
+        if not self._told_all:
+            raise Unavailable(
+                f"the informer of {self.resource.plural} was stopped before it synced"
+            )
+
+    def start(self) -> asyncio.Task[None]:
+        """Follow the collection in the background; the task ends only by ``stop`` or a bug."""
+        if self._running is None:
+            name = f"informer:{self.resource.plural}"
+            self._running = asyncio.create_task(self._follow_forever(), name=name)
+            self._running.add_done_callback(self._ended)
+        return self._running
+
+    async def run(self) -> None:
+        """Follow the collection until ``stop`` is called or a handler raises."""
+        try:
+            await self.start()
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if not self._stopped or (me is not None and me.cancelling()):
+                raise
+
+    async def stop(self) -> None:
+        """Hang up and wait until nothing more is told; the cache stays as it is."""
+        self._stopped = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+        self._settled.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._settled.set()
+        if not task.cancelled() and (bug := task.exception()):
+            log.critical("%s: no longer followed", self.resource.plural, exc_info=bug)
+
+    async def _follow_forever(self) -> None:
+        while True:
+            self._patience.begin()
+            failure: HoldfastError | None = None
+            try:
+                await self._follow()
+            except HoldfastError as failed:
+                failure = failed
+                self._learn_from(failed)
+            finally:
+                self._staged = None
+            await self._clock.sleep(self._patience.after(failure))
+
+    async def _follow(self) -> None:
+        if self._version:
+            await self._watch(self._version, initial_events=False)
+        elif self._streams_lists:
+            await self._watch("", initial_events=True)
+        else:
+            await self._list()
+            await self._watch(self._version, initial_events=False)
+
+    def _learn_from(self, failure: HoldfastError) -> None:
+        """Decide what a failure means for the next attempt."""
+        if not self._version and isinstance(failure, (Invalid, BadRequest)):
+            if self._streams_lists:
+                log.debug("%s: no streaming lists here, using plain ones", self.resource.plural)
+            self._streams_lists = False
+        stale = isinstance(failure, Expired) or any(
+            cause.reason == "ResourceVersionTooLarge" for cause in failure.details.causes
+        )
+        if stale or self._patience.exhausted:
+            self._version = ""
+        if not isinstance(failure, Expired):
+            log.warning("%s: %s; trying again", self.resource.plural, failure)
+
+    async def _list(self) -> None:
+        self._begin_staging()
+        assert self._staged is not None
+        token = ""
+        while True:
+            page = await self._client.list(
+                self.resource, **self._scope, limit=PAGE, continue_token=token,
+                unreadable=self._on_unreadable,
+            )  # fmt: skip
+            self._staged.update((identity(obj)[0], obj) for obj in page.items)
+            token = page.continue_token
+            if not token:
+                break
+            await asyncio.sleep(0)
+        await self._finish_staging(page.resource_version)
+
+    async def _watch(self, version: str, *, initial_events: bool) -> None:
+        if initial_events:
+            self._begin_staging()
+        events = self._client.watch(
+            self.resource, **self._scope, resource_version=version,
+            timeout_seconds=self._rng.randint(*WATCH_SECONDS), initial_events=initial_events,
+            unreadable=self._on_unreadable,
+        )  # fmt: skip
+        time = asyncio.get_running_loop().time
+        turn_ends = time() + TURN_SECONDS
+        async with aclosing(events):
+            async for event in events:
+                await self._take_in(event)
+                if time() > turn_ends:
+                    await asyncio.sleep(0)
+                    turn_ends = time() + TURN_SECONDS
+        if self._staged is not None:
+            # It sent no end mark: a server that does not know the parameter.
+            self._streams_lists = False
+
+    async def _take_in(self, event: WatchEvent[T]) -> None:
+        if self._staged is not None:
+            if event.initial_events_end:
+                await self._finish_staging(event.resource_version)
+            else:
+                self._stage(event)
+            return
+        if event.type == "DELETED":
+            key, uid, _ = identity(event.object)
+            self._complaints.pop(key, None)
+            self._tell(self._replica.drop(key, uid))
+        elif event.type != "BOOKMARK":
+            if self._complaints:
+                self._complaints.pop(identity(event.object)[0], None)
+            self._tell(self._replica.put(event.object))
+        self._version = event.resource_version
+        self._patience.progressed()
+
+    def _begin_staging(self) -> None:
+        self._staged = {}
+        self._doubtful = {}
+
+    def _stage(self, event: WatchEvent[T]) -> None:
+        assert self._staged is not None
+        if event.type == "BOOKMARK":
+            return
+        key = identity(event.object)[0]
+        self._doubtful.pop(key, None)
+        if event.type == "DELETED":
+            self._staged.pop(key, None)
+        else:
+            self._staged[key] = event.object
+
+    async def _finish_staging(self, version: str) -> None:
+        assert self._staged is not None
+        time = asyncio.get_running_loop().time
+        turn_ends = time() + TURN_SECONDS
+        for change in self._replica.replace(self._staged, self._doubtful):
+            self._tell((change,))
+            if time() > turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = time() + TURN_SECONDS
+        if self._complaints:
+            self._complaints = {k: v for k, v in self._complaints.items() if k in self._doubtful}
+        self._staged = None
+        self._version = version
+        self._told_all = True
+        self._settled.set()
+
+    def _on_unreadable(self, broken: Unreadable) -> None:
+        if self._complaints.get(broken.key) != broken.why:
+            self._complaints[broken.key] = broken.why
+            log.error("%s; going on without it", broken.message)
+        gone = broken.event_type == "DELETED"
+        if self._staged is not None:
+            self._staged.pop(broken.key, None)
+            if gone:
+                self._doubtful.pop(broken.key, None)
+            else:
+                self._doubtful[broken.key] = broken.uid
+            return
+        known = self.cache.get(broken.key)
+        if known is not None and (gone or identity(known)[1] != broken.uid):
+            self._tell(self._replica.drop(broken.key))
+        self._version = broken.resource_version
+        self._patience.progressed()
+
+    def _tell(self, changes: Iterable[Change[T]]) -> None:
+        for change in changes:
+            for handler in self._handlers:
+                try:
+                    handler(*change)
+                except HoldfastError as bug:
+                    # Else it would pass for a failure of the server and be retried.
+                    raise RuntimeError(f"a handler of {self.resource.plural} failed") from bug

@@ -1,0 +1,82 @@
+"""Several informers started, awaited and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from holdfast.api.resource import Resource
+from holdfast.client.client import Client
+from holdfast.client.informer import Informer
+from holdfast.clock import Clock
+
+T = TypeVar("T")
+
+
+class InformerSet:
+    """The collections one component follows; asking twice for one gives the same Informer.
+
+    ``async with informers:`` starts all and waits until all are synced; leaving stops them. A
+    handler that raises ends the set: ``run`` and ``start`` raise what it raised.
+    """
+
+    def __init__(self, client: Client, *, clock: Clock, rng: random.Random | None = None) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._informers: dict[tuple[Any, ...], Informer[Any]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def get(
+        self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> Informer[T]:
+        """Return the informer of a collection, made if need be; ``start`` starts it."""
+        key = (resource, namespace, labels, fields)
+        if key not in self._informers:
+            self._informers[key] = Informer(
+                self._client, resource, clock=self._clock, namespace=namespace, labels=labels,
+                fields=fields, rng=self._rng,
+            )  # fmt: skip
+        return cast("Informer[T]", self._informers[key])
+
+    async def start(self) -> None:
+        """Start those not running yet and wait until all are synced."""
+        for informer in self._informers.values():
+            self._tasks.add(informer.start())
+        for informer in tuple(self._informers.values()):
+            await informer.synced()
+
+    async def run(self) -> None:
+        """Start all and follow until ``stop``, or until a handler raises."""
+        try:
+            await self.start()
+            if self._tasks:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in self._tasks:
+                if task.done() and not task.cancelled():
+                    task.result()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Stop all and wait until they have."""
+        for informer in self._informers.values():
+            await informer.stop()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()

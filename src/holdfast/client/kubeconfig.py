@@ -1,0 +1,138 @@
+"""Find the API server the user means: a kubeconfig, or the pod we run in.
+
+Reading is left to the maintained loader of kubernetes_asyncio (exec plugins, certificates, OIDC,
+rotating service account tokens). It is heavy, so it is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from holdfast.client.endpoint import Endpoint
+from holdfast.errors import BadConfiguration
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_WRONG = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError, yaml.YAMLError)
+
+
+async def load(kubeconfig: Path | None = None, context: str | None = None) -> Endpoint:
+    """Make the Endpoint a user expects, in kubectl's order.
+
+    The file given; else the files named by KUBECONFIG; else, inside a pod, its service account;
+    else ~/.kube/config. BadConfiguration says which file is wrong and what to do.
+    """
+    named = os.environ.get("KUBECONFIG", "")
+    if kubeconfig is None and not named and not context and _in_pod():
+        return _from_service_account()
+    if kubeconfig is not None:
+        files = str(kubeconfig.expanduser())
+    else:
+        files = named or str(Path.home() / ".kube" / "config")
+    return await _from_files(files, context)
+
+
+async def _from_files(files: str, context: str | None) -> Endpoint:
+    if not any(Path(part).expanduser().is_file() for part in files.split(os.pathsep) if part):
+        raise BadConfiguration(
+            f"no kubeconfig at {files}: give --kubeconfig FILE, set KUBECONFIG, or start an "
+            "embedded cluster with `holdfast up`"
+        )
+    from kubernetes_asyncio import client, config  # noqa: PLC0415 - half a second
+
+    settings = client.Configuration()
+    settings.host = ""
+    _mute()
+
+    async def read() -> Any:
+        try:
+            return await config.load_kube_config(files, context, settings, persist_config=False)
+        except (config.ConfigException, *_WRONG) as wrong:
+            raise BadConfiguration(_advice(files, context, wrong)) from wrong
+
+    loader = await read()
+    return _endpoint(settings, files, _renewal(loader, settings, files))
+
+
+def _renewal(loader: Any, settings: Any, files: str) -> Callable[[], Awaitable[Endpoint]]:
+    async def renew() -> Endpoint:
+        # An exec plugin's answer is kept until its expiry; a 401 says that it is worth nothing.
+        loader.__dict__.pop("exec_plugin_expiry", None)
+        try:
+            await loader.load_and_set(settings)
+        except Exception as failure:  # the loader raises whatever the plugin or provider did
+            raise BadConfiguration(
+                f"kubeconfig {files}: credentials could not be renewed: {failure}"
+            ) from failure
+        return _endpoint(settings, files, renew)
+
+    return renew
+
+
+def _from_service_account() -> Endpoint:
+    from kubernetes_asyncio import client, config  # noqa: PLC0415 - half a second
+
+    settings = client.Configuration()
+    load_incluster: Callable[..., None] = config.load_incluster_config
+
+    async def renew() -> Endpoint:
+        return read()
+
+    def read() -> Endpoint:
+        try:
+            load_incluster(settings, try_refresh_token=False)
+        except (config.ConfigException, OSError) as wrong:
+            raise BadConfiguration(
+                f"the pod's service account in {SERVICE_ACCOUNT} cannot be used: {wrong}; mount "
+                "one (automountServiceAccountToken: true) or give --kubeconfig FILE"
+            ) from wrong
+        return _endpoint(settings, str(SERVICE_ACCOUNT), renew)
+
+    return read()
+
+
+def _endpoint(settings: Any, files: str, renew: Callable[[], Awaitable[Endpoint]]) -> Endpoint:
+    if not settings.host:
+        raise BadConfiguration(f"kubeconfig {files}: the cluster of the context has no `server`")
+    return Endpoint(
+        url=settings.host,
+        authorization=settings.api_key.get("BearerToken", "").strip(),
+        ca=_path(settings.ssl_ca_cert),
+        cert=_path(settings.cert_file),
+        key=_path(settings.key_file),
+        server_name=settings.tls_server_name or "",
+        insecure=not settings.verify_ssl,
+        proxy=settings.proxy or "",
+        renew=renew,
+    )
+
+
+def _path(name: str | None) -> Path | None:
+    return Path(name) if name else None
+
+
+def _in_pod() -> bool:
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and (SERVICE_ACCOUNT / "token").is_file()
+
+
+def _advice(files: str, context: str | None, wrong: BaseException) -> str:
+    what = str(wrong) or type(wrong).__name__
+    if isinstance(wrong, (AssertionError, AttributeError, KeyError, TypeError)):
+        what = f"a section is missing or not of the right form ({type(wrong).__name__}: {wrong})"
+    which = f", context {context}" if context else ""
+    return (
+        f"kubeconfig {files}{which}: {what}; "
+        f"check it with `kubectl --kubeconfig {files} config view`"
+    )
+
+
+def _mute() -> None:
+    # The loader logs what it also raises.
+    logging.getLogger("kubernetes_asyncio.config.kube_config").setLevel(logging.CRITICAL)

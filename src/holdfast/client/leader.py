@@ -1,0 +1,219 @@
+"""Leader election: of several replicas, the one that holds a Lease works.
+
+The clocks of two replicas are never compared. A replica counts from when *it* saw the lease
+change; the holder stops working after ``renew_seconds`` without a successful renewal, which is
+sooner than the ``lease_seconds`` after which another may take over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.resource import Resource
+from holdfast.client.client import Client
+from holdfast.clock import Clock, rfc3339_micro
+from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Unavailable
+
+RAW_LEASES: Resource[dict[str, Any]] = Resource(
+    "coordination.k8s.io", "v1", "leases", "Lease", dict
+)
+JITTER = 1.2
+
+log = logging.getLogger(__name__)
+
+
+class LeadershipLost(Unavailable):
+    """The lease could not be renewed in time; the work was cancelled before another may start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long a lease is good, when its holder gives up, how often it is tried for."""
+
+    lease_seconds: float = 15.0
+    renew_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+
+class LeaderElection:
+    """Compete for one Lease as ``identity`` and work while holding it."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        identity: str,
+        name: str,
+        namespace: str = "kube-system",
+        terms: Terms | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.identity = identity
+        self._client = client
+        self._clock = clock
+        self._name = name
+        self._namespace = namespace
+        self._terms = terms or Terms()
+        self._rng = rng or random.Random()
+        self._lease: dict[str, Any] = {}
+        self._seen_at = 0.0
+        self._leading = False
+
+    @property
+    def is_leader(self) -> bool:
+        """We hold the lease and have not failed to renew it."""
+        return self._leading
+
+    @property
+    def leader(self) -> str:
+        """Who holds the lease as far as we have seen; empty if nobody does."""
+        return str(self._spec().get("holderIdentity") or "")
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease, then run ``lead`` while renewing it.
+
+        Returns when ``lead`` does, giving the lease back so that another need not wait. Raises
+        LeadershipLost, with ``lead`` cancelled, when it could not be renewed in time.
+        """
+        await self._acquire()
+        work = asyncio.ensure_future(lead())
+        renewal = asyncio.create_task(self._keep())
+        try:
+            await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, renewal):
+                task.cancel()
+            await asyncio.gather(work, renewal, return_exceptions=True)
+            if self._leading:
+                await self._give_back()
+        if renewal.done() and not renewal.cancelled():
+            renewal.result()
+        if not work.cancelled():
+            work.result()
+
+    async def _acquire(self) -> None:
+        while True:
+            if await self._try_once():
+                self._leading = True
+                log.info("%s leads: holds lease %s/%s", self.identity, self._namespace, self._name)
+                return
+            pause = self._terms.retry_seconds * (1 + JITTER * self._rng.random())
+            await self._clock.sleep(pause)
+
+    async def _keep(self) -> None:
+        while True:
+            await self._clock.sleep(self._terms.retry_seconds)
+            renewing = asyncio.create_task(self._renew())
+            deadline = asyncio.create_task(self._clock.sleep(self._terms.renew_seconds))
+            try:
+                await asyncio.wait({renewing, deadline}, return_when=asyncio.FIRST_COMPLETED)
+                renewed = renewing.done() and renewing.result()
+            finally:
+                renewing.cancel()
+                deadline.cancel()
+                await asyncio.gather(renewing, deadline, return_exceptions=True)
+            if not renewed:
+                self._leading = False
+                raise LeadershipLost(
+                    f"lease {self._namespace}/{self._name} could not be renewed for "
+                    f"{self._terms.renew_seconds:g} s (held by {self.leader or 'nobody'}); "
+                    "restart to compete again"
+                )
+
+    async def _renew(self) -> bool:
+        while not await self._try_once():
+            if self.leader != self.identity and not self._expired():
+                return False
+            await self._clock.sleep(self._terms.retry_seconds)
+        return True
+
+    async def _try_once(self) -> bool:
+        """Take or renew the lease; False if another holds it or the server failed."""
+        try:
+            if not self._leading or not self._lease:
+                await self._look()
+            if self._lease and self.leader not in ("", self.identity) and not self._expired():
+                return False
+            await self._write(self._claim())
+        except HoldfastError as failure:
+            log.info("lease %s/%s: %s", self._namespace, self._name, failure)
+            self._lease = self._lease if self._leading else {}
+            await self._look_again()
+            return False
+        return True
+
+    async def _look_again(self) -> None:
+        try:
+            await self._look()
+        except HoldfastError as failure:
+            log.debug("lease %s/%s: %s", self._namespace, self._name, failure)
+
+    async def _look(self) -> None:
+        try:
+            found = await self._client.get(RAW_LEASES, self._name, self._namespace)
+        except NotFound:
+            found = {}
+        self._observe(found)
+
+    def _observe(self, lease: dict[str, Any]) -> None:
+        if lease.get("spec") != self._lease.get("spec"):
+            self._seen_at = self._clock.monotonic()
+        self._lease = lease
+
+    def _expired(self) -> bool:
+        length = self._spec().get("leaseDurationSeconds") or self._terms.lease_seconds
+        return self._clock.monotonic() >= self._seen_at + float(length)
+
+    def _claim(self) -> dict[str, Any]:
+        """Write the lease as it is once it is ours, keeping what others put there."""
+        now = rfc3339_micro(self._clock.now())
+        old = self._spec()
+        ours = old.get("holderIdentity") == self.identity
+        transitions = int(old.get("leaseTransitions") or 0)
+        spec = old | {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": int(self._terms.lease_seconds),
+            "acquireTime": old.get("acquireTime", now) if ours else now,
+            "renewTime": now,
+            "leaseTransitions": transitions if ours or not self._lease else transitions + 1,
+        }
+        return self._with_spec(spec)
+
+    def _with_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
+        fresh = {
+            "apiVersion": RAW_LEASES.api_version,
+            "kind": RAW_LEASES.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace},
+        }
+        return {**(self._lease or fresh), "spec": spec}
+
+    async def _write(self, lease: dict[str, Any]) -> None:
+        if self._lease:
+            self._observe(await self._client.update(RAW_LEASES, lease))
+            return
+        try:
+            self._observe(await self._client.create(RAW_LEASES, lease, self._namespace))
+        except AlreadyExists:
+            await self._look()
+            raise
+
+    async def _give_back(self) -> None:
+        self._leading = False
+        now = rfc3339_micro(self._clock.now())
+        spec = self._spec() | {
+            "holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now,
+        }  # fmt: skip
+        try:
+            await self._write(self._with_spec(spec))
+        except HoldfastError as failure:
+            log.info("lease %s/%s not given back: %s", self._namespace, self._name, failure)
+
+    def _spec(self) -> dict[str, Any]:
+        spec = self._lease.get("spec")
+        return spec if isinstance(spec, dict) else {}

@@ -1,0 +1,164 @@
+"""What comes over the wire, read as typed values: lists, watch events, errors.
+
+A watch event costs two decodes: the envelope, and the object as its type. Only a bookmark, which
+is rare and small, is looked at a third time for its annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from holdfast.api.decode import decode_object
+from holdfast.api.meta import Object
+from holdfast.api.resource import Resource
+from holdfast.client.transport import Response
+from holdfast.errors import Cause, Details, HoldfastError, Invalid, Unavailable, from_status
+
+T = TypeVar("T")
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """A consistent list and the version to watch from."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    continue_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """ADDED, MODIFIED, DELETED or BOOKMARK; ``object`` of a bookmark has only its version."""
+
+    type: str
+    object: T
+    resource_version: str
+    initial_events_end: bool = False
+
+
+class Unreadable(Invalid):
+    """An object on the server does not fit the type we read it as.
+
+    It carries what could still be read, so that a follower can go on: which object, which
+    version, which field, and on a watch the type of the event.
+    """
+
+    def __init__(
+        self, resource: Resource[Any], metadata: dict[str, Any], why: str, event_type: str = ""
+    ) -> None:
+        namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+        self.key = f"{namespace}/{name}" if namespace else str(name)
+        self.uid = str(metadata.get("uid", ""))
+        self.resource_version = str(metadata.get("resourceVersion", ""))
+        self.event_type = event_type
+        self.field, self.why = _field_of(why)
+        super().__init__(
+            f'{resource.plural} "{self.key}" cannot be read: {self.field}: {self.why}; '
+            f"correct the object on the server",
+            Details(
+                name=str(name),
+                group=resource.group,
+                kind=resource.plural,
+                causes=(Cause(self.field, self.why),),
+            ),
+        )
+
+
+class _Envelope(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _RawList(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_raw_list = msgspec.json.Decoder(_RawList)
+_object = msgspec.json.Decoder(Object)
+
+
+def decode_typed(data: bytes | msgspec.Raw, res: Resource[T], event_type: str = "") -> T:
+    """Read one object as its resource's type; Unreadable names the field that does not fit."""
+    try:
+        return decode_object(data, res.type)
+    except msgspec.ValidationError as misfit:
+        raise Unreadable(res, _metadata_of(data), str(misfit), event_type) from misfit
+    except msgspec.DecodeError as broken:
+        raise Unavailable(f"the server's answer is not JSON: {broken}") from broken
+
+
+def decode_page(
+    body: bytes, res: Resource[T], unreadable: Callable[[Unreadable], None] | None
+) -> Listing[T]:
+    """Read one page of a list; objects that do not fit go to ``unreadable``, if given."""
+    try:
+        page = _raw_list.decode(body)
+    except msgspec.DecodeError as broken:
+        raise Unavailable(f"the server's list of {res.plural} is broken: {broken}") from broken
+    items: list[T] = []
+    for raw in page.items or ():
+        try:
+            items.append(decode_typed(raw, res))
+        except Unreadable as misfit:
+            if unreadable is None:
+                raise
+            unreadable(misfit)
+    return Listing(tuple(items), page.metadata.resource_version, page.metadata.continue_)
+
+
+def decode_event(line: bytes, res: Resource[T]) -> WatchEvent[T]:
+    """Read one line of a watch; an ERROR event is raised as what it stands for."""
+    try:
+        envelope = _envelope.decode(line)
+    except msgspec.DecodeError as broken:
+        raise Unavailable(f"the watch stream broke off inside an event: {broken}") from broken
+    if envelope.type == "ERROR":
+        status = msgspec.json.decode(envelope.object)
+        raise from_status(status.get("code", 500), status)
+    obj = decode_typed(envelope.object, res, envelope.type)
+    if envelope.type == "BOOKMARK":
+        meta = _object.decode(envelope.object).metadata
+        end = meta.annotations.get(INITIAL_EVENTS_END) == "true"
+        return WatchEvent("BOOKMARK", obj, meta.resource_version, end)
+    if isinstance(obj, Object):
+        return WatchEvent(envelope.type, obj, obj.metadata.resource_version)
+    if isinstance(obj, dict):
+        return WatchEvent(envelope.type, obj, obj.get("metadata", {}).get("resourceVersion", ""))
+    return WatchEvent(envelope.type, obj, _object.decode(envelope.object).metadata.resource_version)
+
+
+def error_of(answer: Response) -> HoldfastError:
+    """Turn an answer of 400 or more into the exception it stands for."""
+    try:
+        status = msgspec.json.decode(answer.body)
+    except msgspec.DecodeError:
+        status = {"message": answer.body[:500].decode(errors="replace")}
+    return from_status(answer.status, status if isinstance(status, dict) else {})
+
+
+def _metadata_of(data: bytes | msgspec.Raw) -> dict[str, Any]:
+    raw = msgspec.json.decode(data)
+    metadata = raw.get("metadata") if isinstance(raw, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _field_of(why: str) -> tuple[str, str]:
+    """Split msgspec's words into the field's path and what is wrong with it.
+
+    >>> _field_of("Expected `int`, got `str` - at `$.spec.replicas`")
+    ('spec.replicas', 'Expected `int`, got `str`')
+    """
+    words, _, path = why.partition(" - at `")
+    return path.rstrip("`").removeprefix("$").removeprefix(".") or "object", words

@@ -1,0 +1,207 @@
+"""A queue of keys to work on: each at most once at a time, repeats folded, failures delayed."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from holdfast.client.backoff import Backoff
+from holdfast.clock import Clock
+from holdfast.errors import Conflict, Retryable
+
+RETRY = Backoff(first=0.005, limit=1000.0)
+
+log = logging.getLogger(__name__)
+
+
+class QueueClosed(Exception):
+    """The queue was shut down and nothing is left in it."""
+
+
+class WorkQueue:
+    """Keys waiting for a worker.
+
+    A key is in one of three places: *waiting* (in line, once), *delayed* (until its time), or
+    *taken* (a worker has it). Added while taken, it is put in line when the worker is done, so
+    that no two workers ever have the same key and no news is lost. All methods but ``get`` and
+    ``drained`` return at once and may be called from informer handlers.
+    """
+
+    def __init__(
+        self, clock: Clock, *, backoff: Backoff = RETRY, rng: random.Random | None = None
+    ) -> None:
+        self._clock = clock
+        self._backoff = backoff
+        self._rng = rng or random.Random()
+        self._line: deque[str] = deque()
+        self._waiting: set[str] = set()
+        self._taken: set[str] = set()
+        self._due: dict[str, float] = {}
+        self._delayed: list[tuple[float, int, str]] = []
+        self._order = itertools.count()
+        self._failures: dict[str, int] = {}
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_at = 0.0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many keys wait or are delayed, not counting those taken."""
+        return len(self._waiting) + len(self._due)
+
+    def add(self, key: str) -> None:
+        """Put a key in line, unless it is there already; a delay it had is over."""
+        if self._closed or key in self._waiting:
+            return
+        self._due.pop(key, None)
+        self._waiting.add(key)
+        self._idle.clear()
+        if key not in self._taken:
+            self._line.append(key)
+            self._wake_one()
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Put a key in line in a while; of two delays the shorter counts."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self._clock.monotonic() + seconds
+        if self._closed or key in self._waiting or self._due.get(key, due + 1) <= due:
+            return
+        self._due[key] = due
+        self._idle.clear()
+        heapq.heappush(self._delayed, (due, next(self._order), key))
+        self._set_timer()
+
+    def retry(self, key: str, after: float | None = None) -> None:
+        """Put a key whose work failed in line again, later each time it fails."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        self.add_after(key, max(self._backoff.delay(failures, self._rng), after or 0.0))
+
+    def forget(self, key: str) -> None:
+        """The work on a key succeeded, or the key is gone: its next failure is its first."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: str) -> int:
+        """How many times in a row the work on a key has failed."""
+        return self._failures.get(key, 0)
+
+    async def get(self) -> str:
+        """Take the next key; whoever takes it must call ``done``. QueueClosed: go home."""
+        while not self._line:
+            if self._closed:
+                raise QueueClosed
+            turn = asyncio.get_running_loop().create_future()
+            self._getters.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._wake_one()
+                raise
+        key = self._line.popleft()
+        self._waiting.discard(key)
+        self._taken.add(key)
+        return key
+
+    def done(self, key: str) -> None:
+        """Give a taken key back; if it was added meanwhile it is next in line again."""
+        self._taken.discard(key)
+        if key in self._waiting:
+            self._line.append(key)
+            self._wake_one()
+        self._note_idle()
+
+    def shutdown(self) -> None:
+        """Take in nothing more, drop what is delayed; workers finish what is in line."""
+        self._closed = True
+        self._due.clear()
+        self._delayed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for turn in self._getters:
+            if not turn.done():
+                turn.set_result(None)
+        self._getters.clear()
+        self._note_idle()
+
+    async def drained(self) -> None:
+        """Wait until nothing waits, nothing is delayed and nothing is taken."""
+        await self._idle.wait()
+
+    def _wake_one(self) -> None:
+        while self._getters:
+            turn = self._getters.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _note_idle(self) -> None:
+        if not (self._waiting or self._taken or self._due):
+            self._idle.set()
+
+    def _set_timer(self) -> None:
+        earliest = self._delayed[0][0]
+        if self._timer is not None:
+            if self._timer_at <= earliest:
+                return
+            self._timer.cancel()
+        self._timer_at = earliest
+        self._timer = asyncio.create_task(self._release_due())
+
+    async def _release_due(self) -> None:
+        while self._delayed:
+            self._timer_at = self._delayed[0][0]
+            await self._clock.sleep(self._timer_at - self._clock.monotonic())
+            now = self._clock.monotonic()
+            while self._delayed and self._delayed[0][0] <= now:
+                due, _, key = heapq.heappop(self._delayed)
+                if self._due.get(key) == due:
+                    del self._due[key]
+                    self.add(key)
+        self._timer = None
+
+
+async def work(
+    queue: WorkQueue, handle: Callable[[str], Awaitable[None]], *, workers: int = 1, name: str = ""
+) -> None:
+    """Run workers until the queue is shut down: what fails is tried again, later each time.
+
+    A Conflict is everyday life and not logged; any other exception is, and never ends a worker.
+    """
+
+    async def worker() -> None:
+        while True:
+            try:
+                key = await queue.get()
+            except QueueClosed:
+                return
+            try:
+                await handle(key)
+                queue.forget(key)
+            except Exception as failure:  # one bad object must not stop the rest
+                _report(name, key, failure)
+                queue.retry(key, failure.after if isinstance(failure, Retryable) else None)
+            finally:
+                queue.done(key)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(worker())
+
+
+def _report(name: str, key: str, failure: Exception) -> None:
+    if isinstance(failure, Conflict):
+        log.debug("%s: %s: %s; trying again", name, key, failure)
+    elif isinstance(failure, Retryable):
+        log.warning("%s: %s: %s; trying again", name, key, failure)
+    else:
+        log.error("%s: %s failed; trying again", name, key, exc_info=failure)
