@@ -63,6 +63,7 @@ class Condition(Struct, frozen=True):
     observed_generation: int = 0
     last_transition_time: str | None = None
     last_probe_time: str | None = None
+    last_update_time: str | None = None
     last_heartbeat_time: str | None = None
 
 

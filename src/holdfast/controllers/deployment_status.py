@@ -1,0 +1,182 @@
+"""What a Deployment's status says about its roll-out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.meta import Condition
+from holdfast.api.workloads import Deployment, ReplicaSet
+from holdfast.clock import parse_rfc3339, rfc3339
+from holdfast.controllers import conditions
+from holdfast.controllers.rollout import Bounds
+
+NO_DEADLINE = 2**31 - 1
+CREATED, FOUND, UPDATED = "NewReplicaSetCreated", "FoundNewReplicaSet", "ReplicaSetUpdated"
+DONE, LATE = "NewReplicaSetAvailable", "ProgressDeadlineExceeded"
+PAUSED, RESUMED, NOT_CREATED = "DeploymentPaused", "DeploymentResumed", "ReplicaSetCreateError"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The numbers of a Deployment's status."""
+
+    replicas: int
+    updated: int
+    ready: int
+    available: int
+    unavailable: int
+
+    @classmethod
+    def of(cls, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Counts:
+        """Add up what the ReplicaSets report."""
+        everyone = [*old, new] if new else list(old)
+        available = sum(r.status.available_replicas for r in everyone)
+        return cls(
+            replicas=sum(r.status.replicas for r in everyone),
+            updated=new.status.replicas if new else 0,
+            ready=sum(r.status.ready_replicas for r in everyone),
+            available=available,
+            unavailable=max(0, sum(r.spec.replicas for r in everyone) - available),
+        )
+
+    def complete(self, deployment: Deployment) -> bool:
+        """Tell whether every replica is of the new template and available, and no other is left."""
+        wanted = deployment.spec.replicas
+        return self.updated == self.replicas == self.available == wanted
+
+    def further_than(self, deployment: Deployment) -> bool:
+        """Tell whether there was progress since the status was last written."""
+        before = deployment.status
+        return (
+            self.updated > before.updated_replicas
+            or self.replicas - self.updated < before.replicas - before.updated_replicas
+            or self.ready > before.ready_replicas
+            or self.available > before.available_replicas
+        )
+
+
+def status_of(
+    deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet], now: float,
+    *, created: str = "", rolling_out: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """Write the whole status. ``created`` names a ReplicaSet this very step creates."""
+    counts = Counts.of(new, old)
+    kept = [c for c in deployment.status.conditions]
+    kept = _set(kept, _available(counts, Bounds.of(deployment)), now)
+    if has_deadline(deployment):
+        progress = _progress(deployment, counts, new, created, now, rolling_out)
+        if progress is not None:
+            moved = progress[1] == UPDATED
+            kept = _set(kept, progress, now, refresh=moved)
+    else:
+        kept = [c for c in kept if c.type != "Progressing"]
+    kept = _with_failure(kept, [new, *old] if new else old, now)
+    status: dict[str, Any] = {
+        "observedGeneration": deployment.metadata.generation,
+        "replicas": counts.replicas, "updatedReplicas": counts.updated,
+        "readyReplicas": counts.ready, "availableReplicas": counts.available,
+        "unavailableReplicas": counts.unavailable, "conditions": conditions.raw(kept),
+    }  # fmt: skip
+    return status
+
+
+def has_deadline(deployment: Deployment) -> bool:
+    """Tell whether the user wants to hear that a roll-out is stuck."""
+    return deployment.spec.progress_deadline_seconds not in (None, NO_DEADLINE)
+
+
+def until_late(deployment: Deployment, counts: Counts, now: float) -> float | None:
+    """Count the seconds until a roll-out without progress must be called late."""
+    current = conditions.find(deployment.status.conditions, "Progressing")
+    if current is None or not has_deadline(deployment) or current.reason == LATE:
+        return None
+    if counts.complete(deployment) or current.last_update_time is None:
+        return None
+    deadline = deployment.spec.progress_deadline_seconds or 0
+    return max(0.0, parse_rfc3339(current.last_update_time) + deadline - now) + 1.0
+
+
+Said = tuple[str, str, str, str]  # status, reason, message, type
+
+
+def _available(counts: Counts, bounds: Bounds) -> Said:
+    if counts.available >= bounds.least:
+        return (
+            "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", "Available",
+        )  # fmt: skip
+    return (
+        "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.",
+        "Available",
+    )  # fmt: skip
+
+
+def _progress(
+    deployment: Deployment, counts: Counts, new: ReplicaSet | None, created: str, now: float,
+    rolling_out: bool,
+) -> Said | None:  # fmt: skip
+    """Say how the roll-out goes, or None where there is nothing new to say."""
+    current = conditions.find(deployment.status.conditions, "Progressing")
+    if created:
+        return "True", CREATED, f'Created new replica set "{created}"', "Progressing"
+    if (paused := _pause(deployment, current)) is not None:
+        return paused
+    if not rolling_out:
+        return None
+    reason = current.reason if current else ""
+    if reason == DONE and counts.replicas == counts.updated:
+        return None  # no roll-out under way: a scaled or flapping Deployment is not "late"
+    who = f'ReplicaSet "{new.name}"' if new else f'Deployment "{deployment.name}"'
+    if counts.complete(deployment):
+        return "True", DONE, f"{who} has successfully progressed.", "Progressing"
+    if counts.further_than(deployment):
+        return "True", UPDATED, f"{who} is progressing.", "Progressing"
+    if current is not None and _timed_out(deployment, current, now):
+        return "False", LATE, f"{who} has timed out progressing.", "Progressing"
+    if current is None and new is not None:
+        return "True", FOUND, f'Found new replica set "{new.name}"', "Progressing"
+    return None
+
+
+def _pause(deployment: Deployment, current: Condition | None) -> Said | None:
+    reason = current.reason if current else ""
+    if deployment.spec.paused and reason not in (PAUSED, LATE):
+        return "Unknown", PAUSED, "Deployment is paused", "Progressing"
+    if not deployment.spec.paused and reason == PAUSED:
+        return "Unknown", RESUMED, "Deployment is resumed", "Progressing"
+    return None
+
+
+def _timed_out(deployment: Deployment, current: Condition, now: float) -> bool:
+    if current.reason in (DONE, LATE):
+        return current.reason == LATE
+    since = parse_rfc3339(current.last_update_time) if current.last_update_time else now
+    return since + (deployment.spec.progress_deadline_seconds or 0) < now
+
+
+def _set(kept: list[Condition], said: Said, now: float, *, refresh: bool = False) -> list[Condition]:
+    """Set a condition; one that says the same stays as it is, unless ``refresh``."""
+    status, reason, message, type_ = said
+    old = conditions.find(kept, type_)
+    if old is not None and not refresh and (old.status, old.reason) == (status, reason):
+        return kept
+    same = old is not None and old.status == status
+    since = old.last_transition_time if old is not None and same else rfc3339(now)
+    new = Condition(
+        type=type_, status=status, reason=reason, message=message, last_transition_time=since,
+        last_update_time=rfc3339(now),
+    )  # fmt: skip
+    return [new if c.type == type_ else c for c in kept] if old else [*kept, new]
+
+
+def _with_failure(
+    kept: list[Condition], replicasets: Iterable[ReplicaSet], now: float
+) -> list[Condition]:
+    """Pass on the first ReplicaSet's word that pods cannot be created."""
+    found = (conditions.find(r.status.conditions, "ReplicaFailure") for r in replicasets)
+    failure = next((c for c in found if c is not None), None)
+    if failure is None:
+        return [c for c in kept if c.type != "ReplicaFailure"]
+    said = (failure.status, failure.reason, failure.message, "ReplicaFailure")
+    return _set(kept, said, now)

@@ -1,0 +1,58 @@
+"""Remember own writes until the informer has shown them.
+
+A reconciler that plans from a cache which does not yet contain its last creations would create
+them a second time. So it announces what it is about to do, and does not plan for that key again
+until the news has come back (or five minutes have passed: the news was lost, plan anew).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.clock import Clock
+
+GIVE_UP_AFTER = 300.0
+
+
+@dataclass(slots=True)
+class _Awaited:
+    since: float
+    creations: int = 0
+    deletions: set[str] = field(default_factory=set)
+
+
+class Expectations:
+    """Count, for each key, the creations and deletions whose news is still to come."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._awaited: dict[str, _Awaited] = {}
+
+    def expect(self, key: str, *, creations: int = 0, deletions: tuple[str, ...] = ()) -> None:
+        """Announce writes before making them; news may arrive before the answer does."""
+        self._awaited[key] = _Awaited(self._clock.monotonic(), creations, set(deletions))
+
+    def created(self, key: str) -> None:
+        """Note that one creation was seen, or has failed and will never be."""
+        if awaited := self._awaited.get(key):
+            awaited.creations -= 1
+
+    def deleted(self, key: str, uid: str) -> None:
+        """Note that one deletion was seen, or has failed and will never be."""
+        if awaited := self._awaited.get(key):
+            awaited.deletions.discard(uid)
+
+    def met(self, key: str) -> bool:
+        """Tell whether the cache is known to contain every own write for the key."""
+        awaited = self._awaited.get(key)
+        if awaited is None:
+            return True
+        late = self._clock.monotonic() - awaited.since > GIVE_UP_AFTER
+        if late or (awaited.creations <= 0 and not awaited.deletions):
+            del self._awaited[key]
+            return True
+        return False
+
+    def forget(self, key: str) -> None:
+        """Drop everything about a key whose object is gone."""
+        self._awaited.pop(key, None)

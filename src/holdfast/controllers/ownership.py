@@ -1,0 +1,98 @@
+"""Who manages an object: finding, taking and giving up its controlling owner reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from holdfast.api.meta import LabelSelector, Object, OwnerReference
+from holdfast.api.resource import Resource
+from holdfast.api.labels import from_selector
+from holdfast.controllers.writes import Patch
+
+T = TypeVar("T", bound=Object)
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """Find the one owner that manages the object."""
+    return next((o for o in obj.metadata.owner_references if o.controller), None)
+
+
+def owned_by(obj: Object, owner: Object) -> bool:
+    """Tell whether ``owner`` manages the object; identity is the uid."""
+    controller = controller_of(obj)
+    return controller is not None and controller.uid == owner.uid
+
+
+def owner_reference(
+    api_version: str, kind: str, owner: Object, *, block: bool = True
+) -> dict[str, Any]:
+    """Write the reference by which a controller marks what it made."""
+    reference: dict[str, Any] = {
+        "apiVersion": api_version, "kind": kind, "name": owner.name, "uid": owner.uid,
+        "controller": True,
+    }  # fmt: skip
+    return reference | {"blockOwnerDeletion": True} if block else reference
+
+
+def raw_reference(owner: OwnerReference) -> dict[str, Any]:
+    """Write a reference back as it was read."""
+    raw: dict[str, Any] = {
+        "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
+    }  # fmt: skip
+    if owner.controller:
+        raw["controller"] = True
+    if owner.block_owner_deletion:
+        raw["blockOwnerDeletion"] = True
+    return raw
+
+
+def adopt(resource: Resource[Any], orphan: Object, reference: dict[str, Any]) -> Patch:
+    """Take an object nobody manages, only if it is still the object we looked at."""
+    kept = [
+        raw_reference(o) for o in orphan.metadata.owner_references if o.uid != reference["uid"]
+    ]
+    return write_owners(resource, orphan, [*kept, reference])
+
+
+def release(resource: Resource[Any], obj: Object, owner: Object) -> Patch:
+    """Give an object up."""
+    kept = [raw_reference(o) for o in obj.metadata.owner_references if o.uid != owner.uid]
+    return write_owners(resource, obj, kept)
+
+
+def write_owners(resource: Resource[Any], obj: Object, references: list[dict[str, Any]]) -> Patch:
+    """Replace the owner references, guarded by uid and version."""
+    meta = {
+        "uid": obj.uid,
+        "resourceVersion": obj.metadata.resource_version,
+        "ownerReferences": references or None,
+    }
+    return Patch(resource, obj.name, {"metadata": meta}, obj.namespace)
+
+
+def claimed(
+    resource: Resource[T], reference: dict[str, Any], owner: Object, selector: LabelSelector,
+    candidates: Iterable[T],
+) -> tuple[list[T], tuple[Patch, ...]]:  # fmt: skip
+    """Tell which candidates are the owner's, and adopt or release those whose labels say otherwise.
+
+    Nothing changes hands while the owner or the candidate is being deleted.
+    """
+    matcher = from_selector(selector)
+    living = owner.metadata.deletion_timestamp is None
+    mine: list[T] = []
+    patches: list[Patch] = []
+    for each in candidates:
+        controller = controller_of(each)
+        if controller is not None and controller.uid != owner.uid:
+            continue
+        selected = matcher.matches(each.metadata.labels)
+        movable = living and each.metadata.deletion_timestamp is None
+        if controller is not None and not selected and movable:
+            patches.append(release(resource, each, owner))
+        elif selected and (controller is not None or movable):
+            mine.append(each)
+            if controller is None:
+                patches.append(adopt(resource, each, reference))
+    return mine, tuple(patches)

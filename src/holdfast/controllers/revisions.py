@@ -1,0 +1,123 @@
+"""The ReplicaSets of a Deployment: one for each template it ever had, numbered."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.api.workloads import Deployment, ReplicaSet
+from holdfast.controllers.ownership import owner_reference
+from holdfast.controllers.rollout import DESIRED, MAXIMUM, Bounds
+
+HASH = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+HISTORY = "deployment.kubernetes.io/revision-history"
+_NOT_COPIED = {
+    "kubectl.kubernetes.io/last-applied-configuration", REVISION, HISTORY, DESIRED, MAXIMUM,
+    "deprecated.deployment.rollback.to",
+}  # fmt: skip
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+_HISTORY_ROOM = 2000
+_NAME_ROOM = 253
+
+
+def template_hash(template: Mapping[str, Any], collisions: int) -> str:
+    """Name a template by its content, in letters that spell no words."""
+    text = msgspec.json.encode(_essence(template), order="deterministic")
+    number = zlib.crc32(text + (str(collisions).encode() if collisions else b""))
+    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(number))
+
+
+def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Compare two pod templates without the hash label that tells them apart."""
+    return bool(_essence(one) == _essence(other))
+
+
+def _essence(template: Mapping[str, Any]) -> Any:
+    meta = dict(template.get("metadata") or {})
+    meta["labels"] = {k: v for k, v in (meta.get("labels") or {}).items() if k != HASH}
+    return _filled({**template, "metadata": meta})
+
+
+def _filled(value: Any) -> Any:
+    """Drop what says nothing: null, and empty maps and lists."""
+    if isinstance(value, dict):
+        kept = {k: _filled(v) for k, v in value.items()}
+        return {k: v for k, v in kept.items() if v is not None and v != {} and v != []}
+    return [_filled(v) for v in value] if isinstance(value, list) else value
+
+
+def current(deployment: Deployment, replicasets: Iterable[ReplicaSet]) -> ReplicaSet | None:
+    """Find the ReplicaSet that has the Deployment's template; the oldest if several do."""
+    same = [r for r in replicasets if same_template(r.spec.template, deployment.spec.template)]
+    return min(same, key=lambda r: (r.metadata.creation_timestamp or "", r.name), default=None)
+
+
+def revision_of(replicaset: ReplicaSet) -> int:
+    """Read the number of the revision; 0 if it has none."""
+    text = replicaset.metadata.annotations.get(REVISION, "")
+    return int(text) if text.isdigit() else 0
+
+
+def new_replicaset(deployment: Deployment, replicas: int, revision: int) -> dict[str, Any]:
+    """Write the ReplicaSet for the Deployment's present template."""
+    template = deployment.spec.template
+    name_hash = template_hash(template, deployment.status.collision_count or 0)
+    meta = template.get("metadata") or {}
+    labels = {**(meta.get("labels") or {}), HASH: name_hash}
+    selector = msgspec.to_builtins(deployment.spec.selector)
+    selector["matchLabels"] = {**selector.get("matchLabels", {}), HASH: name_hash}
+    return {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": f"{deployment.name[: _NAME_ROOM - 1 - len(name_hash)]}-{name_hash}",
+            "namespace": deployment.namespace, "labels": labels,
+            "annotations": {
+                **copied_annotations(deployment), **size_annotations(Bounds.of(deployment)),
+                REVISION: str(revision),
+            },
+            "ownerReferences": [owner_reference("apps/v1", "Deployment", deployment)],
+        },
+        "spec": {
+            "replicas": replicas, "minReadySeconds": deployment.spec.min_ready_seconds,
+            "selector": selector, "template": {**template, "metadata": {**meta, "labels": labels}},
+        },
+    }  # fmt: skip
+
+
+def copied_annotations(deployment: Deployment) -> dict[str, str]:
+    """Choose the annotations that go from a Deployment to its ReplicaSet."""
+    return {k: v for k, v in deployment.metadata.annotations.items() if k not in _NOT_COPIED}
+
+
+def size_annotations(bounds: Bounds) -> dict[str, str]:
+    """Write what the ReplicaSets were sized for, so that a change of scale is noticed later."""
+    return {DESIRED: str(bounds.replicas), MAXIMUM: str(bounds.most)}
+
+
+def annotation_changes(
+    deployment: Deployment, replicaset: ReplicaSet, revision: int
+) -> dict[str, str]:
+    """Say which annotations of the current ReplicaSet must change.
+
+    A ReplicaSet that had a lower number before is being rolled back to: its number becomes the
+    highest, and the old one goes into its history.
+    """
+    have = replicaset.metadata.annotations
+    changes = {k: v for k, v in copied_annotations(deployment).items() if have.get(k) != v}
+    before = revision_of(replicaset)
+    if before < revision:
+        changes[REVISION] = str(revision)
+        if REVISION in have:
+            changes[HISTORY] = _history(have.get(HISTORY, ""), have[REVISION])
+    return changes
+
+
+def _history(history: str, revision: str) -> str:
+    numbers = [n for n in history.split(",") if n] + [revision]
+    while len(",".join(numbers)) > _HISTORY_ROOM:
+        numbers.pop(0)
+    return ",".join(numbers)

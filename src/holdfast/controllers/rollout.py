@@ -1,0 +1,179 @@
+"""How many replicas each ReplicaSet of a Deployment should have next: arithmetic only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.workloads import Deployment, ReplicaSet
+
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+MAXIMUM = "deployment.kubernetes.io/max-replicas"
+_QUARTER = "25%"
+
+Sizes = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many replicas there should be, and how far a roll-out may stray from that."""
+
+    replicas: int
+    surge: int
+    unavailable: int
+    rolling: bool
+
+    @property
+    def most(self) -> int:
+        """The most replicas there may be in total."""
+        return self.replicas + self.surge
+
+    @property
+    def least(self) -> int:
+        """The least available replicas there must be."""
+        return self.replicas - self.unavailable
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> Bounds:
+        """Read the bounds, percentages resolved: surge rounds up, unavailability down."""
+        replicas = deployment.spec.replicas
+        if deployment.spec.strategy.get("type", "RollingUpdate") != "RollingUpdate":
+            return cls(replicas, 0, 0, rolling=False)
+        limits: Mapping[str, Any] = deployment.spec.strategy.get("rollingUpdate") or {}
+        surge = resolve(limits.get("maxSurge", _QUARTER), replicas, up=True)
+        unavailable = resolve(limits.get("maxUnavailable", _QUARTER), replicas, up=False)
+        if surge == 0 and unavailable == 0:
+            unavailable = 1  # or nothing could ever move
+        return cls(replicas, surge, min(unavailable, replicas), rolling=True)
+
+
+def resolve(value: int | str, total: int, *, up: bool) -> int:
+    """Read a count or a percentage of ``total``.
+
+    >>> resolve("25%", 10, up=True), resolve("25%", 10, up=False), resolve(4, 10, up=True)
+    (3, 2, 4)
+    """
+    if isinstance(value, int):
+        return value
+    hundredths = int(value.removesuffix("%")) * total
+    return -(-hundredths // 100) if up else hundredths // 100
+
+
+def grown(bounds: Bounds, total: int, current: int) -> int:
+    """Say how far the new ReplicaSet may grow when ``total`` replicas are asked for already."""
+    if not bounds.rolling:
+        return bounds.replicas
+    room = bounds.most - total
+    return current + min(room, bounds.replicas - current) if room > 0 else current
+
+
+def roll(bounds: Bounds, new: ReplicaSet, old: Iterable[ReplicaSet]) -> Sizes:
+    """Take the next step of a rolling update: grow the new one, else shrink the old ones."""
+    old = sorted(old, key=_age)
+    total = new.spec.replicas + _sum(old)
+    current = new.spec.replicas
+    if current > bounds.replicas:
+        return {new.name: bounds.replicas}
+    if current < bounds.replicas and (size := grown(bounds, total, current)) != current:
+        return {new.name: size}
+    return _shrink(bounds, new, old, total)
+
+
+def _shrink(bounds: Bounds, new: ReplicaSet, old: list[ReplicaSet], total: int) -> Sizes:
+    """Shrink old ReplicaSets, unavailable replicas first, never below the least available."""
+    not_yet = new.spec.replicas - new.status.available_replicas
+    spare = total - bounds.least - not_yet
+    if spare <= 0:
+        return {}
+    sizes = {each.name: each.spec.replicas for each in old}
+    for each in old:
+        sick = max(0, each.spec.replicas - each.status.available_replicas)
+        drop = min(spare, sick)
+        sizes[each.name] -= drop
+        spare -= drop
+    available = sum(r.status.available_replicas for r in (new, *old))
+    spare = available - bounds.least
+    for each in old:
+        drop = max(0, min(spare, sizes[each.name]))
+        sizes[each.name] -= drop
+        spare -= drop
+    return {each.name: sizes[each.name] for each in old if sizes[each.name] != each.spec.replicas}
+
+
+def rescale(
+    bounds: Bounds, new: ReplicaSet | None, old: Iterable[ReplicaSet], had: int
+) -> Sizes:
+    """Spread a changed number of replicas over all ReplicaSets, so as not to hurry a roll-out.
+
+    ``had`` is the number of replicas the status counts, for lack of the annotation.
+    """
+    old = list(old)
+    everyone = [r for r in (*old, new) if r is not None]
+    active = [r for r in everyone if r.spec.replicas > 0]
+    if len(active) <= 1:
+        only = active[0] if active else new or max(old, key=_age, default=None)
+        return {only.name: bounds.replicas} if only else {}
+    if new is not None and _saturated(bounds, new):
+        return {r.name: 0 for r in old if r.spec.replicas > 0}
+    return _proportional(bounds, active, had) if bounds.rolling else {}
+
+
+def _proportional(bounds: Bounds, active: list[ReplicaSet], had: int) -> Sizes:
+    allowed = bounds.most if bounds.replicas > 0 else 0
+    to_add = allowed - _sum(active)
+    if to_add > 0:  # the larger first, then the newer
+        active = sorted(sorted(active, key=_age, reverse=True), key=_size, reverse=True)
+    else:  # the larger first, then the older
+        active = sorted(sorted(active, key=_age), key=_size, reverse=True)
+    sizes, added = {}, 0
+    for each in active:
+        share = _share(bounds, each, had) if to_add else 0
+        left = to_add - added
+        share = min(share, left) if to_add > 0 else max(share, left)
+        sizes[each.name] = each.spec.replicas + share
+        added += share
+    largest = active[0].name
+    sizes[largest] = max(0, sizes[largest] + to_add - added)
+    return sizes
+
+
+def _share(bounds: Bounds, replicaset: ReplicaSet, had: int) -> int:
+    if bounds.replicas == 0:
+        return -replicaset.spec.replicas
+    before = _number(replicaset.metadata.annotations.get(MAXIMUM)) or had
+    if not before:
+        return 0
+    exact = replicaset.spec.replicas * bounds.most / before
+    return int(exact + 0.5) - replicaset.spec.replicas
+
+
+def scaled(bounds: Bounds, replicasets: Iterable[ReplicaSet]) -> bool:
+    """Tell whether somebody changed the number of replicas since the ReplicaSets were sized."""
+    return any(
+        desired != bounds.replicas
+        for r in replicasets
+        if r.spec.replicas > 0
+        and (desired := _number(r.metadata.annotations.get(DESIRED))) is not None
+    )
+
+
+def _saturated(bounds: Bounds, new: ReplicaSet) -> bool:
+    desired = _number(new.metadata.annotations.get(DESIRED))
+    return new.spec.replicas == desired == new.status.available_replicas == bounds.replicas
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def _sum(replicasets: Iterable[ReplicaSet]) -> int:
+    return sum(r.spec.replicas for r in replicasets)
+
+
+def _size(replicaset: ReplicaSet) -> int:
+    return replicaset.spec.replicas
+
+
+def _age(replicaset: ReplicaSet) -> tuple[str, str]:
+    return (replicaset.metadata.creation_timestamp or "", replicaset.name)

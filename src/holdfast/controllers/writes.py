@@ -1,0 +1,79 @@
+"""What a plan asks for: values, so that plans are compared in tests and carried out elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.resource import Resource
+from holdfast.client.client import Client, PatchType
+from holdfast.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make an object; the server names it when the body has a ``generateName``."""
+
+    resource: Resource[Any]
+    body: Mapping[str, Any]
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Change part of an object; a ``metadata.resourceVersion`` inside guards the change."""
+
+    resource: Resource[Any]
+    name: str
+    patch: Mapping[str, Any]
+    namespace: str = ""
+    subresource: str = ""
+    type: PatchType = PatchType.MERGE
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Ask for deletion, only of the very object meant when ``uid`` is given."""
+
+    resource: Resource[Any]
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    propagation: str = ""
+
+
+Write = Create | Patch | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to write now, in order, and in how many seconds to look again (None: on news)."""
+
+    writes: tuple[Write, ...] = ()
+    again_after: float | None = None
+
+
+async def carry_out(client: Client, write: Write) -> Any:
+    """Make one write and return what the server stored (None for a deletion)."""
+    match write:
+        case Create(resource, body, namespace):
+            return await client.create(resource, body, namespace)
+        case Patch(resource, name, patch, namespace, subresource, type_):
+            return await client.patch(
+                resource, name, patch, namespace, type=type_, subresource=subresource
+            )
+        case Delete(resource, name, namespace, uid, propagation):
+            return await client.delete(
+                resource, name, namespace, uid=uid, propagation=propagation
+            )
+
+
+async def carry_out_all(client: Client, writes: Iterable[Write]) -> None:
+    """Make writes one after another; what is gone already needs no change and no deletion."""
+    for write in writes:
+        try:
+            await carry_out(client, write)
+        except NotFound:
+            if isinstance(write, Create):
+                raise
