@@ -1,1 +1,11 @@
-"""cli."""
+"""The command line: a plain API client, and the switch that starts things.
+
+Lives here: commands, their flags, what they print; the only place that reads flags and the
+environment. May not live here: decisions, wiring (``cluster``), anything another room needs.
+"""
+
+from __future__ import annotations
+
+from holdfast.cli.app import main
+
+__all__ = ["main"]

@@ -227,3 +227,10 @@ class Scheduler:
         task = asyncio.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+
+    def metrics_page(self) -> bytes:
+        """Render /metrics as things are now."""
+        pending = {q: self.queue.count(q) for q in ("active", "backoff", "unschedulable", "gated")}
+        nodes = self.world.nodes
+        sizes = {"nodes": len(nodes.row_of), "pods": len(nodes.standing())}
+        return self.metrics.page(pending, sizes)
