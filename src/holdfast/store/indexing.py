@@ -2,9 +2,69 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from holdfast.store.records import Indexed, Key
 
 
+class _Owner(msgspec.Struct, gc=False):
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _PodSpec(msgspec.Struct, rename="camel", gc=False):
+    node_name: str = ""
+
+
+class _Pod(_Object):
+    spec: _PodSpec | None = None
+
+
+class _Reference(msgspec.Struct, gc=False):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _KubernetesEvent(_Object, rename="camel"):
+    involved_object: _Reference | None = None
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+_POD = msgspec.json.Decoder(_Pod)
+_EVENT = msgspec.json.Decoder(_KubernetesEvent)
+
+
 def index_object(key: Key, value: bytes) -> Indexed:
-    """Read uid, labels, owners and the indexed fields out of an object's JSON."""
-    raise NotImplementedError
+    """Read uid, labels, owners and the indexed fields out of an object's JSON.
+
+    >>> key = Key("", "pods", "default", "web")
+    >>> index_object(key, b'{"metadata":{"uid":"u"},"spec":{"nodeName":"n1"}}').fields
+    {'spec.nodeName': 'n1'}
+    """
+    decoded: _Object
+    fields: dict[str, Any] = {}
+    if key[:2] == ("", "pods"):
+        decoded = pod = _POD.decode(value)
+        if pod.spec and pod.spec.node_name:
+            fields = {"spec.nodeName": pod.spec.node_name}
+    elif key[:2] == ("", "events"):
+        decoded = event = _EVENT.decode(value)
+        about = event.involved_object or _Reference()
+        fields = {f"involvedObject.{name}": v for name, v in msgspec.structs.asdict(about).items()}
+    else:
+        decoded = _OBJECT.decode(value)
+    meta = decoded.metadata
+    owners = tuple(owner.uid for owner in meta.owner_references or ())
+    return Indexed(uid=meta.uid, labels=meta.labels or {}, fields=fields, owners=owners)

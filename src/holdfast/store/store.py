@@ -14,24 +14,62 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from holdfast import errors
 from holdfast.clock import Clock
+from holdfast.store.archive import restore, write_backup
+from holdfast.store.database import Database, Fault
+from holdfast.store.directory import Directory
 from holdfast.store.indexing import index_object
-from holdfast.store.records import Event, Index, Key, Stored
+from holdfast.store.loading import load_state, replay
+from holdfast.store.records import Change, Event, Index, Key, Stored
 from holdfast.store.retention import Retention
-from holdfast.store.watch import Subscription
+from holdfast.store.watch import History, Subscription
+from holdfast.store.writer import Write, Writer
+
+__all__ = ["Build", "Store", "restore"]
 
 Build = Callable[[int], bytes]
 """Make the bytes to store, given the revision to embed as ``metadata.resourceVersion``."""
 Objects = list[Stored]
+Resources = list[tuple[str, str]]
+
+MAX_VALUE = 1_572_864
+"""The largest object, as etcd's default request limit: 1.5 MiB."""
+PROBE_SECONDS = 1.0
+"""How often a store that cannot commit tries again."""
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
 
 
 class Store:
     """Versioned objects and the watch log of one data directory."""
 
-    cluster_uid: str
+    def __init__(
+        self,
+        directory: Directory,
+        database: Database,
+        clock: Clock,
+        index: Index,
+        retention: Retention,
+    ) -> None:
+        self.cluster_uid: str = database.meta("cluster_uid")
+        self._directory, self._clock, self._index = directory, clock, index
+        self._retention = retention
+        self._loop = asyncio.get_running_loop()
+        self._overlay: dict[Key, Write] = {}
+        self._refusal: Exception | None = None
+        self._closed = False
+        self._recovery: asyncio.Task[None] | None = None
+        self._compaction: asyncio.Task[None] | None = None
+        self._uncompacted = 0
+        self._histories: dict[tuple[str, str], History] = {}
+        self._load(database)
+        self._writer = Writer(database, self._loop, self._committed, self._failed)
 
     @classmethod
     def open(
@@ -41,38 +79,67 @@ class Store:
         *,
         index: Index = index_object,
         retention: Retention = Retention(),  # noqa: B008 - frozen
-        fault: Callable[[sqlite3.Connection], None] | None = None,
+        fault: Fault | None = None,
     ) -> Store:
         """Open or create the store of a directory; call it inside the running loop.
 
         Raises StoreLocked when another process has the directory. ``fault`` is for tests:
         it runs in the writer thread inside each transaction, before COMMIT, and may raise.
         """
-        raise NotImplementedError
+        home = Directory(directory)
+        try:
+            return cls(home, Database(home.database, fault), clock, index, retention)
+        except BaseException:
+            home.release()
+            raise
+
+    def _load(self, database: Database) -> None:
+        self._floor: int = database.meta("compact_rv")
+        self._revision = self._assigned = int(database.meta("last_rv"))
+        self._state = load_state(database, self._index)
+        self._compacted = database.floors()
+        for resource, floor in self._compacted.items():
+            self._histories[resource] = History(self._retention, floor)
+        for event in replay(database.log(), self._state, self._index):
+            self._history(event.key.group, event.key.plural).extend((event,))
 
     async def close(self) -> None:
         """Commit what is queued, end all subscriptions, release the directory."""
-        raise NotImplementedError
+        if self._closed:
+            return
+        self._closed = True
+        for task in (self._recovery, self._compaction):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+        await self._writer.stop()
+        for history in self._histories.values():
+            history.close()
+        self._directory.release()
 
     async def run(self) -> None:
         """Compact every five minutes of the clock, until cancelled."""
-        raise NotImplementedError
+        while True:
+            await self._clock.sleep(self._retention.seconds)
+            with suppress(errors.Unavailable):  # the disk is full: what is kept can wait
+                await self.compact()
 
     # Reading what is committed.
 
     @property
     def revision(self) -> int:
         """Give the newest committed revision: the resourceVersion of a list made now."""
-        raise NotImplementedError
+        return self._revision
 
     @property
-    def resources(self) -> list[tuple[str, str]]:
+    def resources(self) -> Resources:
         """Name the (group, plural) of every resource that has objects."""
-        raise NotImplementedError
+        return self._state.resources
 
     def get(self, key: Key) -> Stored | None:
         """Read one object as clients may see it."""
-        raise NotImplementedError
+        return self._state.get(key)
 
     def list(
         self,
@@ -87,35 +154,84 @@ class Store:
 
         Any label, ``spec.nodeName`` and ``involvedObject.*`` are looked up in an index.
         """
-        raise NotImplementedError
+        return self._state.select(group, plural, namespace, labels, fields)
 
     def list_at(
         self, revision: int, group: str, plural: str, namespace: str | None = None
     ) -> Objects:
         """List objects as they were at a revision; raises Expired if history is gone."""
-        raise NotImplementedError
+        history = self._history(group, plural)
+        since = history.read(history.place(revision))
+        now = self._state.select(group, plural, namespace)
+        if not since:
+            return now
+        then = {stored.key.path: stored for stored in now}
+        for event in reversed(since):
+            if namespace and event.key.namespace != namespace:
+                continue
+            if event.previous is None:
+                del then[event.key.path]
+            else:
+                then[event.key.path] = event.previous
+        return [then[path] for path in sorted(then)]
 
     def dependents(self, uid: str) -> Objects:
         """List the objects, of any resource, that name this uid as an owner."""
-        raise NotImplementedError
+        return self._state.dependents(uid)
 
     # Deciding.
 
     def latest(self, key: Key) -> Stored | None:
         """Read one object including writes not committed yet: what a decision builds on."""
-        raise NotImplementedError
+        write = self._overlay.get(key)
+        if write is None:
+            return self._state.get(key)
+        return None if write.event.change is Change.DELETED else write.event.object
 
     def create(self, key: Key, build: Build) -> asyncio.Future[Stored]:
         """Queue a new object; raises AlreadyExists. The future completes after COMMIT."""
-        raise NotImplementedError
+        if self.latest(key) is not None:
+            raise errors.AlreadyExists(f"{key.words} already exists", key.details)
+        return self._decide(Change.ADDED, key, None, build)
 
     def update(self, previous: Stored, build: Build) -> asyncio.Future[Stored]:
         """Queue the next version of ``previous``; raises Conflict or NotFound if it moved on."""
-        raise NotImplementedError
+        self._check_latest(previous)
+        return self._decide(Change.MODIFIED, previous.key, previous, build)
 
     def delete(self, previous: Stored, build: Build) -> asyncio.Future[Stored]:
         """Queue the removal; ``build`` makes the final object that watchers are shown."""
-        raise NotImplementedError
+        self._check_latest(previous)
+        return self._decide(Change.DELETED, previous.key, previous, build)
+
+    def _check_latest(self, previous: Stored) -> None:
+        key, latest = previous.key, self.latest(previous.key)
+        if latest is None:
+            raise errors.NotFound(f"{key.words} not found", key.details)
+        if latest.revision != previous.revision:
+            raise errors.Conflict(
+                f"Operation cannot be fulfilled on {key.words}: {MODIFIED}", key.details
+            )
+
+    def _decide(
+        self, change: Change, key: Key, previous: Stored | None, build: Build
+    ) -> asyncio.Future[Stored]:
+        self._check_open()
+        if self._refusal is not None:
+            raise self._unavailable(self._refusal)
+        revision = self._assigned + 1
+        value = build(revision)
+        if len(value) > MAX_VALUE:
+            words = f"{key.words} is {len(value)} bytes long; the limit is {MAX_VALUE}"
+            raise errors.TooLarge(words, key.details)
+        stored = Stored(key, revision, value, self._index(key, value))
+        assert self._assigned + 1 == revision, "build must not write to the store"
+        self._assigned = revision
+        event = Event(change, stored, previous, int(self._clock.now() * 1000))
+        write = Write(event, self._loop.create_future())
+        self._overlay[key] = write
+        self._writer.put(write)
+        return write.done
 
     # Following.
 
@@ -132,23 +248,99 @@ class Store:
         that each care for few events are cheap. A revision newer than ``revision`` is the
         caller's to refuse.
         """
-        raise NotImplementedError
+        self._check_open()
+        history = self._history(group, plural)
+        return Subscription(history, from_revision, accept, lambda: self._revision)
+
+    def _history(self, group: str, plural: str) -> History:
+        history = self._histories.get((group, plural))
+        if history is None:
+            history = self._histories[group, plural] = History(self._retention, self._floor)
+        return history
+
+    # What the writer reports.
+
+    def _committed(self, batch: Sequence[Write]) -> None:
+        self._apply([write.event for write in batch])
+        for write in batch:
+            if self._overlay.get(write.event.key) is write:
+                del self._overlay[write.event.key]
+            if not write.done.done():
+                write.done.set_result(write.event.object)
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        news: dict[tuple[str, str], list[Event]] = {}
+        for event in events:
+            if event.change is Change.DELETED:
+                self._state.remove(event.key)
+            else:
+                self._state.put(event.object)
+            news.setdefault((event.key.group, event.key.plural), []).append(event)
+            self._revision = event.revision
+        for (group, plural), changes in news.items():
+            self._history(group, plural).extend(changes)
+        self._uncompacted += len(events)
+        if self._uncompacted >= self._retention.most and self._compaction is None:
+            self._compaction = self._loop.create_task(self._compact_by_volume())
+
+    def _failed(self, batch: Sequence[Write], error: Exception) -> None:
+        """Forget everything not committed: it was decided on what never came to be."""
+        self._overlay.clear()
+        for write in batch:
+            if not write.done.done():
+                write.done.set_exception(self._unavailable(error))
+        self._refusal = error
+        if self._recovery is None and not self._closed:
+            self._recovery = self._loop.create_task(self._recover())
+
+    def _unavailable(self, error: Exception) -> errors.Unavailable:
+        return errors.Unavailable(
+            f"the store in {self._directory.path} cannot commit ({error}): the write was not "
+            "acknowledged; reads go on, writes are refused until a trial commit succeeds",
+            after=PROBE_SECONDS,
+        )
+
+    async def _recover(self) -> None:
+        while True:
+            try:
+                rows = await self._writer.recover(self._revision)
+                break
+            except Exception:  # still broken, and every refused write says how
+                await self._clock.sleep(PROBE_SECONDS)
+        # Should a commit have reached the disk and been reported as failed, it counts.
+        self._apply(list(replay(rows, self._state, self._index)))
+        self._assigned = max(self._assigned, self._revision)
+        self._refusal = self._recovery = None
 
     # Keeping house.
 
     async def compact(self, now: float | None = None) -> None:
         """Forget history older than the retention allows."""
-        raise NotImplementedError
+        self._check_open()
+        when = self._clock.now() if now is None else now
+        floors = {resource: h.floor_at(when) for resource, h in self._histories.items()}
+        self._uncompacted = 0
+        moved = {r: floor for r, floor in floors.items() if floor > self._compacted.get(r, 0)}
+        if not moved:
+            return
+        try:
+            await self._writer.do(lambda database: database.compact(moved))
+        except (sqlite3.Error, OSError) as error:
+            raise self._unavailable(error) from error
+        self._compacted |= moved
+        for resource, floor in moved.items():
+            self._histories[resource].forget(floor)
+
+    async def _compact_by_volume(self) -> None:
+        with suppress(errors.Unavailable):
+            await self.compact()
+        self._compaction = None
 
     async def backup(self, path: Path) -> None:
         """Write a consistent copy to a new file, mode 0600; writes wait meanwhile."""
-        raise NotImplementedError
+        self._check_open()
+        await self._writer.do(lambda database: write_backup(database, path))
 
-
-def restore(backup: Path, directory: Path) -> int:
-    """Replace the store of a directory by a backup and return its new revision.
-
-    The revision rises by a million and the history is emptied, so that every client is
-    told Expired and lists again. Raises StoreLocked while a server runs there.
-    """
-    raise NotImplementedError
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.Unavailable(f"the store in {self._directory.path} is closed")

@@ -1,0 +1,201 @@
+"""The SQLite file, spoken to by one thread at a time.
+
+Python gives up its lock around every statement step and, while the event loop is busy,
+waits up to 5 ms to get it back. So a batch is written in few statements with many rows
+each, not with ``executemany``, which steps once a row.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.store import schema
+from holdfast.store.records import Change, Event, Key
+
+Fault = Callable[[sqlite3.Connection], None]
+"""Runs inside each transaction before COMMIT and may raise; for tests."""
+
+CHECKPOINT_IDLE = 8 << 20
+"""With so many bytes in the write-ahead log, checkpoint as soon as nothing is queued."""
+CHECKPOINT_BUSY = 128 << 20
+"""With so many, checkpoint even though writers wait: the file must not grow for ever."""
+CHUNKS = (256, 64, 16, 4, 1)
+PROBE_BYTES = 65_536
+
+
+class LogRow(NamedTuple):
+    """One event as it lies in the log."""
+
+    revision: int
+    key: Key
+    change: Change
+    stamp: int
+    value: bytes
+    previous_revision: int | None
+    previous: bytes | None
+
+
+class Database:
+    """Read everything at the start; afterwards commit, compact, copy."""
+
+    def __init__(self, path: Path, fault: Fault | None = None) -> None:
+        self.path = path
+        self._fault = fault
+        self._unchecked = 0
+        self._connection = schema.connect(path)
+        try:
+            schema.migrate(self._connection, path)
+        except BaseException:
+            self._connection.close()
+            raise
+        self._ids = self._read_ids()
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and close it."""
+        with suppress(sqlite3.Error):  # it is as durable where it is
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+
+    # Reading.
+
+    def meta(self, name: str) -> Any:
+        """Read one value of the meta table."""
+        row = self._connection.execute("SELECT v FROM meta WHERE k = ?", (name,)).fetchone()
+        return row[0]
+
+    def floors(self) -> dict[tuple[str, str], int]:
+        """Tell for each resource up to which revision its log was compacted."""
+        lowest = self.meta("compact_rv")
+        rows = self._connection.execute("SELECT grp, resource, compact_rv FROM res")
+        return {(group, plural): max(lowest, floor) for group, plural, floor in rows}
+
+    def objects(self) -> Iterator[tuple[Key, int, bytes]]:
+        """Read every object with its revision."""
+        names = {number: resource for resource, number in self._ids.items()}
+        rows = self._connection.execute("SELECT res, ns, name, rv, val FROM obj")
+        for number, namespace, name, revision, value in rows:
+            yield Key(*names[number], namespace, name), revision, value
+
+    def log(self, after: int = 0) -> Iterator[LogRow]:
+        """Read the events after a revision, in order."""
+        names = {number: resource for resource, number in self._ids.items()}
+        rows = self._connection.execute(
+            "SELECT rv, res, ns, name, type, ts, val, prev_rv, prev FROM log"
+            " WHERE rv > ? ORDER BY rv",
+            (after,),
+        )
+        for rv, number, ns, name, change, stamp, value, previous_rv, previous in rows:
+            key = Key(*names[number], ns, name)
+            yield LogRow(rv, key, Change(change), stamp, value, previous_rv, previous)
+
+    def _read_ids(self) -> dict[tuple[str, str], int]:
+        rows = self._connection.execute("SELECT id, grp, resource FROM res")
+        return {(group, plural): number for number, group, plural in rows}
+
+    # Writing.
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+            if self._fault is not None:
+                self._fault(self._connection)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._ids = self._read_ids()
+            raise
+
+    def commit(self, events: Sequence[Event]) -> None:
+        """Make events durable, all or none."""
+        last = {event.key: event for event in events}
+        with self._transaction() as connection:
+            numbers = [self._number(event.key) for event in events]
+            self._insert("log", [_log_row(n, e) for n, e in zip(numbers, events, strict=True)])
+            puts = [e for e in last.values() if e.change is not Change.DELETED]
+            self._insert("obj", [_object_row(self._number(e.key), e) for e in puts])
+            for event in last.values():
+                if event.change is Change.DELETED:
+                    connection.execute(
+                        "DELETE FROM obj WHERE res = ? AND ns = ? AND name = ?",
+                        (self._number(event.key), event.key.namespace, event.key.name),
+                    )
+            connection.execute("UPDATE meta SET v = ? WHERE k = 'last_rv'", (events[-1].revision,))
+        self._unchecked += sum(3 * len(event.object.value) + 500 for event in events)
+
+    def _number(self, key: Key) -> int:
+        resource = (key.group, key.plural)
+        number = self._ids.get(resource)
+        if number is None:
+            sql = "INSERT INTO res(grp, resource) VALUES (?, ?) RETURNING id"
+            number = self._ids[resource] = self._connection.execute(sql, resource).fetchone()[0]
+        return number
+
+    def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        start = 0
+        while start < len(rows):
+            size = next(n for n in CHUNKS if n <= len(rows) - start)
+            chunk = rows[start : start + size]
+            flat = [value for row in chunk for value in row]
+            self._connection.execute(_insertion(table, len(chunk[0]), size), flat)
+            start += size
+
+    def compact(self, floors: Mapping[tuple[str, str], int]) -> None:
+        """Delete each resource's log up to its floor, and say so, in one transaction."""
+        with self._transaction() as connection:
+            for (group, plural), floor in floors.items():
+                connection.execute(
+                    "UPDATE res SET compact_rv = ? WHERE grp = ? AND resource = ?",
+                    (floor, group, plural),
+                )
+            connection.execute(
+                "DELETE FROM log WHERE rv <= ? AND rv <="
+                " (SELECT compact_rv FROM res WHERE id = log.res)",
+                (max(floors.values()),),
+            )
+
+    def probe(self) -> None:
+        """Try whether commits work again, with enough bytes that a full disk shows."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('probe', zeroblob(?))", (PROBE_BYTES,)
+            )
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM meta WHERE k = 'probe'")
+
+    def checkpoint(self, idle: bool) -> None:
+        """Fold the write-ahead log into the file if it is worth it now."""
+        if self._unchecked >= (CHECKPOINT_IDLE if idle else CHECKPOINT_BUSY):
+            self._unchecked = 0
+            with suppress(sqlite3.Error):  # nothing is lost; the next commit will tell
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def copy(self, target: sqlite3.Connection) -> None:
+        """Copy the whole database, as of now, into another connection."""
+        self._connection.backup(target)
+
+
+def _log_row(number: int, event: Event) -> tuple[Any, ...]:
+    before, key = event.previous, event.key
+    return (
+        event.revision, number, key.namespace, key.name, int(event.change), event.stamp,
+        before and before.revision, event.object.value, before and before.value,
+    )  # fmt: skip
+
+
+def _object_row(number: int, event: Event) -> tuple[Any, ...]:
+    stored, key = event.object, event.key
+    return (number, key.namespace, key.name, stored.uid, stored.revision, stored.value)
+
+
+@cache
+def _insertion(table: str, width: int, rows: int) -> str:
+    row = f"({','.join('?' * width)})"
+    return f"INSERT OR REPLACE INTO {table} VALUES {','.join([row] * rows)}"

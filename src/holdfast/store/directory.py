@@ -1,0 +1,49 @@
+"""The data directory: private to its user, and used by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from holdfast import errors
+
+DATABASE = "store.db"
+LOCK = "store.lock"
+
+
+class Directory:
+    """Hold a data directory; the lock goes with the process, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        _make_private(path)
+        self.path = path
+        self.database = path / DATABASE
+        self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._lock, 32, 0).decode().strip() or "unknown"
+            os.close(self._lock)
+            raise errors.StoreLocked(
+                f"the data directory {path} is in use by process {holder}: "
+                "stop that process, or choose another directory"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        # SQLite gives its companions (-wal, -shm) the mode of the database file.
+        os.close(os.open(self.database, os.O_RDWR | os.O_CREAT, 0o600))
+        self.database.chmod(0o600)
+
+    def release(self) -> None:
+        """Let another process have the directory; calling it again does nothing."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _make_private(path: Path) -> None:
+    """Make the directory ours alone, unless it is somebody's directory with other things in it."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (path / DATABASE).exists() or not any(path.iterdir()):
+        path.chmod(0o700)

@@ -1,0 +1,76 @@
+"""The tables, and how a file written by an older Holdfast becomes one of today's."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from pathlib import Path
+
+from holdfast import errors
+
+APPLICATION_ID = 0x484F4C44  # "HOLD": what `file` shows, and how restore knows its own
+
+FIRST = """
+CREATE TABLE meta(k TEXT PRIMARY KEY, v) WITHOUT ROWID;
+CREATE TABLE res(id INTEGER PRIMARY KEY, grp TEXT NOT NULL, resource TEXT NOT NULL,
+    compact_rv INTEGER NOT NULL DEFAULT 0, UNIQUE(grp, resource));
+CREATE TABLE obj(res INTEGER NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL,
+    uid TEXT NOT NULL, rv INTEGER NOT NULL, val BLOB NOT NULL,
+    PRIMARY KEY(res, ns, name)) WITHOUT ROWID;
+CREATE TABLE log(rv INTEGER PRIMARY KEY, res INTEGER NOT NULL, ns TEXT NOT NULL,
+    name TEXT NOT NULL, type INTEGER NOT NULL, ts INTEGER NOT NULL,
+    prev_rv INTEGER, val BLOB NOT NULL, prev BLOB);
+INSERT INTO meta VALUES ('last_rv', 0), ('compact_rv', 0);
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST,)
+"""Step n takes a file from ``user_version`` n to n + 1; never edit one that was released."""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a database file with the settings that make a commit durable."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA journal_mode = WAL")
+    # NORMAL may lose acknowledged commits at power loss; their revisions would then be
+    # given out again with other content, and caches would silently diverge.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it when idle
+    return connection
+
+
+def check(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the schema version of a file; raise if it is not one we can read."""
+    try:
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise errors.BadConfiguration(f"{path} is not a Holdfast store: {error}") from error
+    if tables and application != APPLICATION_ID:
+        raise errors.BadConfiguration(f"{path} is a database of some other program")
+    if version > len(MIGRATIONS):
+        raise errors.BadConfiguration(
+            f"{path} was written by a newer Holdfast (schema {version}, this one knows "
+            f"{len(MIGRATIONS)}): upgrade Holdfast, or restore a backup made by this version"
+        )
+    return version
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring a file to today's schema, each step in a transaction of its own."""
+    for step in range(check(connection, path), len(MIGRATIONS)):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in MIGRATIONS[step].split(";"):
+                connection.execute(statement)
+            if step == 0:
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(
+                    "INSERT INTO meta VALUES ('cluster_uid', ?)", (str(uuid.uuid4()),)
+                )
+            connection.execute(f"PRAGMA user_version = {step + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise

@@ -1,0 +1,163 @@
+"""Every committed object in memory, in key order, with indexes for what is asked often."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+
+from holdfast.store.records import Indexed, Key, Stored
+
+INDEXED_FIELDS = frozenset(
+    {"spec.nodeName", "involvedObject.kind", "involvedObject.name", "involvedObject.uid"}
+)
+
+Pair = tuple[str, str, str]
+NONE: Mapping[str, str] = {}
+
+
+class Table:
+    """The objects of one resource."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Stored] = {}
+        self._paths: list[str] = []
+        self._pairs: dict[Pair, set[str]] = {}
+
+    def put(self, path: str, stored: Stored) -> None:
+        """Add or replace an object."""
+        before = self.objects.get(path)
+        self.objects[path] = stored
+        if before is None:
+            insort(self._paths, path)
+            self._enter(path, _pairs(stored.indexed))
+        elif _differ(before.indexed, stored.indexed):
+            self._leave(path, _pairs(before.indexed))
+            self._enter(path, _pairs(stored.indexed))
+
+    def remove(self, path: str) -> None:
+        """Take an object out."""
+        before = self.objects.pop(path)
+        del self._paths[bisect_left(self._paths, path)]
+        self._leave(path, _pairs(before.indexed))
+
+    def select(
+        self, namespace: str | None, labels: Mapping[str, str], fields: Mapping[str, str]
+    ) -> list[Stored]:
+        """List in key order what carries all the pairs."""
+        if not labels and not fields:
+            return [self.objects[path] for path in self._within(namespace)]
+        found = (self.objects[path] for path in self._candidates(namespace, labels, fields))
+        return [s for s in found if _matches(s, namespace, labels, fields)]
+
+    def _within(self, namespace: str | None) -> list[str]:
+        if not namespace:
+            return self._paths
+        # "0" is the character after "/": the range of all paths that start with "namespace/".
+        low = bisect_left(self._paths, f"{namespace}/")
+        return self._paths[low : bisect_left(self._paths, f"{namespace}0")]
+
+    def _candidates(
+        self, namespace: str | None, labels: Mapping[str, str], fields: Mapping[str, str]
+    ) -> list[str]:
+        pairs = _pairs(Indexed(labels=labels, fields=fields))
+        if not pairs:
+            return self._within(namespace)
+        holders: list[set[str]] = [self._pairs.get(pair, set()) for pair in pairs]
+        holders.sort(key=len)
+        return sorted(holders[0])
+
+    def _enter(self, path: str, pairs: Iterable[Pair]) -> None:
+        for pair in pairs:
+            self._pairs.setdefault(pair, set()).add(path)
+
+    def _leave(self, path: str, pairs: Iterable[Pair]) -> None:
+        for pair in pairs:
+            paths = self._pairs[pair]
+            paths.discard(path)
+            if not paths:
+                del self._pairs[pair]
+
+
+class State:
+    """All resources, and who owns whom across them."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[str, str], Table] = {}
+        self._owned: dict[str, set[Key]] = {}
+
+    @property
+    def resources(self) -> list[tuple[str, str]]:
+        """Name the resources that have objects."""
+        return [resource for resource, table in self._tables.items() if table.objects]
+
+    def get(self, key: Key) -> Stored | None:
+        """Read one object."""
+        table = self._tables.get((key.group, key.plural))
+        return table.objects.get(key.path) if table else None
+
+    def put(self, stored: Stored) -> None:
+        """Add or replace an object."""
+        key = stored.key
+        table = self._tables.setdefault((key.group, key.plural), Table())
+        path = key.path
+        self._disown(table.objects.get(path), keep=stored.indexed.owners)
+        table.put(path, stored)
+        for uid in stored.indexed.owners:
+            self._owned.setdefault(uid, set()).add(key)
+
+    def remove(self, key: Key) -> None:
+        """Take an object out."""
+        table, path = self._tables[key.group, key.plural], key.path
+        self._disown(table.objects[path])
+        table.remove(path)
+
+    def select(
+        self,
+        group: str,
+        plural: str,
+        namespace: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> list[Stored]:
+        """List in key order what carries all the pairs."""
+        table = self._tables.get((group, plural))
+        return table.select(namespace, labels or NONE, fields or NONE) if table else []
+
+    def dependents(self, uid: str) -> list[Stored]:
+        """List what names this uid as an owner, in key order."""
+        found = (self.get(key) for key in sorted(self._owned.get(uid, ())))
+        return [stored for stored in found if stored is not None]
+
+    def _disown(self, stored: Stored | None, keep: tuple[str, ...] = ()) -> None:
+        for uid in stored.indexed.owners if stored else ():
+            if uid in keep:
+                continue
+            assert stored is not None
+            keys = self._owned.get(uid, set())
+            keys.discard(stored.key)
+            if not keys:
+                self._owned.pop(uid, None)
+
+
+def _pairs(indexed: Indexed) -> list[Pair]:
+    pairs = [("label", name, value) for name, value in indexed.labels.items()]
+    for name, value in indexed.fields.items():
+        # An absent field reads as "", so "" cannot be answered from an index.
+        if value and name in INDEXED_FIELDS:
+            pairs.append(("field", name, value))
+    return pairs
+
+
+def _differ(one: Indexed, other: Indexed) -> bool:
+    return one.labels != other.labels or one.fields != other.fields
+
+
+def _matches(
+    stored: Stored, namespace: str | None, labels: Mapping[str, str], fields: Mapping[str, str]
+) -> bool:
+    if namespace and stored.key.namespace != namespace:
+        return False
+    has = stored.indexed
+    if any(has.labels.get(name) != value for name, value in labels.items()):
+        return False
+    return all(has.fields.get(name, "") == value for name, value in fields.items())
