@@ -1,0 +1,214 @@
+"""Defaults by kind, and the one function that applies them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+from holdfast.api.defaults import policies, workloads
+from holdfast.api.defaults.filling import Raw, canonical_amounts, entries, fill, if_present, part
+from holdfast.api.defaults.pods import default_claim_spec, default_pod, default_source
+from holdfast.errors import BadRequest
+
+_FILESYSTEM = {"volumeMode": "Filesystem"}
+
+
+def default_object(raw: Raw, now: str = "") -> None:
+    """Fill in, in place, what the schema of the object's kind says about absent fields.
+
+    ``now`` (RFC 3339) stamps taints of devices that do not say since when. Kinds without
+    defaults, custom resources among them, are left alone. What cannot be read at all is refused
+    as upstream does when it cannot decode it.
+    """
+    group, _, version = raw.get("apiVersion", "").rpartition("/")
+    kind = raw.get("kind", "")
+    default = _BY_KIND.get((group, kind))
+    try:
+        if default is not None:
+            default(raw)
+        if now and (group, kind) in _WITH_DEVICE_TAINTS:
+            _stamp_taints(raw, now)
+    except BadRequest as error:
+        words = f'{kind} in version "{version}" cannot be handled as a {kind}: {error.message}'
+        raise BadRequest(words) from error
+
+
+def _node(raw: Raw) -> None:
+    status = part(raw, "status")
+    canonical_amounts(status, "capacity", "allocatable")
+    if status.get("capacity") and status.get("allocatable") is None:
+        status["allocatable"] = dict(status["capacity"])
+
+
+def _namespace(raw: Raw) -> None:
+    metadata = part(raw, "metadata")
+    if metadata.get("name"):
+        part(metadata, "labels")["kubernetes.io/metadata.name"] = metadata["name"]
+    fill(part(raw, "status"), phase="Active")
+
+
+def _service(raw: Raw) -> None:
+    spec = part(raw, "spec")
+    fill(spec, sessionAffinity="None", type="ClusterIP")
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    else:
+        fill(part(part(spec, "sessionAffinityConfig"), "clientIP"), timeoutSeconds=10800)
+    for port in entries(spec, "ports"):
+        fill(port, protocol="TCP")
+        if not port.get("targetPort"):
+            port["targetPort"] = port.get("port")
+    reachable = spec["type"] in ("NodePort", "LoadBalancer")
+    if reachable or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
+        fill(spec, externalTrafficPolicy="Cluster")
+    if spec["type"] != "ExternalName":
+        fill(spec, internalTrafficPolicy="Cluster")
+    if spec["type"] == "LoadBalancer":
+        fill(spec, allocateLoadBalancerNodePorts=True)
+
+
+def _volume(raw: Raw) -> None:
+    spec = part(raw, "spec")
+    fill(spec, persistentVolumeReclaimPolicy="Retain", **_FILESYSTEM)
+    canonical_amounts(spec, "capacity")
+    default_source(spec)
+    if_present(spec, "hostPath", lambda host: host.setdefault("type", ""))
+    fill(part(raw, "status"), phase="Pending")
+
+
+def default_claim(raw: Raw) -> None:
+    """Default a persistent volume claim."""
+    default_claim_spec(part(raw, "spec"))
+    status = part(raw, "status")
+    fill(status, phase="Pending")
+    canonical_amounts(status, "capacity", "allocatedResources")
+
+
+def _limit_range(raw: Raw) -> None:
+    for item in entries(part(raw, "spec"), "limits"):
+        names = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+        canonical_amounts(item, *names)
+        if item.get("type") == "Container":
+            most, least = item.get("max") or {}, item.get("min") or {}
+            item["default"] = {**most, **(item.get("default") or {})}
+            asked = item.get("defaultRequest") or {}
+            item["defaultRequest"] = {**least, **item["default"], **asked}
+
+
+def _quota(raw: Raw) -> None:
+    canonical_amounts(part(raw, "spec"), "hard")
+    if_present(raw, "status", lambda status: canonical_amounts(status, "hard", "used"))
+
+
+def _endpoints(raw: Raw) -> None:
+    for subset in entries(raw, "subsets"):
+        for port in entries(subset, "ports"):
+            fill(port, protocol="TCP")
+
+
+def _slice_ports(raw: Raw) -> None:
+    for port in entries(raw, "ports"):
+        fill(port, name="", protocol="TCP")
+
+
+def _resource_claim(raw: Raw) -> None:
+    _device_requests(part(raw, "spec"))
+
+
+def _resource_claim_template(raw: Raw) -> None:
+    _device_requests(part(part(raw, "spec"), "spec"))
+
+
+def _device_requests(spec: Raw) -> None:
+    for request in entries(spec.get("devices") or {}, "requests"):
+        if_present(request, "exactly", _device_request)
+        for alternative in entries(request, "firstAvailable"):
+            _device_request(alternative)
+
+
+def _device_request(request: Raw) -> None:
+    fill(request, allocationMode="ExactCount")
+    if request["allocationMode"] == "ExactCount" and not request.get("count"):
+        request["count"] = 1
+
+
+def _stamp_taints(raw: Raw, now: str) -> None:
+    spec = part(raw, "spec")
+    for device in entries(spec, "devices"):
+        for taint in entries(device, "taints"):
+            fill(taint, timeAdded=now)
+    if_present(spec, "taint", lambda taint: fill(taint, timeAdded=now))
+
+
+def _storage_class(raw: Raw) -> None:
+    fill(raw, reclaimPolicy="Delete", volumeBindingMode="Immediate")
+
+
+def _storage_driver(raw: Raw) -> None:
+    spec = part(raw, "spec")
+    fill(
+        spec,
+        attachRequired=True,
+        podInfoOnMount=False,
+        storageCapacity=False,
+        fsGroupPolicy="ReadWriteOnceWithFSType",
+        requiresRepublish=False,
+        seLinuxMount=False,
+    )
+    if not spec.get("volumeLifecycleModes"):
+        spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+def _secret(raw: Raw) -> None:
+    fill(raw, type="Opaque")
+
+
+def _priority_class(raw: Raw) -> None:
+    fill(raw, preemptionPolicy="PreemptLowerPriority")
+
+
+def _stateful_set(raw: Raw) -> None:
+    workloads.default_stateful_set(raw)
+    for claim in entries(raw["spec"], "volumeClaimTemplates"):
+        fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
+        default_claim(claim)
+
+
+def _job(raw: Raw) -> None:
+    workloads.default_job(raw)
+    metadata = part(raw, "metadata")
+    labels = (part(raw["spec"], "template").get("metadata") or {}).get("labels")
+    if labels and not metadata.get("labels"):
+        metadata["labels"] = copy.copy(labels)
+
+
+_Default = Callable[[Raw], None]
+_BY_KIND: dict[tuple[str, str], _Default] = {
+    ("", "Pod"): default_pod,
+    ("", "Node"): _node,
+    ("", "Namespace"): _namespace,
+    ("", "Service"): _service,
+    ("", "PersistentVolume"): _volume,
+    ("", "PersistentVolumeClaim"): default_claim,
+    ("", "LimitRange"): _limit_range,
+    ("", "ResourceQuota"): _quota,
+    ("", "Endpoints"): _endpoints,
+    ("", "Secret"): _secret,
+    ("", "PodTemplate"): workloads.default_pod_template,
+    ("", "ReplicationController"): workloads.default_replication_controller,
+    ("apps", "Deployment"): workloads.default_deployment,
+    ("apps", "ReplicaSet"): workloads.default_replica_set,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("apps", "DaemonSet"): workloads.default_daemon_set,
+    ("batch", "Job"): _job,
+    ("batch", "CronJob"): workloads.default_cron_job,
+    ("autoscaling", "HorizontalPodAutoscaler"): workloads.default_autoscaler,
+    ("discovery.k8s.io", "EndpointSlice"): _slice_ports,
+    ("resource.k8s.io", "ResourceClaim"): _resource_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _resource_claim_template,
+    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("storage.k8s.io", "StorageClass"): _storage_class,
+    ("storage.k8s.io", "CSIDriver"): _storage_driver,
+    **policies.BY_KIND,
+}
+_WITH_DEVICE_TAINTS = {("resource.k8s.io", "ResourceSlice"), ("resource.k8s.io", "DeviceTaintRule")}
