@@ -113,6 +113,10 @@ class Offers:
         self.used = grown(getattr(self, "used", empty))
         self.matchable = np.resize(getattr(self, "matchable", np.zeros(1, np.bool_)), shape[1])
         self.matchable[len(self._slots) :] = False
+        rows = np.full(shape[1], -1, np.intp)
+        old_rows = getattr(self, "row_of_offer", rows[:0])
+        rows[: len(old_rows)] = old_rows
+        self.row_of_offer = rows
 
     def __len__(self) -> int:
         return len(self.by_uid)
@@ -188,6 +192,14 @@ class Offers:
             if offer.reservation.spec.allocate_once:
                 self._picture.epochs.bump("reservations")
 
+    def node_changed(self, name: str) -> None:
+        """Hold the room again (or know that it is gone) after a node came or went."""
+        touched = [offer for offer in self.by_uid.values() if offer.node == name]
+        for offer in touched:
+            self._refresh(offer)
+        if touched:
+            self._picture.epochs.bump("reservations")
+
     def owned_slots(self, pod: Pod) -> list[int]:
         """Slots of the offers this pod owns, matchable or not, found through the index."""
         if pod.metadata.labels.get(names.IGNORED) == "true":
@@ -242,6 +254,7 @@ class Offers:
         """Work the sums of one offer out again and enter the top-up into the columns."""
         if len(self._picture.resources) > self.remaining.shape[0]:
             self._size(self.matchable.shape[0])
+        self._picture.show_labels(_visible_keys(offer))
         slot = offer.slot
         self.reserved[:, slot] = self.used[:, slot] = self.remaining[:, slot] = 0
         top_up = {}
@@ -252,7 +265,16 @@ class Offers:
             self.remaining[resource, slot] = max(0, amount - inner - used)
             top_up[resource] = max(amount, used + inner) - used
         self.matchable[slot] = offer.matchable
-        self._picture.hold(offer.uid, offer.node, top_up, slots=1)
+        row = self._picture.row_of.get(offer.node, -1)
+        self.row_of_offer[slot] = row
+        if row >= 0:
+            self._picture.hold(offer.uid, row, top_up, slots=1)
+
+
+def _visible_keys(offer: Offer) -> frozenset[str]:
+    """The pod labels that decide who owns the offer: pods that differ in them differ in class."""
+    selectors = [rule.selector for rule in offer.rules or () if rule.selector is not None]
+    return frozenset(key for selector in selectors for key in selector.keys)
 
 
 def _order(reservation: Reservation) -> int:
