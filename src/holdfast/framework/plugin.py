@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from holdfast.framework.view import View
 
 Rows = NDArray[np.intp]
+AnyRows = Rows | slice
+"""What a ``sliced`` plugin is asked about: all rows as a slice, or some as an array."""
 Verdicts = NDArray[np.int8]
 RawScores = NDArray[np.float64]
 State = Any
@@ -71,12 +73,20 @@ _WORDS = {
 class Scope(Enum):
     """What a plugin's answer for a row depends on, and so what may be remembered."""
 
+    NODE = "node"
+    """The node itself (labels, taints, flags): pods that come and go change nothing."""
     ROW = "row"
     """That row alone: kept per ``reads(pod)``, patched for changed rows only."""
     DOMAIN = "domain"
-    """Counters over topology domains, which the plugin keeps incrementally: asked every time."""
+    """Counters over topology domains, which the plugin keeps incrementally: the state is kept
+    per ``reads(pod)``, filter and score are asked every time."""
     CLUSTER = "cluster"
-    """Anything: asked every time, from the beginning."""
+    """Anything: asked every time, from ``prepare`` on."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether verdicts and raw scores are remembered between pods."""
+        return self in (Scope.NODE, Scope.ROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,15 @@ class Narrow:
 
     state: State
     rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The plugin has something to say, but only about filtering or only about scoring."""
+
+    state: State
+    filters: bool = True
+    scores: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +185,16 @@ class Placement:
 
 
 class Plugin(Protocol):
-    """What every plugin has: a name, and which epochs its remembered answers depend on."""
+    """What every plugin has: a name, and which epochs its remembered answers depend on.
+
+    Two more class variables may be set; absent means False. ``sliced``: filter and score also
+    take a slice instead of an array of rows (``column[rows]`` works for both), which saves a copy
+    of every column. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace
+    and visible labels (annotations, status, matched reservations), so it must be asked for every
+    pod; otherwise pods of equal spec are taken to read alike.
+
+    The ``layout`` epoch is implied: a state may hold on to arrays of the picture.
+    """
 
     name: ClassVar[str]
     epochs: ClassVar[tuple[str, ...]]
@@ -185,8 +213,12 @@ class PreEnqueues(Protocol):
 class Prepares(Protocol):
     """Look at the pod once, before any node."""
 
-    def prepare(self, pod: PodFacts, view: View) -> State | Skip | Reject | Narrow:
-        """Digest the pod; may rule itself out, or every node, or all but some rows."""
+    def prepare(self, pod: PodFacts, view: View) -> State | Skip | Reject | Narrow | Part:
+        """Digest the pod; may rule itself out, or every node, or all but some rows.
+
+        Unless the scope is CLUSTER the state serves every pod with the same ``reads``: it may
+        keep arrays of the picture, but nothing of this pod alone, and not the view.
+        """
         ...
 
 
@@ -196,16 +228,28 @@ class Filters(Protocol):
 
     scope: ClassVar[Scope]
 
-    def reads(self, pod: PodFacts) -> Any:
+    def reads(self, pod: PodFacts, view: View) -> Any:
         """Everything of the pod that filter and score depend on, hashable: the cache key."""
         ...
 
     def filter(self, state: State, rows: Rows, change: Change = NONE) -> Verdicts:
-        """Answer for each row with 0, 1 or 2 (see Code)."""
+        """Answer for each row with 0, 1 or 2 (see Code).
+
+        DOMAIN and CLUSTER plugins may also answer 4 (ERROR): it fails the whole attempt.
+        """
         ...
 
     def reasons(self, state: State, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Put a rejection into upstream's words; asked only when someone wants to know."""
+        ...
+
+
+@runtime_checkable
+class Tallies(Protocol):
+    """Count reasons over many rejected rows at once, so that nobody walks over nodes."""
+
+    def tally(self, state: State, rows: Rows) -> Mapping[str, int]:
+        """How many of these rows, all rejected by this plugin, give each reason."""
         ...
 
 
@@ -215,7 +259,7 @@ class Scores(Protocol):
 
     scope: ClassVar[Scope]
 
-    def reads(self, pod: PodFacts) -> Any:
+    def reads(self, pod: PodFacts, view: View) -> Any:
         """Everything of the pod that filter and score depend on, hashable: the cache key."""
         ...
 
@@ -243,11 +287,23 @@ class Normalizes(Protocol):
 
 
 @runtime_checkable
+class Scales(Protocol):
+    """Normalize by the lowest and highest raw score alone, so that one row can be renewed."""
+
+    def scale(self, state: State, raw: Any, low: float, high: float) -> Any:
+        """Bring raw scores (an array, or one number) into 0..100, cell by cell."""
+        ...
+
+
+@runtime_checkable
 class ScalarTwin(Protocol):
     """Answer for one row in plain integers: what makes the next pod of a class cheap."""
 
     def row(self, state: State, row: int) -> tuple[int, float]:
-        """The same verdict and raw score as filter and score give, for one row."""
+        """The same verdict and raw score as filter and score give, for one row.
+
+        A plugin that only filters answers 0 as its score, one that only scores 0 as verdict.
+        """
         ...
 
 

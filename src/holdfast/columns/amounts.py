@@ -1,0 +1,107 @@
+"""What each node has, what is taken of it, what is left: int64 ledgers in base units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.cells import cells
+from holdfast.columns.interner import CPU, MEMORY, PODS
+
+Request = tuple[tuple[int, int], ...]
+"""(resource id, amount) pairs, ascending by id, amounts above zero."""
+
+
+class Amounts:
+    """Allocatable, requested and free per resource and row, kept in step.
+
+    ``divisor`` is allocatable in float64 with 1 in place of 0, so that shares can be computed
+    without asking; ``zeros[r]`` counts the nodes that have none of resource r. Scores work in
+    float64 because that is exact below 2^46 and three times as fast. The ``*_at`` lists hold a
+    memoryview a resource: reading one cell through it costs half of what an array costs.
+    """
+
+    __slots__ = (
+        "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at",
+        "nonzero_at", "nonzero_bytes", "nonzero_millicores", "requested", "requested_at", "zeros",
+    )  # fmt: skip
+
+    def __init__(self, width: int, capacity: int) -> None:
+        shape = (width, capacity)
+        self.allocatable: NDArray[np.int64] = np.zeros(shape, np.int64)
+        self.requested: NDArray[np.int64] = np.zeros(shape, np.int64)
+        self.free: NDArray[np.int64] = np.zeros(shape, np.int64)
+        self.divisor: NDArray[np.float64] = np.ones(shape, np.float64)
+        self.nonzero_millicores: NDArray[np.float64] = np.zeros(capacity, np.float64)
+        self.nonzero_bytes: NDArray[np.float64] = np.zeros(capacity, np.float64)
+        self.zeros = [0] * width
+        self._look()
+
+    def _look(self) -> None:
+        self.allocatable_at = [cells(column) for column in self.allocatable]
+        self.requested_at = [cells(column) for column in self.requested]
+        self.free_at = [cells(column) for column in self.free]
+        self.divisor_at = [cells(column) for column in self.divisor]
+        self.nonzero_at = (cells(self.nonzero_millicores), cells(self.nonzero_bytes))
+
+    @property
+    def width(self) -> int:
+        """How many resources there is room for."""
+        return len(self.allocatable)
+
+    def provide(self, row: int, amounts: Mapping[int, int]) -> bool:
+        """Set what the node has; tell whether that is news."""
+        news = False
+        for id_, column in enumerate(self.allocatable_at):
+            old, new = column[row], amounts.get(id_, 0)
+            if old != new:
+                news = True
+                column[row] = new
+                self.free_at[id_][row] += new - old
+                self.divisor_at[id_][row] = float(new or 1)
+                self.zeros[id_] += (new == 0) - (old == 0)
+        return news
+
+    def open(self, row: int) -> None:
+        """Begin a row for a new node, which has nothing yet."""
+        for id_ in range(self.width):
+            self.zeros[id_] += 1
+
+    def close(self, row: int) -> None:
+        """End a node's row; whatever stood there must be gone."""
+        self.provide(row, {})
+        for id_ in range(self.width):
+            self.zeros[id_] -= 1
+
+    def take(
+        self, row: int, request: Iterable[tuple[int, int]], slots: int, cpu: int, memory: int
+    ) -> None:
+        """Count a request (negative amounts give back) with its non-zero cpu and memory."""
+        requested, free = self.requested_at, self.free_at
+        for id_, amount in request:
+            requested[id_][row] += amount
+            free[id_][row] -= amount
+        requested[PODS][row] += slots
+        free[PODS][row] -= slots
+        self.nonzero_at[CPU][row] += cpu
+        self.nonzero_at[MEMORY][row] += memory
+
+    def give(
+        self, row: int, request: Iterable[tuple[int, int]], slots: int, cpu: int, memory: int
+    ) -> None:
+        """Take a request back."""
+        self.take(row, [(id_, -amount) for id_, amount in request], -slots, -cpu, -memory)
+
+    def resized(self, width: int, capacity: int) -> Amounts:
+        """A copy with room for more resources and rows."""
+        copy = Amounts(width, capacity)
+        old_width, old_capacity = self.allocatable.shape
+        for name in ("allocatable", "requested", "free", "divisor"):
+            getattr(copy, name)[:old_width, :old_capacity] = getattr(self, name)
+        copy.nonzero_millicores[:old_capacity] = self.nonzero_millicores
+        copy.nonzero_bytes[:old_capacity] = self.nonzero_bytes
+        nodes_without_new = max(self.zeros, default=0)
+        copy.zeros = [*self.zeros, *[nodes_without_new] * (width - old_width)]
+        return copy

@@ -1,0 +1,112 @@
+"""Node labels as columns of value ids, made when somebody first asks for a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.names import parse_integer
+from holdfast.columns.cells import cells
+from holdfast.columns.interner import Interner
+
+ABSENT = -1
+Ids = NDArray[np.int32]
+
+
+class LabelColumn:
+    """One label key: which value each row has, as an id, or ABSENT."""
+
+    __slots__ = ("_numbers", "_numeric", "at", "ids", "values")
+
+    def __init__(self, capacity: int) -> None:
+        self.ids: Ids = np.full(capacity, ABSENT, np.int32)
+        self.at = cells(self.ids)
+        self.values: Interner[str] = Interner()
+        self._numbers: list[int] = []
+        self._numeric: list[bool] = []
+
+    def set(self, row: int, value: str | None) -> None:
+        """Give the row a value, or take it away."""
+        self.at[row] = ABSENT if value is None else self.values.id(value)
+
+    def compare(self, bound: int, *, greater: bool) -> NDArray[np.bool_]:
+        """Tell, per value id, whether it is a number beyond ``bound``; last stands for ABSENT."""
+        for value in list(self.values)[len(self._numbers) :]:
+            number = parse_integer(value)
+            self._numbers.append(0 if number is None else number)
+            self._numeric.append(number is not None)
+        beyond = [
+            numeric and (number > bound if greater else number < bound)
+            for number, numeric in zip(self._numbers, self._numeric, strict=True)
+        ]
+        return np.array([*beyond, False], np.bool_)
+
+    def grow(self, capacity: int) -> None:
+        """Make room for more rows."""
+        wider = np.full(capacity, ABSENT, np.int32)
+        wider[: len(self.ids)] = self.ids
+        self.ids = wider
+        self.at = cells(wider)
+
+    def fork(self) -> LabelColumn:
+        """An independent copy with the same ids."""
+        copy = LabelColumn(0)
+        copy.ids = self.ids.copy()
+        copy.at = cells(copy.ids)
+        copy.values = self.values.fork()
+        return copy
+
+
+class NodeLabels:
+    """All label columns asked for so far."""
+
+    __slots__ = ("_capacity", "_columns", "_labels")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._columns: dict[str, LabelColumn] = {}
+        self._labels: dict[int, Mapping[str, str]] = {}
+
+    def column(self, key: str) -> LabelColumn:
+        """The column of ``key``, filled from the nodes if it is new."""
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = LabelColumn(self._capacity)
+            for row, labels in self._labels.items():
+                if key in labels:
+                    column.set(row, labels[key])
+        return column
+
+    def set(self, row: int, labels: Mapping[str, str]) -> None:
+        """Give the row these labels instead of the ones it had."""
+        self._labels[row] = labels
+        for key, column in self._columns.items():
+            column.set(row, labels.get(key))
+
+    def clear(self, row: int) -> None:
+        """Take every label from the row."""
+        self._labels.pop(row, None)
+        for column in self._columns.values():
+            column.set(row, None)
+
+    def has_all(self, keys: Sequence[str]) -> NDArray[np.bool_]:
+        """Tell which rows have every one of the keys."""
+        mask = np.ones(self._capacity, np.bool_)
+        for key in keys:
+            mask &= self.column(key).ids >= 0
+        return mask
+
+    def grow(self, capacity: int) -> None:
+        """Make room for more rows."""
+        self._capacity = capacity
+        for column in self._columns.values():
+            column.grow(capacity)
+
+    def fork(self) -> NodeLabels:
+        """An independent copy."""
+        copy = NodeLabels(self._capacity)
+        copy._columns = {key: column.fork() for key, column in self._columns.items()}
+        copy._labels = dict(self._labels)
+        return copy

@@ -1,0 +1,128 @@
+"""What the scheduler reads of a pod, digested once per version of the pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.api.pod import Pod
+from holdfast.api.requests import pod_request
+from holdfast.clock import parse_rfc3339
+from holdfast.columns.amounts import Request
+from holdfast.columns.interner import ResourceNames
+from holdfast.columns.ports import ANY_ADDRESS, HostPort
+
+_encode = msgspec.msgpack.Encoder().encode
+_MOST_DIGESTS = 10_000
+
+
+class _Digest(NamedTuple):
+    request: Request
+    nonzero_millicores: int
+    nonzero_bytes: int
+    host_ports: frozenset[HostPort]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodFacts:
+    """A pod in the scheduler's terms; two versions of a pod are two facts.
+
+    ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``shape`` is
+    the spec as bytes: pods of equal shape ask for the same things. ``reserve_for`` is the uid of
+    the Reservation when this is its stand-in and not a real pod.
+    """
+
+    pod: Pod
+    uid: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    priority: int
+    scheduler_name: str
+    request: Request
+    nonzero_millicores: int
+    nonzero_bytes: int
+    host_ports: frozenset[HostPort]
+    terminating: bool
+    shape: bytes
+    reserve_for: str = ""
+
+    @classmethod
+    def of(cls, pod: Pod, resources: ResourceNames, reserve_for: str = "") -> PodFacts:
+        """Digest a pod; one without a uid goes by its namespace and name."""
+        meta, spec = pod.metadata, pod.spec
+        shape = _encode(spec)
+        digest = _digest(pod, resources, shape)
+        return cls(
+            pod=pod, uid=meta.uid or f"{meta.namespace}/{meta.name}", namespace=meta.namespace,
+            name=meta.name, labels=meta.labels, priority=spec.priority or 0,
+            scheduler_name=spec.scheduler_name or "default-scheduler", request=digest.request,
+            nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
+            host_ports=digest.host_ports, terminating=meta.deletion_timestamp is not None,
+            shape=shape, reserve_for=reserve_for,
+        )  # fmt: skip
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    def started(self, now: float) -> float:
+        """When the pod started; one that has not counts as starting now."""
+        began = self.pod.status.start_time
+        return now if began is None else parse_rfc3339(began)
+
+    def weighs_like(self, other: PodFacts) -> bool:
+        """Tell whether a node cannot tell the two apart: same room, ports, labels, priority."""
+        return (
+            self.request == other.request
+            and self.nonzero_millicores == other.nonzero_millicores
+            and self.nonzero_bytes == other.nonzero_bytes
+            and self.host_ports == other.host_ports
+            and self.terminating == other.terminating
+            and self.priority == other.priority
+            and self.labels == other.labels
+        )
+
+
+def _digest(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
+    """Work out what the spec asks for, or remember it from an equal one."""
+    if _was_resized(pod):
+        return _work_out(pod, resources)
+    digest: _Digest | None = resources.digests.get(shape)
+    if digest is None:
+        if len(resources.digests) >= _MOST_DIGESTS:
+            resources.digests.clear()
+        digest = resources.digests[shape] = _work_out(pod, resources)
+    return digest
+
+
+def _was_resized(pod: Pod) -> bool:
+    """Tell whether the status may say something else about requests than the spec."""
+    status = pod.status
+    if status.resources is not None or status.allocated_resources:
+        return True
+    statuses = (*status.container_statuses, *status.init_container_statuses)
+    return any(s.resources is not None or s.allocated_resources for s in statuses)
+
+
+def _work_out(pod: Pod, resources: ResourceNames) -> _Digest:
+    asked = pod_request(pod)
+    request = sorted(
+        (resources.id(name), amount) for name, amount in asked.amounts.items() if amount > 0
+    )
+    return _Digest(tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod))
+
+
+def _host_ports(pod: Pod) -> frozenset[HostPort]:
+    """Ports taken on the node by containers and sidecars; ordinary init containers are gone."""
+    sidecars = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
+    return frozenset(
+        (port.protocol or "TCP", port.host_port, port.host_ip or ANY_ADDRESS)
+        for container in (*pod.spec.containers, *sidecars)
+        for port in container.ports
+        if port.host_port > 0
+    )

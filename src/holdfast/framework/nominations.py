@@ -1,0 +1,69 @@
+"""Who was promised a node and is waiting for it to become free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+
+_NONE: Mapping[int, Mapping[str, PodFacts]] = {}
+
+
+class Nominations:
+    """Pods nominated to nodes, by uid and by node name."""
+
+    __slots__ = ("_node_of", "_nodes", "_of_node")
+
+    def __init__(self, nodes: Picture) -> None:
+        self._nodes = nodes
+        self._node_of: dict[str, str] = {}
+        self._of_node: dict[str, dict[str, PodFacts]] = {}
+
+    def set(self, facts: PodFacts, node: str) -> None:
+        """Nominate a pod to a node instead of any other; "" withdraws it."""
+        self.clear(facts.uid)
+        if node:
+            self._node_of[facts.uid] = node
+            self._of_node.setdefault(node, {})[facts.uid] = facts
+
+    def clear(self, uid: str) -> None:
+        """Withdraw a nomination; none is fine."""
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            del self._of_node[node][uid]
+            if not self._of_node[node]:
+                del self._of_node[node]
+
+    def node_of(self, uid: str) -> str:
+        """The node a pod is nominated to, or ""."""
+        return self._node_of.get(uid, "")
+
+    def on(self, node: str) -> Mapping[str, PodFacts]:
+        """Pods nominated to a node, by uid."""
+        return self._of_node.get(node, {})
+
+    def rows(self, pod: PodFacts) -> Mapping[int, Mapping[str, PodFacts]]:
+        """Pods of at least this pod's priority, itself aside, per row they are nominated to."""
+        if not self._of_node:
+            return _NONE
+        found: dict[int, dict[str, PodFacts]] = {}
+        for node, pods in self._of_node.items():
+            row = self._nodes.row_of.get(node)
+            if row is None:
+                continue
+            ahead = {
+                uid: other
+                for uid, other in pods.items()
+                if uid != pod.uid and other.priority >= pod.priority
+            }
+            if ahead:
+                found[row] = ahead
+        return found
+
+    def fork(self, nodes: Picture) -> Nominations:
+        """An independent copy over a forked picture."""
+        copy = Nominations(nodes)
+        copy._node_of = dict(self._node_of)
+        copy._of_node = {node: dict(pods) for node, pods in self._of_node.items()}
+        return copy

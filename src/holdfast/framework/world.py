@@ -1,0 +1,192 @@
+"""Everything deciding looks at: nodes and pods, promises, devices, namespaces, budgets.
+
+The scheduler feeds it from informers and ``holdfast explain`` from a file; both only say what
+objects there are. Pods that are bound to no node are not part of it (they wait in a queue), and
+finished pods do not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from holdfast.api.meta import Object
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.workloads import Namespace, PodDisruptionBudget
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.nominations import Nominations
+
+if TYPE_CHECKING:
+    from holdfast.framework.memory import Memory
+    from holdfast.framework.view import Matched
+
+
+class Room(Protocol):
+    """A ledger of promises or devices that takes objects of some kinds."""
+
+    takes: tuple[type[Object], ...]
+
+    def upsert(self, obj: Any) -> None:
+        """Take in an object, new or changed."""
+        ...
+
+    def delete(self, obj: Any) -> None:
+        """Let an object go; an unknown one is fine."""
+        ...
+
+    def fork(self, nodes: Picture) -> Any:
+        """An independent copy over a forked picture."""
+        ...
+
+
+@runtime_checkable
+class WatchesPods(Protocol):
+    """A room that also wants to know which pods stand where. Told after the picture."""
+
+    def pod_came(self, facts: PodFacts, node: str) -> None:
+        """A bound pod is new or changed; may be told of pods it knows as assumed."""
+        ...
+
+    def pod_went(self, uid: str) -> None:
+        """A bound or assumed pod is gone; may be one it never heard of."""
+        ...
+
+
+@runtime_checkable
+class MatchesOffers(Protocol):
+    """A room that holds offers for pods."""
+
+    def match(self, pod: PodFacts) -> Matched | None:
+        """The offers the pod may draw on, or None."""
+        ...
+
+
+class World:
+    """The cluster as deciding sees it.
+
+    ``offers``, ``policies`` and ``devices`` are the rooms of capacity and devices; a world without
+    one of them is a cluster without such objects.
+    """
+
+    def __init__(
+        self,
+        nodes: Picture | None = None,
+        *,
+        offers: Any = None,
+        policies: Any = None,
+        devices: Any = None,
+    ) -> None:
+        self.nodes = nodes or Picture()
+        self.offers = offers
+        self.policies = policies
+        self.devices = devices
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.budgets: dict[str, PodDisruptionBudget] = {}
+        self.nominations = Nominations(self.nodes)
+        self.memories: dict[int, Memory] = {}
+
+    @property
+    def rooms(self) -> tuple[Room, ...]:
+        """The rooms there are."""
+        return tuple(r for r in (self.offers, self.policies, self.devices) if r is not None)
+
+    def facts(self, pod: Pod, reserve_for: str = "") -> PodFacts:
+        """Digest a pod in this world's resource ids."""
+        return PodFacts.of(pod, self.nodes.resources, reserve_for)
+
+    def match(self, pod: PodFacts) -> Matched | None:
+        """The offers of held room a pod may draw on, or None."""
+        if isinstance(self.offers, MatchesOffers):
+            return self.offers.match(pod)
+        return None
+
+    def upsert(self, obj: Object) -> None:
+        """Take in an object, new or changed; kinds nobody reads are ignored."""
+        match obj:
+            case Pod():
+                self._upsert_pod(obj)
+            case Node():
+                self.nodes.upsert_node(obj)
+            case Namespace():
+                self._name_labels(obj.name, obj.metadata.labels)
+            case PodDisruptionBudget():
+                self.budgets[obj.key] = obj
+                self.nodes.epochs.bump("budgets")
+        for room in self.rooms:
+            if isinstance(obj, room.takes):
+                room.upsert(obj)
+
+    def delete(self, obj: Object) -> None:
+        """Let an object go."""
+        match obj:
+            case Pod():
+                self._drop_pod(self._uid(obj))
+            case Node():
+                self.nodes.delete_node(obj.name)
+            case Namespace():
+                self._name_labels(obj.name, None)
+            case PodDisruptionBudget():
+                self.budgets.pop(obj.key, None)
+                self.nodes.epochs.bump("budgets")
+        for room in self.rooms:
+            if isinstance(obj, room.takes):
+                room.delete(obj)
+
+    def assume(self, pod: PodFacts, row: int) -> None:
+        """Put a pod on a row before the API server knows; its nomination has served."""
+        self.nominations.clear(pod.uid)
+        self.nodes.assume(pod, row)
+
+    def forget(self, uid: str) -> None:
+        """Withdraw an assumption."""
+        self.nodes.forget(uid)
+
+    def fork(self) -> World:
+        """An independent copy, for what-if and dry runs."""
+        nodes = self.nodes.fork()
+        copy = World(
+            nodes,
+            offers=self.offers and self.offers.fork(nodes),
+            policies=self.policies and self.policies.fork(nodes),
+            devices=self.devices and self.devices.fork(nodes),
+        )
+        copy.namespaces = dict(self.namespaces)
+        copy.budgets = dict(self.budgets)
+        copy.nominations = self.nominations.fork(nodes)
+        return copy
+
+    def _upsert_pod(self, pod: Pod) -> None:
+        uid, node = self._uid(pod), pod.spec.node_name
+        if pod.finished:
+            self._drop_pod(uid)
+        elif node:
+            facts = self.facts(pod)
+            self.nominations.clear(uid)
+            self.nodes.add_pod(facts, node)
+            for room in self.rooms:
+                if isinstance(room, WatchesPods):
+                    room.pod_came(facts, node)
+        elif pod.status.nominated_node_name:
+            self.nominations.set(self.facts(pod), pod.status.nominated_node_name)
+
+    def _drop_pod(self, uid: str) -> None:
+        self.nominations.clear(uid)
+        self.nodes.remove_pod(uid)
+        for room in self.rooms:
+            if isinstance(room, WatchesPods):
+                room.pod_went(uid)
+
+    def _name_labels(self, name: str, labels: Mapping[str, str] | None) -> None:
+        if self.namespaces.get(name) == labels:
+            return
+        if labels is None:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = labels
+        self.nodes.epochs.bump("namespaces")
+
+    @staticmethod
+    def _uid(pod: Pod) -> str:
+        return pod.uid or pod.key
