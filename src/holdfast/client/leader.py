@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.clock import Clock, rfc3339_micro
-from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Unavailable
+from holdfast.errors import HoldfastError, NotFound, Unavailable
 
 RAW_LEASES: Resource[dict[str, Any]] = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", dict
@@ -128,7 +128,7 @@ class LeaderElection:
 
     async def _renew(self) -> bool:
         while not await self._try_once():
-            if self.leader != self.identity and not self._expired():
+            if self._held_by_another():
                 return False
             await self._clock.sleep(self._terms.retry_seconds)
         return True
@@ -138,21 +138,25 @@ class LeaderElection:
         try:
             if not self._leading or not self._lease:
                 await self._look()
-            if self._lease and self.leader not in ("", self.identity) and not self._expired():
+            if self._held_by_another():
                 return False
             await self._write(self._claim())
         except HoldfastError as failure:
             log.info("lease %s/%s: %s", self._namespace, self._name, failure)
-            self._lease = self._lease if self._leading else {}
-            await self._look_again()
+            if self._leading:
+                await self._look_again()
             return False
         return True
 
     async def _look_again(self) -> None:
+        """Learn after a failed renewal whether the write happened, or who wrote instead."""
         try:
             await self._look()
         except HoldfastError as failure:
             log.debug("lease %s/%s: %s", self._namespace, self._name, failure)
+
+    def _held_by_another(self) -> bool:
+        return self.leader not in ("", self.identity) and not self._expired()
 
     async def _look(self) -> None:
         try:
@@ -196,12 +200,8 @@ class LeaderElection:
     async def _write(self, lease: dict[str, Any]) -> None:
         if self._lease:
             self._observe(await self._client.update(RAW_LEASES, lease))
-            return
-        try:
+        else:
             self._observe(await self._client.create(RAW_LEASES, lease, self._namespace))
-        except AlreadyExists:
-            await self._look()
-            raise
 
     async def _give_back(self) -> None:
         self._leading = False

@@ -1,1 +1,51 @@
-"""testing."""
+"""What tests of Holdfast, of its plugins and of its drivers are made of. Public.
+
+Lives here: builders of objects, the virtual clock, fault injection, the harness that runs a whole
+cluster in one process, the conformance suites. May not live here: anything that what ships needs
+to run (only ``cli`` imports from here, to run the driver conformance suite). Fakes are for time
+and faults alone; everything else is the real thing.
+"""
+
+from holdfast.testing.builders import (
+    a_deployment,
+    a_namespace,
+    a_node,
+    a_pod,
+    a_priority_class,
+    a_replica_set,
+    a_reservation,
+    a_resource_policy,
+    a_unit,
+    typed,
+)
+from holdfast.testing.clock import VirtualClock
+from holdfast.testing.device_builders import (
+    a_claim,
+    a_claim_template,
+    a_device,
+    a_device_class,
+    a_slice,
+)
+from holdfast.testing.faults import Chances, Fault, FaultyTransport
+
+__all__ = [
+    "Chances",
+    "Fault",
+    "FaultyTransport",
+    "VirtualClock",
+    "a_claim",
+    "a_claim_template",
+    "a_deployment",
+    "a_device",
+    "a_device_class",
+    "a_namespace",
+    "a_node",
+    "a_pod",
+    "a_priority_class",
+    "a_replica_set",
+    "a_reservation",
+    "a_resource_policy",
+    "a_slice",
+    "a_unit",
+    "typed",
+]

@@ -1,0 +1,94 @@
+"""Time that passes only when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+
+IDLE_ROUNDS = 3
+MOST_ROUNDS = 100_000
+
+
+class VirtualClock:
+    """A Clock moved by hand: ``await clock.advance(5)``.
+
+    Sleepers wake in the order of their deadlines, ties in the order they lay down, and the loop
+    settles between any two, so that a test sees the same interleaving every time. Work done
+    outside the loop (a writer thread) is waited for through ``busy``: functions that tell
+    whether something is still under way.
+    """
+
+    def __init__(self, start: float = 1_700_000_000.0) -> None:
+        self._start = start
+        self._passed = 0.0
+        self._order = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self.busy: list[Callable[[], bool]] = []
+
+    def now(self) -> float:
+        """Seconds since the epoch, UTC."""
+        return self._start + self._passed
+
+    def monotonic(self) -> float:
+        """Seconds since this clock was made."""
+        return self._passed
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock has been advanced that far."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._passed + seconds, next(self._order), woken))
+        await woken
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, waking every sleeper whose deadline is reached on the way."""
+        end = self._passed + seconds
+        await self.settle()
+        while (deadline := self._next_deadline()) is not None and deadline <= end:
+            self._passed = max(self._passed, deadline)
+            heapq.heappop(self._sleepers)[2].set_result(None)
+            await self.settle()
+        self._passed = end
+        await self.settle()
+
+    async def advance_until(self, reached: Callable[[], bool], limit: float = 3600.0) -> None:
+        """Let time jump from deadline to deadline until ``reached()`` is true.
+
+        Fails after ``limit`` seconds, or when nobody sleeps and it is still not true.
+        """
+        end = self._passed + limit
+        await self.settle()
+        while not reached():
+            deadline = self._next_deadline()
+            if deadline is None or deadline > end:
+                raise AssertionError(f"not reached within {limit:g} s of virtual time: {reached}")
+            await self.advance(deadline - self._passed)
+
+    async def settle(self) -> None:
+        """Let the loop run until nothing more happens without time passing."""
+        idle = 0
+        for _ in range(MOST_ROUNDS):
+            if any(busy() for busy in self.busy):
+                idle = 0
+                await asyncio.sleep(0.0002)
+                continue
+            await asyncio.sleep(0)
+            idle = 0 if _ready() else idle + 1
+            if idle >= IDLE_ROUNDS:
+                return
+        raise AssertionError("the loop does not come to rest: something polls without sleeping")
+
+    def _next_deadline(self) -> float | None:
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        return self._sleepers[0][0] if self._sleepers else None
+
+
+def _ready() -> bool:
+    """Tell whether other callbacks are ready to run; asyncio's own loop keeps them in a deque."""
+    ready = getattr(asyncio.get_running_loop(), "_ready", ())
+    return len(ready) > 0

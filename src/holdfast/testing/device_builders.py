@@ -1,0 +1,120 @@
+"""Devices, their classes and claims on them, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.api import scheme
+from holdfast.testing.builders import Labels, Raw, an_object, camel, kept
+
+
+def a_device_class(
+    name: str = "gpu", *, driver: str = "gpu.example.com", selectors: Sequence[str] | None = None,
+    **spec: Any,
+) -> Raw:  # fmt: skip
+    """A device class of all devices of ``driver``, or of the CEL ``selectors``."""
+    rules = selectors if selectors is not None else [f'device.driver == "{driver}"']
+    body = {"selectors": [_cel(rule) for rule in rules]}
+    return an_object(scheme.DEVICE_CLASSES, name, body | camel(spec))
+
+
+def a_device(
+    name: str = "gpu-0",
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    capacity: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Raw:
+    """A device of a slice; plain attribute values and amounts are wrapped as the wire wants."""
+    wrapped = {key: _attribute(value) for key, value in (attributes or {}).items()}
+    amounts = {
+        key: value if isinstance(value, dict) else {"value": value}
+        for key, value in (capacity or {}).items()
+    }
+    return kept(name=name, attributes=wrapped or None, capacity=amounts or None) | camel(fields)
+
+
+def a_slice(
+    name: str = "n-gpu",
+    *,
+    node: str | None = "n",
+    driver: str = "gpu.example.com",
+    devices: Sequence[Mapping[str, Any]] | int = 1,
+    pool: str = "",
+    generation: int = 1,
+    slices: int = 1,
+    **spec: Any,
+) -> Raw:
+    """A slice of a node's devices; a number makes that many plain ones, gpu-0 and on."""
+    made = [a_device(f"gpu-{n}") for n in range(devices)] if isinstance(devices, int) else devices
+    body = kept(
+        driver=driver,
+        nodeName=node,
+        pool={"name": pool or node or name, "generation": generation, "resourceSliceCount": slices},
+        devices=[dict(device) for device in made],
+    )
+    return an_object(scheme.RESOURCE_SLICES, name, body | camel(spec))
+
+
+def a_claim(
+    name: str = "c",
+    *,
+    namespace: str = "default",
+    device_class: str = "gpu",
+    count: int = 1,
+    selectors: Sequence[str] = (),
+    requests: Sequence[Mapping[str, Any]] | None = None,
+    constraints: Sequence[Mapping[str, Any]] = (),
+    labels: Labels = None,
+    status: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Raw:
+    """A claim on ``count`` devices of a class, or one of several ``requests`` in full."""
+    body = _devices(device_class, count, selectors, requests, constraints)
+    made = an_object(
+        scheme.RESOURCE_CLAIMS, name, body, namespace=namespace, labels=labels, metadata=metadata
+    )
+    return made | ({"status": dict(status)} if status else {})
+
+
+def a_claim_template(
+    name: str = "ct",
+    *,
+    namespace: str = "default",
+    device_class: str = "gpu",
+    count: int = 1,
+    selectors: Sequence[str] = (),
+    requests: Sequence[Mapping[str, Any]] | None = None,
+    constraints: Sequence[Mapping[str, Any]] = (),
+) -> Raw:
+    """A template of claims like ``a_claim``'s."""
+    body = {"spec": _devices(device_class, count, selectors, requests, constraints)}
+    return an_object(scheme.RESOURCE_CLAIM_TEMPLATES, name, body, namespace=namespace)
+
+
+def _devices(
+    device_class: str,
+    count: int,
+    selectors: Sequence[str],
+    requests: Sequence[Mapping[str, Any]] | None,
+    constraints: Sequence[Mapping[str, Any]],
+) -> Raw:
+    exactly = kept(
+        deviceClassName=device_class,
+        count=count,
+        selectors=[_cel(rule) for rule in selectors] or None,
+    )
+    wanted = [dict(r) for r in requests] if requests else [{"name": "req-0", "exactly": exactly}]
+    return {"devices": kept(requests=wanted, constraints=[dict(c) for c in constraints] or None)}
+
+
+def _cel(expression: str) -> Raw:
+    return {"cel": {"expression": expression}}
+
+
+def _attribute(value: Any) -> Raw:
+    if isinstance(value, dict):
+        return value
+    kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
+    return {kind: value}
