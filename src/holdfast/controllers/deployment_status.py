@@ -63,10 +63,12 @@ def status_of(
 ) -> dict[str, Any]:  # fmt: skip
     """Write the whole status. ``created`` names a ReplicaSet this very step creates."""
     counts = Counts.of(new, old)
-    kept = [c for c in deployment.status.conditions]
-    kept = _set(kept, _available(counts, Bounds.of(deployment)), now)
+    kept = _set(list(deployment.status.conditions), _available(counts, Bounds.of(deployment)), now)
     if has_deadline(deployment):
-        progress = _progress(deployment, counts, new, created, now, rolling_out)
+        progress = _progress(deployment, counts, new, now) if rolling_out else None
+        if created:
+            progress = "True", CREATED, f'Created new replica set "{created}"', "Progressing"
+        progress = progress or _pause(deployment)
         if progress is not None:
             moved = progress[1] == UPDATED
             kept = _set(kept, progress, now, refresh=moved)
@@ -113,19 +115,12 @@ def _available(counts: Counts, bounds: Bounds) -> Said:
 
 
 def _progress(
-    deployment: Deployment, counts: Counts, new: ReplicaSet | None, created: str, now: float,
-    rolling_out: bool,
-) -> Said | None:  # fmt: skip
+    deployment: Deployment, counts: Counts, new: ReplicaSet | None, now: float
+) -> Said | None:
     """Say how the roll-out goes, or None where there is nothing new to say."""
     current = conditions.find(deployment.status.conditions, "Progressing")
-    if created:
-        return "True", CREATED, f'Created new replica set "{created}"', "Progressing"
-    if (paused := _pause(deployment, current)) is not None:
-        return paused
-    if not rolling_out:
-        return None
     reason = current.reason if current else ""
-    if reason == DONE and counts.replicas == counts.updated:
+    if deployment.spec.paused or (reason == DONE and counts.replicas == counts.updated):
         return None  # no roll-out under way: a scaled or flapping Deployment is not "late"
     who = f'ReplicaSet "{new.name}"' if new else f'Deployment "{deployment.name}"'
     if counts.complete(deployment):
@@ -139,7 +134,8 @@ def _progress(
     return None
 
 
-def _pause(deployment: Deployment, current: Condition | None) -> Said | None:
+def _pause(deployment: Deployment) -> Said | None:
+    current = conditions.find(deployment.status.conditions, "Progressing")
     reason = current.reason if current else ""
     if deployment.spec.paused and reason not in (PAUSED, LATE):
         return "Unknown", PAUSED, "Deployment is paused", "Progressing"
@@ -149,13 +145,15 @@ def _pause(deployment: Deployment, current: Condition | None) -> Said | None:
 
 
 def _timed_out(deployment: Deployment, current: Condition, now: float) -> bool:
-    if current.reason in (DONE, LATE):
+    if current.reason in (DONE, LATE, PAUSED):
         return current.reason == LATE
     since = parse_rfc3339(current.last_update_time) if current.last_update_time else now
     return since + (deployment.spec.progress_deadline_seconds or 0) < now
 
 
-def _set(kept: list[Condition], said: Said, now: float, *, refresh: bool = False) -> list[Condition]:
+def _set(
+    kept: list[Condition], said: Said, now: float, *, refresh: bool = False
+) -> list[Condition]:
     """Set a condition; one that says the same stays as it is, unless ``refresh``."""
     status, reason, message, type_ = said
     old = conditions.find(kept, type_)

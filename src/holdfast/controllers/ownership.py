@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector, Object, OwnerReference
 from holdfast.api.resource import Resource
-from holdfast.api.labels import from_selector
 from holdfast.controllers.writes import Patch
 
 T = TypeVar("T", bound=Object)
@@ -49,9 +49,7 @@ def raw_reference(owner: OwnerReference) -> dict[str, Any]:
 
 def adopt(resource: Resource[Any], orphan: Object, reference: dict[str, Any]) -> Patch:
     """Take an object nobody manages, only if it is still the object we looked at."""
-    kept = [
-        raw_reference(o) for o in orphan.metadata.owner_references if o.uid != reference["uid"]
-    ]
+    kept = [raw_reference(o) for o in orphan.metadata.owner_references if o.uid != reference["uid"]]
     return write_owners(resource, orphan, [*kept, reference])
 
 

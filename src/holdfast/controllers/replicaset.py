@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.meta import LabelSelector
+from holdfast.api.labels import from_selector
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, REPLICASETS
-from holdfast.api.labels import from_selector
 from holdfast.api.workloads import ReplicaSet
+from holdfast.client.replica import Kind
 from holdfast.clock import parse_rfc3339, rfc3339
 from holdfast.controllers import conditions
-from holdfast.controllers.ownership import claimed, owner_reference
+from holdfast.controllers.expectations import GIVE_UP_AFTER, Expectations
+from holdfast.controllers.grouped import Owned
+from holdfast.controllers.ownership import claimed, controller_of, owner_reference
 from holdfast.controllers.pod_ranking import in_deletion_order
-from holdfast.controllers.writes import Create, Delete, Patch
+from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.controllers.writes import Create, Delete, Patch, carry_out, carry_out_all
+from holdfast.errors import NotFound
 
 BURST = 500
+WIDEST = 64
 _NAME_ROOM = 58  # a generated name adds five characters to at most this many
 
 
@@ -34,14 +40,19 @@ class ReplicaSetPlan:
 
 
 def plan_replicaset(
-    replicaset: ReplicaSet, pods: Iterable[Pod], now: float, *, failure: str = ""
+    replicaset: ReplicaSet,
+    pods: Iterable[Pod],
+    now: float,
+    *,
+    relatives: Iterable[Pod] = (),
+    failure: str = "",
 ) -> ReplicaSetPlan:
     """Plan for one ReplicaSet.
 
-    ``pods`` are those of its namespace (others are ignored by selector and owner). ``failure`` is
-    the server's word when the last creation failed; it becomes the condition ReplicaFailure.
+    ``pods`` are its own and those of its namespace that nobody manages. ``relatives`` are the pods
+    of its siblings under the same Deployment: nodes with many of all these are left first.
+    ``failure`` is the server's word when the last creation failed.
     """
-    pods = [p for p in pods if p.namespace == replicaset.namespace]
     reference = owner_reference("apps/v1", "ReplicaSet", replicaset)
     active = [p for p in pods if _active(p)]
     mine, claims = claimed(PODS, reference, replicaset, replicaset.spec.selector, active)
@@ -54,10 +65,10 @@ def plan_replicaset(
                 missing, BURST
             )
         elif missing < 0:
-            crowd = Counter(p.spec.node_name for p in _relatives(replicaset, pods))
+            crowd = Counter(p.spec.node_name for p in (*mine, *relatives) if _active(p))
             chosen = in_deletion_order(mine, crowd, now)[: min(-missing, BURST)]
             deletions = tuple(Delete(PODS, p.name, p.namespace, p.uid) for p in chosen)
-    status, again_after = _status(replicaset, mine, now, failure)
+    status, again_after = _status(replicaset, mine, now, failure if creations else "")
     return ReplicaSetPlan(claims, creations, deletions, status, again_after)
 
 
@@ -79,16 +90,6 @@ def new_pod(replicaset: ReplicaSet) -> dict[str, Any]:
 
 def _active(pod: Pod) -> bool:
     return not pod.finished and not pod.terminating
-
-
-def _relatives(replicaset: ReplicaSet, pods: Iterable[Pod]) -> list[Pod]:
-    """Find the pods of the whole workload: by Deployment they differ in the hash label only."""
-    labels = dict(replicaset.spec.selector.match_labels)
-    labels.pop("pod-template-hash", None)
-    expressions = replicaset.spec.selector.match_expressions
-    selector = LabelSelector(match_labels=labels, match_expressions=expressions)
-    matcher = from_selector(selector)
-    return [p for p in pods if _active(p) and matcher.matches(p.metadata.labels)]
 
 
 def _status(
@@ -140,3 +141,125 @@ def _until_available(pod: Pod, min_ready_seconds: int, now: float) -> float:
     ready = conditions.find(pod.status.conditions, "Ready")
     since = parse_rfc3339(ready.last_transition_time) if ready and ready.last_transition_time else 0
     return since + min_ready_seconds - now
+
+
+class ReplicaSetController(Reconciler):
+    """Follow ReplicaSets and pods, and carry the plans out."""
+
+    name = "replicaset-controller"
+    needs = (REPLICASETS, PODS)
+
+    def __init__(self, tools: Tools) -> None:
+        super().__init__(tools)
+        self._expectations = Expectations(tools.clock)
+        self._failures: dict[str, str] = {}
+        self._replicasets = tools.informers.get(REPLICASETS)
+        self._pods: Owned[Pod] = Owned()
+        self._siblings: Owned[ReplicaSet] = Owned()
+        self._replicasets.add_handler(self._siblings.on_change)
+        self._replicasets.add_handler(self._on_replicaset)
+        pods = tools.informers.get(PODS)
+        pods.add_handler(self._pods.on_change)
+        pods.add_handler(self._on_pod)
+
+    def _on_replicaset(self, kind: Kind, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
+        either = new or old
+        assert either is not None
+        if new is None:
+            self._expectations.forget(either.key)
+            self._failures.pop(either.key, None)
+        self.queue.add(either.key)
+
+    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+        for pod in (old, new):
+            owner = controller_of(pod) if pod is not None else None
+            if pod is None or owner is None or owner.kind != "ReplicaSet":
+                continue
+            key = f"{pod.namespace}/{owner.name}"
+            if kind == "added":
+                self._expectations.created(key)
+            if new is None or new.terminating:
+                self._expectations.deleted(key, pod.uid)
+            self.queue.add(key)
+        if new is not None and controller_of(new) is None and not new.terminating:
+            for replicaset in self._replicasets.cache.values():
+                if _wants(replicaset, new):
+                    self.queue.add(replicaset.key)
+
+    async def reconcile(self, key: str) -> None:
+        """Look at one ReplicaSet, unless news of our last writes is still to come."""
+        replicaset = self._replicasets.cache.get(key)
+        if replicaset is None:
+            return
+        if not self._expectations.met(key):
+            self.queue.add_after(key, GIVE_UP_AFTER + 1)
+            return
+        pods = (*self._pods.of(replicaset.uid), *self._pods.orphans(replicaset.namespace))
+        plan = plan_replicaset(
+            replicaset, pods, self.clock.now(),
+            relatives=self._relatives(replicaset), failure=self._failures.get(key, ""),
+        )  # fmt: skip
+        await carry_out_all(self.client, plan.claims)
+        try:
+            await self._create(replicaset, plan.creations)
+            await self._delete(replicaset, plan.deletions)
+        finally:
+            if plan.status is not None:
+                await carry_out_all(self.client, (plan.status,))
+        if plan.again_after is not None:
+            self.queue.add_after(key, plan.again_after)
+
+    def _relatives(self, replicaset: ReplicaSet) -> list[Pod]:
+        owner = controller_of(replicaset)
+        siblings = self._siblings.of(owner.uid) if owner else ()
+        return [p for s in siblings if s.uid != replicaset.uid for p in self._pods.of(s.uid)]
+
+    async def _create(self, replicaset: ReplicaSet, creations: tuple[Create, ...]) -> None:
+        """Create in batches that double, so that a refusal costs one call and not hundreds."""
+        if not creations:
+            return
+        self._expectations.expect(replicaset.key, creations=len(creations))
+        left, size = list(creations), 1
+        while left:
+            batch, left = left[:size], left[size:]
+            outcomes = await asyncio.gather(
+                *(carry_out(self.client, c) for c in batch), return_exceptions=True
+            )
+            failed = [o for o in outcomes if isinstance(o, BaseException)]
+            for made in outcomes:
+                if isinstance(made, Pod):
+                    self.tell(replicaset, "Normal", "SuccessfulCreate", f"Created pod: {made.name}")
+            if failed:
+                for _ in range(len(failed) + len(left)):
+                    self._expectations.created(replicaset.key)
+                self._failures[replicaset.key] = str(failed[0])
+                words = f"Error creating: {failed[0]}"
+                self.tell(replicaset, "Warning", "FailedCreate", words)
+                raise failed[0]
+            size = min(size * 2, WIDEST)
+        self._failures.pop(replicaset.key, None)
+
+    async def _delete(self, replicaset: ReplicaSet, deletions: tuple[Delete, ...]) -> None:
+        if not deletions:
+            return
+        uids = tuple(d.uid for d in deletions)
+        self._expectations.expect(replicaset.key, deletions=uids)
+        outcomes = await asyncio.gather(
+            *(carry_out(self.client, d) for d in deletions), return_exceptions=True
+        )
+        for deletion, outcome in zip(deletions, outcomes, strict=True):
+            if outcome is None:
+                words = f"Deleted pod: {deletion.name}"
+                self.tell(replicaset, "Normal", "SuccessfulDelete", words)
+                continue
+            self._expectations.deleted(replicaset.key, deletion.uid)
+            if not isinstance(outcome, NotFound):
+                words = f"Error deleting: {outcome}"
+                self.tell(replicaset, "Warning", "FailedDelete", words)
+                raise outcome
+
+
+def _wants(replicaset: ReplicaSet, pod: Pod) -> bool:
+    return replicaset.namespace == pod.namespace and from_selector(
+        replicaset.spec.selector
+    ).matches(pod.metadata.labels)

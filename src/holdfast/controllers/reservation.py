@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.durations import parse_seconds
-from holdfast.api.meta import ObjectReference
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import NANO, Quantity
-from holdfast.api.requests import nanos, request_nanos
+from holdfast.api.requests import nanos
 from holdfast.api.reservation import Reservation
-from holdfast.api.scheme import RESERVATIONS
-from holdfast.capacity import names
-from holdfast.capacity.annotations import allocated_of, draws_of
+from holdfast.api.scheme import NODES, PODS, RESERVATIONS
+from holdfast.client.replica import Kind
 from holdfast.clock import parse_rfc3339, rfc3339
 from holdfast.controllers import conditions
-from holdfast.controllers.writes import Delete, Patch, Plan
-from holdfast.errors import BadRequest
+from holdfast.controllers.grouped import Grouped
+from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.controllers.reservation_usage import Ground, Nanos, drawn, short_of, users
+from holdfast.controllers.writes import Delete, Note, Patch, Plan, carry_out_all
+from holdfast.errors import BadRequest, HoldfastError, NotFound
+
+log = logging.getLogger(__name__)
 
 FINAL = ("Succeeded", "Failed")
 HOLDING = ("Available", "Waiting")
 DEFAULT_TTL = 86400.0
 KEEP_ENDED = 86400.0
+COLLECT_EVERY = 60.0
 OVERCOMMITTED = "Overcommitted"
-
-Nanos = Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """The node a Reservation is on: the pods there and the other Reservations that hold room.
-
-    ``node`` is None when the node is known to be gone.
-    """
-
-    node: Node | None
-    pods: tuple[Pod, ...] = ()
-    neighbours: tuple[Reservation, ...] = ()
 
 
 def plan_reservation(reservation: Reservation, ground: Ground | None, now: float) -> Plan:
@@ -47,14 +38,16 @@ def plan_reservation(reservation: Reservation, ground: Ground | None, now: float
     if reservation.phase in FINAL or reservation.metadata.deletion_timestamp is not None:
         return Plan()
     left = until_expiry(reservation, now)
-    if left is not None and left < 0 or (ground is not None and ground.node is None):
+    if (left is not None and left < 0) or (ground is not None and ground.node is None):
         return Plan((_status(reservation, _ended("Failed", "Expired", reservation, now)),))
     # Expiry is strict: look again just after it.
     again_after = None if left is None else left + 1.0
     if ground is None or ground.node is None:
         return Plan(again_after=again_after)
     status = _synced(reservation, ground, now)
-    return Plan((_status(reservation, status),) if status else (), again_after)
+    if not status:
+        return Plan(again_after=again_after)
+    return Plan((_status(reservation, status),), again_after, _notes(status))
 
 
 def until_expiry(reservation: Reservation, now: float) -> float | None:
@@ -99,45 +92,13 @@ def _ended_at(reservation: Reservation) -> float | None:
     return None
 
 
-def users(reservation: Reservation, pods: Iterable[Pod]) -> list[Pod]:
-    """Find the living pods that draw on a Reservation, in the order of their uids."""
-    found = [
-        p for p in pods if not p.finished and p.spec.node_name and _draws_on(p, reservation.uid)
-    ]
-    return sorted(found, key=lambda p: p.uid)
-
-
-def _draws_on(pod: Pod, uid: str) -> bool:
-    taken = allocated_of(pod)
-    if taken is not None and taken.uid == uid:
-        return True
-    return any(draw.uid == uid for draw in draws_of(pod))
-
-
-def drawn(reservation: Reservation, pods: Iterable[Pod]) -> dict[str, int]:
-    """Sum what pods draw on a Reservation, in nanos, of the resources it reserves.
-
-    Not capped: an owner larger than the Reservation shows as such.
-    """
-    total: dict[str, int] = {}
-    for pod in pods:
-        own = next((d for d in draws_of(pod) if d.uid == reservation.uid), None)
-        amounts: Nanos = (
-            {k: nanos(v) for k, v in own.resources.items()} if own else request_nanos(pod)
-        )
-        for name in reservation.status.allocatable:
-            if amount := amounts.get(name):
-                total[name] = total.get(name, 0) + amount
-    return total
-
-
 def _synced(reservation: Reservation, ground: Ground, now: float) -> dict[str, Any]:
     """Write what changed of the status; empty when nothing did."""
     owners = users(reservation, ground.pods)
     used = drawn(reservation, owners)
     news = _usage(reservation, owners, used)
     if reservation.phase == "Waiting":
-        if not owners and not _short_of(reservation, ground):
+        if not owners and not short_of(reservation, ground):
             news |= {"phase": "Available"} | _ready(reservation, "True", "Available", now)
         return news
     if reservation.phase != "Available":
@@ -151,17 +112,12 @@ def _usage(reservation: Reservation, owners: list[Pod], used: Nanos) -> dict[str
     status = reservation.status
     known = {n: nanos(amount) for n, amount in status.allocated.items()}
     same_amounts = {n: a for n, a in known.items() if a} == dict(used)
-    references = tuple(
-        ObjectReference(namespace=p.namespace, name=p.name, uid=p.uid) for p in owners
-    )
-    if same_amounts and [o.uid for o in status.current_owners] == [r.uid for r in references]:
+    if same_amounts and [o.uid for o in status.current_owners] == [p.uid for p in owners]:
         return {}
     written = {n: _written(reservation, n, a) for n, a in used.items()}
     gone = dict.fromkeys(status.allocated.keys() - written.keys())
     return {
-        "currentOwners": [
-            {"namespace": r.namespace, "name": r.name, "uid": r.uid} for r in references
-        ],
+        "currentOwners": [{"namespace": p.namespace, "name": p.name, "uid": p.uid} for p in owners],
         "allocated": {**written, **gone},
     }
 
@@ -174,7 +130,7 @@ def _written(reservation: Reservation, name: str, amount: int) -> str:
 def _keeping(reservation: Reservation, ground: Ground, now: float) -> dict[str, Any]:
     """Say so when somebody else stands in the room, and take it back when they have left."""
     ready = conditions.find(reservation.status.conditions, "Ready")
-    short = _short_of(reservation, ground)
+    short = short_of(reservation, ground)
     broken = ready is not None and ready.reason == OVERCOMMITTED
     if short:
         words = f"the node has no room left for the reserved {', '.join(short)}"
@@ -183,37 +139,13 @@ def _keeping(reservation: Reservation, ground: Ground, now: float) -> dict[str, 
     return _ready(reservation, "True", "Available", now) if broken else {}
 
 
-def _short_of(reservation: Reservation, ground: Ground) -> list[str]:
-    """Name the resources of which the node cannot give what its Reservations still promise.
-
-    Pods that ignore reservations said so themselves and break no promise.
-    """
-    assert ground.node is not None, "a reservation on a node that is gone has expired"
-    counted = [p for p in ground.pods if not p.finished and not _ignores(p)]
-    others = [n for n in ground.neighbours if n.uid != reservation.uid and n.phase == "Available"]
-    requests = [request_nanos(p) for p in counted]
-    short = []
-    for name in sorted(reservation.status.allocatable):
-        promised = _remaining(reservation, name, counted)
-        if promised <= 0:
-            continue
-        promised += sum(_remaining(other, name, counted) for other in others)
-        free = nanos(ground.node.status.allocatable.get(name, 0))
-        free -= sum(r.get(name, 0) for r in requests)
-        if promised > free:
-            short.append(name)
-    return short
-
-
-def _ignores(pod: Pod) -> bool:
-    return pod.metadata.labels.get(names.IGNORED) == "true"
-
-
-def _remaining(reservation: Reservation, name: str, pods: Iterable[Pod]) -> int:
-    total = nanos(reservation.status.allocatable.get(name, 0))
-    if not total:
-        return 0
-    return max(0, total - drawn(reservation, users(reservation, pods)).get(name, 0))
+def _notes(status: Mapping[str, Any]) -> tuple[Note, ...]:
+    """A broken promise is an event too, so that nobody has to look for it."""
+    return tuple(
+        Note("Warning", OVERCOMMITTED, c["message"])
+        for c in status.get("conditions", ())
+        if c.get("reason") == OVERCOMMITTED
+    )
 
 
 def _ended(phase: str, reason: str, reservation: Reservation, now: float) -> dict[str, Any]:
@@ -240,3 +172,95 @@ def _status(reservation: Reservation, status: dict[str, Any]) -> Patch:
     return Patch(
         RESERVATIONS, reservation.name, {"metadata": guard, "status": status}, subresource="status"
     )
+
+
+class ReservationController(Reconciler):
+    """Follow Reservations, the pods that use them and the nodes they are on."""
+
+    name = "reservation-controller"
+    needs = (RESERVATIONS, PODS, NODES)
+
+    def __init__(self, tools: Tools, keep: float = KEEP_ENDED) -> None:
+        super().__init__(tools)
+        self._keep = keep
+        self._reservations = tools.informers.get(RESERVATIONS)
+        self._nodes = tools.informers.get(NODES)
+        self._pods_on: Grouped[Pod] = Grouped(lambda pod: pod.spec.node_name)
+        self._held_on: Grouped[Reservation] = Grouped(
+            lambda r: r.status.node_name if r.phase in HOLDING else ""
+        )
+        self._reservations.add_handler(self._held_on.on_change)
+        self._reservations.add_handler(self._on_reservation)
+        self._nodes.add_handler(self._on_node)
+        pods = tools.informers.get(PODS)
+        pods.add_handler(self._pods_on.on_change)
+        pods.add_handler(self._on_pod)
+
+    def _on_reservation(self, kind: Kind, old: Reservation | None, new: Reservation | None) -> None:
+        if new is not None:
+            self.queue.add(new.key)
+        if old is not None and old.phase in HOLDING:
+            self._queue_node(old.status.node_name)
+
+    def _on_node(self, kind: Kind, old: Node | None, new: Node | None) -> None:
+        either = new or old
+        assert either is not None
+        if new is None or old is None or old.status.allocatable != new.status.allocatable:
+            self._queue_node(either.name)
+
+    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and new is not None and old.finished == new.finished:
+            same = old.metadata.annotations == new.metadata.annotations and old.spec == new.spec
+            if same:
+                return
+        for pod in (old, new):
+            if pod is not None and pod.spec.node_name:
+                self._queue_node(pod.spec.node_name)
+
+    def _queue_node(self, node: str) -> None:
+        for reservation in self._held_on.of(node):
+            self.queue.add(reservation.key)
+
+    async def reconcile(self, key: str) -> None:
+        """Bring one Reservation's status up to date."""
+        reservation = self._reservations.cache.get(key)
+        if reservation is None:
+            return
+        ground = await self._ground(reservation.status.node_name)
+        plan = plan_reservation(reservation, ground, self.clock.now())
+        await carry_out_all(self.client, plan.writes)
+        for note in plan.notes:
+            self.tell(reservation, note.type, note.reason, note.message)
+        if plan.again_after is not None:
+            self.queue.add_after(key, plan.again_after)
+
+    async def _ground(self, name: str) -> Ground | None:
+        if not name:
+            return None
+        node = self._nodes.cache.get(name)
+        if node is None:
+            # The cache may be behind: a promise is broken only on the server's own word.
+            try:
+                node = await self.client.get(NODES, name)
+            except NotFound:
+                return Ground(None)
+        return Ground(node, self._pods_on.of(name), self._held_on.of(name))
+
+    async def run(self) -> None:
+        """Work, and once a minute delete what ended long ago."""
+        collecting = asyncio.create_task(self._collect_forever())
+        try:
+            await super().run()
+        finally:
+            collecting.cancel()
+
+    async def _collect_forever(self) -> None:
+        while True:
+            ended = plan_collection(
+                self._reservations.cache.values(), self._nodes.cache, self.clock.now(), self._keep
+            )
+            try:
+                await carry_out_all(self.client, ended)
+            except HoldfastError as failure:
+                log.warning("ended reservations were not deleted: %s; trying again", failure)
+            await self.clock.sleep(COLLECT_EVERY)

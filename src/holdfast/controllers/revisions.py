@@ -46,7 +46,7 @@ def _filled(value: Any) -> Any:
     """Drop what says nothing: null, and empty maps and lists."""
     if isinstance(value, dict):
         kept = {k: _filled(v) for k, v in value.items()}
-        return {k: v for k, v in kept.items() if v is not None and v != {} and v != []}
+        return {k: v for k, v in kept.items() if v is not None and v not in ({}, [])}
     return [_filled(v) for v in value] if isinstance(value, list) else value
 
 

@@ -101,9 +101,7 @@ def _shrink(bounds: Bounds, new: ReplicaSet, old: list[ReplicaSet], total: int) 
     return {each.name: sizes[each.name] for each in old if sizes[each.name] != each.spec.replicas}
 
 
-def rescale(
-    bounds: Bounds, new: ReplicaSet | None, old: Iterable[ReplicaSet], had: int
-) -> Sizes:
+def rescale(bounds: Bounds, new: ReplicaSet | None, old: Iterable[ReplicaSet], had: int) -> Sizes:
     """Spread a changed number of replicas over all ReplicaSets, so as not to hurry a roll-out.
 
     ``had`` is the number of replicas the status counts, for lack of the annotation.

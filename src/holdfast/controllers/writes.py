@@ -47,11 +47,21 @@ Write = Create | Patch | Delete
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """An event to record: Normal or Warning, a reason in one word, the message."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What to write now, in order, and in how many seconds to look again (None: on news)."""
 
     writes: tuple[Write, ...] = ()
     again_after: float | None = None
+    notes: tuple[Note, ...] = ()
 
 
 async def carry_out(client: Client, write: Write) -> Any:
@@ -64,9 +74,7 @@ async def carry_out(client: Client, write: Write) -> Any:
                 resource, name, patch, namespace, type=type_, subresource=subresource
             )
         case Delete(resource, name, namespace, uid, propagation):
-            return await client.delete(
-                resource, name, namespace, uid=uid, propagation=propagation
-            )
+            return await client.delete(resource, name, namespace, uid=uid, propagation=propagation)
 
 
 async def carry_out_all(client: Client, writes: Iterable[Write]) -> None:

@@ -1,0 +1,69 @@
+"""What every controller is: informers fill a queue of keys, workers make each key true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.meta import Object
+from holdfast.api.resource import Resource
+from holdfast.client.client import Client
+from holdfast.client.events import EventRecorder
+from holdfast.client.informer_set import InformerSet
+from holdfast.client.workqueue import WorkQueue, work
+from holdfast.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a controller is given: one client, shared informers, a clock, a recorder of events."""
+
+    client: Client
+    informers: InformerSet
+    clock: Clock
+    recorder: EventRecorder
+
+
+class Reconciler:
+    """One controller. Subclasses add handlers that queue keys, and say what to do with a key.
+
+    ``needs`` are the resources without which the controller is of no use; where a cluster does
+    not serve them it is not started.
+    """
+
+    name = ""
+    needs: tuple[Resource[Any], ...] = ()
+    workers = 2
+
+    def __init__(self, tools: Tools) -> None:
+        self.client = tools.client
+        self.informers = tools.informers
+        self.clock = tools.clock
+        self.recorder = tools.recorder
+        self.queue = WorkQueue(tools.clock)
+        self._running = False
+
+    async def reconcile(self, key: str) -> None:
+        """Make the cluster agree with what the object of that key asks for."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Work until ``stop``; a failure is tried again and ends nothing."""
+        self._running = True
+        try:
+            await work(self.queue, self.reconcile, workers=self.workers, name=self.name)
+        finally:
+            self._running = False
+
+    def stop(self) -> None:
+        """Take no more keys; ``run`` ends when those in line are done."""
+        self.queue.shutdown()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the controller is at work."""
+        return self._running
+
+    def tell(self, about: Object, type_: str, reason: str, message: str) -> None:
+        """Record an event about an object."""
+        self.recorder.record(about, type_, reason, message, component=self.name)
