@@ -7,6 +7,8 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -38,6 +40,7 @@ class Resource(Generic[T]):
     categories: tuple[str, ...] = field(default=(), compare=False)
     subresources: tuple[str, ...] = field(default=(), compare=False)
     columns: tuple[Column, ...] = field(default=(), compare=False, repr=False)
+    verbs: tuple[str, ...] = field(default=VERBS, compare=False, repr=False)
 
     @property
     def api_version(self) -> str:

@@ -11,7 +11,7 @@ from holdfast.api.devices import (
 from holdfast.api.node import Lease, Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.api.resource import Resource
+from holdfast.api.resource import VERBS, Resource
 from holdfast.api.resource_policy import ResourcePolicy
 from holdfast.api.workloads import (
     Deployment,
@@ -36,7 +36,7 @@ NODES = Resource(
 )  # fmt: skip
 NAMESPACES = Resource(
     "", "v1", "namespaces", "Namespace", Namespace, namespaced=False, short_names=("ns",),
-    subresources=("finalize", "status"),
+    subresources=("finalize", "status"), verbs=tuple(v for v in VERBS if v != "deletecollection"),
 )  # fmt: skip
 EVENTS = Resource("", "v1", "events", "Event", Event, short_names=("ev",))
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
