@@ -1,0 +1,149 @@
+"""A real etcd and kube-apiserver on loopback, for the tests in this folder and for benchmarks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+VERSION = "v1.36.2"
+START_SECONDS = 120
+
+
+def binaries() -> Path:
+    """Where tests/real/build puts the programs."""
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    root = os.environ.get("HOLDFAST_BINARIES") or str(Path(cache) / "holdfast" / "bin")
+    return Path(root) / VERSION
+
+
+def program(name: str) -> str | None:
+    """Find a program: built by us, or on PATH."""
+    built = binaries() / name
+    return str(built) if built.exists() else shutil.which(name)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class ControlPlane:
+    """etcd and kube-apiserver with RBAC, an admin token, and a kubeconfig."""
+
+    directory: Path
+    fsync: bool = False
+    processes: list[subprocess.Popen] = field(default_factory=list)
+    url: str = ""
+    token: str = ""
+    kubeconfig: Path = Path()
+
+    def start(self) -> ControlPlane:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in reversed(self.processes):
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes.clear()
+
+    def _start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        client, peer, port = free_port(), free_port(), free_port()
+        self._run(
+            "etcd", "--data-dir", self.directory / "etcd",
+            "--listen-client-urls", f"http://127.0.0.1:{client}",
+            "--advertise-client-urls", f"http://127.0.0.1:{client}",
+            "--listen-peer-urls", f"http://127.0.0.1:{peer}",
+            "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
+            "--initial-cluster", f"default=http://127.0.0.1:{peer}",
+            "--log-level", "error", *([] if self.fsync else ["--unsafe-no-fsync"]),
+        )  # fmt: skip
+        self.token = secrets.token_urlsafe(24)
+        tokens = self.directory / "tokens.csv"
+        tokens.write_text(f'{self.token},admin,admin-uid,"system:masters"\n')
+        key = self.directory / "service-account.key"
+        subprocess.run(
+            ["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True
+        )
+        self._run(
+            "kube-apiserver", "--etcd-servers", f"http://127.0.0.1:{client}",
+            "--bind-address", "127.0.0.1", "--secure-port", port,
+            "--advertise-address", "127.0.0.1",
+            "--cert-dir", self.directory / "pki", "--token-auth-file", tokens,
+            "--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.0.0.0/24",
+            "--service-account-issuer", "https://kubernetes.default.svc",
+            "--service-account-signing-key-file", key, "--service-account-key-file", key,
+            # No controller manager here: nobody would make the default service account.
+            "--disable-admission-plugins", "ServiceAccount", "--endpoint-reconciler-type", "none",
+        )  # fmt: skip
+        self.url = f"https://127.0.0.1:{port}"
+        self._await_ready()
+        self.kubeconfig = self.directory / "kubeconfig"
+        self.kubeconfig.write_text(yaml.safe_dump(self._kubeconfig()))
+        self.kubeconfig.chmod(0o600)
+
+    def _run(self, name: str, *arguments: object) -> None:
+        log = (self.directory / f"{name}.log").open("wb")
+        command = [program(name), *map(str, arguments)]
+        self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+    def _await_ready(self) -> None:
+        context = ssl._create_unverified_context()
+        request = urllib.request.Request(
+            self.url + "/readyz", headers={"Authorization": f"Bearer {self.token}"}
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            if any(p.poll() is not None for p in self.processes) or time.monotonic() > deadline:
+                logs = [p.read_text()[-800:] for p in self.directory.glob("*.log")]
+                raise RuntimeError("the control plane did not start:\n" + "\n".join(logs))
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen(request, context=context, timeout=5) as answer:
+                    if answer.status == 200:
+                        return
+            time.sleep(0.1)
+
+    def _kubeconfig(self) -> dict:
+        return {
+            "apiVersion": "v1", "kind": "Config", "current-context": "real",
+            "clusters": [{"name": "real", "cluster": {
+                "server": self.url, "insecure-skip-tls-verify": True}}],
+            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+        }  # fmt: skip
+
+    def kubectl(self, *arguments: str, text: str | None = None, check: bool = True) -> str:
+        done = subprocess.run(
+            [program("kubectl"), "--kubeconfig", self.kubeconfig, *arguments],
+            input=text, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        if check and done.returncode:
+            raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr}")
+        return done.stdout
+
+    def get(self, *arguments: str) -> dict:
+        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
