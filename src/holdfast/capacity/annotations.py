@@ -60,7 +60,8 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
 
 def allocated_of(pod: Pod) -> Allocated | None:
     """The reservation the pod was allocated from, if it says so."""
-    return _read(pod.metadata.annotations, names.ALLOCATED, Allocated)
+    found: Allocated | None = _read(pod.metadata.annotations, names.ALLOCATED, Allocated)
+    return found
 
 
 def draws_of(pod: Pod) -> tuple[Draw, ...]:

@@ -14,20 +14,28 @@ written), so two owners can never both take it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
 from holdfast.capacity import names
-from holdfast.capacity.annotations import inner_reserved, restricted_names
+from holdfast.capacity.annotations import (
+    allocated_of,
+    draws_of,
+    inner_reserved,
+    restricted_names,
+)
+from holdfast.capacity.matching import Match, match_offers
 from holdfast.capacity.owner_index import OwnerIndex
 from holdfast.capacity.owners import OwnerRule, compile_owners
 from holdfast.columns.interner import CPU
 from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
 
 Amounts = Mapping[int, int]
 HOLDING = ("Available", "Waiting")
@@ -87,6 +95,8 @@ class Offers:
     base units; ``row_of_offer[k]`` is the node row or -1; ``matchable[k]`` a mask.
     """
 
+    takes = (Reservation, Node)
+
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self.by_uid: dict[str, Offer] = {}
@@ -130,10 +140,57 @@ class Offers:
         assert offer is not None, f"offer slot {slot} is empty"
         return offer
 
-    def upsert(self, reservation: Reservation) -> None:
-        """Take in a reservation as the API server has it; only one that holds room is an offer."""
+    def upsert(self, obj: Reservation | Node) -> None:
+        """Take in a reservation (or the news that a node is there) as the API server has it."""
+        if isinstance(obj, Node):
+            self._node_changed(obj.name)
+        else:
+            self._upsert(obj)
+
+    def delete(self, obj: Reservation | Node) -> None:
+        """Let a reservation go, or know that the node under some of them is gone."""
+        if isinstance(obj, Node):
+            self._node_changed(obj.name)
+        else:
+            self._drop(obj.uid)
+
+    def pod_came(self, facts: PodFacts, _node: str) -> None:
+        """Read off a bound pod which reservations it draws on."""
+        draws = self._draws_written_on(facts)
+        if draws:
+            self.assign(facts.uid, draws)
+        else:
+            self.withdraw(facts.uid)
+
+    def pod_went(self, uid: str) -> None:
+        """Give back what a gone pod drew."""
+        self.withdraw(uid)
+
+    def match(self, facts: PodFacts) -> Match | None:
+        """The offers a pod may draw on now, or None."""
+        if not self.by_uid or facts.reserve_for:
+            return None
+        return match_offers(self, facts)
+
+    def fork(self, picture: Picture) -> Offers:
+        """An independent copy over a fork of the picture, which has the holds already."""
+        copy = Offers(picture)
+        copy.by_uid = {
+            uid: replace(offer, draws=dict(offer.draws)) for uid, offer in self.by_uid.items()
+        }
+        copy._slots = [o and copy.by_uid[o.uid] for o in self._slots]
+        copy._free = list(self._free)
+        copy._draws_of_pod = dict(self._draws_of_pod)
+        copy._early = {uid: dict(draws) for uid, draws in self._early.items()}
+        for offer in copy.by_uid.values():
+            copy._index.add(offer.slot, offer.rules or ())
+        for name in ("remaining", "reserved", "used", "matchable", "row_of_offer"):
+            setattr(copy, name, getattr(self, name).copy())
+        return copy
+
+    def _upsert(self, reservation: Reservation) -> None:
         if reservation.phase not in HOLDING or not reservation.status.node_name:
-            self.delete(reservation.uid)
+            self._drop(reservation.uid)
             return
         old = self.by_uid.get(reservation.uid)
         offer = self._compile(reservation, old)
@@ -149,7 +206,7 @@ class Offers:
         self._refresh(offer)
         self._picture.epochs.bump("reservations")
 
-    def delete(self, uid: str) -> None:
+    def _drop(self, uid: str) -> None:
         """Let the room go; pods that were drawing on it now count plainly on their node."""
         offer = self.by_uid.pop(uid, None)
         if offer is None:
@@ -158,6 +215,7 @@ class Offers:
         self._slots[offer.slot] = None
         self._free.append(offer.slot)
         self.matchable[offer.slot] = False
+        self.row_of_offer[offer.slot] = -1
         self.remaining[:, offer.slot] = 0
         for pod_uid in offer.draws:
             self._draws_of_pod.pop(pod_uid, None)
@@ -192,24 +250,43 @@ class Offers:
             if offer.reservation.spec.allocate_once:
                 self._picture.epochs.bump("reservations")
 
-    def node_changed(self, name: str) -> None:
+    def _node_changed(self, name: str) -> None:
         """Hold the room again (or know that it is gone) after a node came or went."""
-        touched = [offer for offer in self.by_uid.values() if offer.node == name]
+        row = self._picture.row_of.get(name, -1)
+        touched = [
+            offer
+            for offer in self.by_uid.values()
+            if offer.node == name and self.row_of_offer[offer.slot] != row
+        ]
         for offer in touched:
             self._refresh(offer)
         if touched:
             self._picture.epochs.bump("reservations")
 
-    def owned_slots(self, pod: Pod) -> list[int]:
-        """Slots of the offers this pod owns, matchable or not, found through the index."""
-        if pod.metadata.labels.get(names.IGNORED) == "true":
-            return []
-        found = self._index.candidates(pod)
-        return [slot for slot in found if self.at(slot).owned_by(pod)]
+    def owned(self, pod: Pod) -> list[Offer]:
+        """The matchable offers this pod owns, found through the index."""
+        found = (self.at(slot) for slot in self._index.candidates(pod))
+        return [offer for offer in found if offer.matchable and offer.owned_by(pod)]
 
-    def owners_seen(self, pod: Pod) -> bool:
-        """Whether an owner rule may match the pod by its very name or uid, not only its labels."""
-        return self._index.may_match_by_object(pod)
+    def resource_id(self, name: str) -> int:
+        """The id of a resource name in the columns."""
+        return self._picture.resources.id(name)
+
+    def on_row(self, row: int) -> list[Offer]:
+        """The offers on a node, matchable or not."""
+        return [self.at(int(slot)) for slot in (self.row_of_offer == row).nonzero()[0]]
+
+    def labels_of(self, offer: Offer) -> dict[str, str]:
+        """The labels a reservation selector sees: the node's, overlaid by the reservation's."""
+        row = self._picture.row_of.get(offer.node)
+        node = self._picture.nodes[row] if row is not None else None
+        return {**(node.metadata.labels if node else {}), **offer.reservation.metadata.labels}
+
+    def _draws_written_on(self, facts: PodFacts) -> dict[str, Amounts]:
+        if several := draws_of(facts.pod):
+            return {draw.uid: self._amounts(draw.resources) for draw in several}
+        allocated = allocated_of(facts.pod)
+        return {allocated.uid: dict(facts.request)} if allocated else {}
 
     def _remember(self, pod_uid: str, uid: str) -> None:
         known = self._draws_of_pod.get(pod_uid, ())

@@ -44,10 +44,6 @@ class OwnerIndex:
                 found.update(slots)
         return list(found)
 
-    def may_match_by_object(self, pod: Pod) -> bool:
-        """Whether some rule names this very pod, so that its class is its own."""
-        return ("uid", pod.uid, "") in self._slots_of or ("name", pod.name, "") in self._slots_of
-
 
 def _filed_under(rule: OwnerRule) -> _Key:
     if pair := rule.label_pair:

@@ -69,6 +69,8 @@ class Policy:
 class Policies:
     """Every resource policy of the cluster."""
 
+    takes = (ResourcePolicy,)
+
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self._by_uid: dict[str, Policy] = {}
@@ -82,7 +84,7 @@ class Policies:
 
     def upsert(self, obj: ResourcePolicy) -> None:
         """Take in a policy; one with a malformed selector governs nobody."""
-        self.delete(obj.uid)
+        self.delete(obj)
         try:
             selector = from_selector(obj.spec.pod_selector)
             pools = tuple(_pool(i, unit) for i, unit in enumerate(obj.spec.units))
@@ -95,13 +97,13 @@ class Policies:
         self._picture.show_labels(selector.keys | frozenset(obj.spec.match_label_keys))
         self._picture.epochs.bump("policies")
 
-    def delete(self, uid: str) -> None:
+    def delete(self, obj: ResourcePolicy) -> None:
         """Forget a policy."""
-        policy = self._by_uid.pop(uid, None)
+        policy = self._by_uid.pop(obj.uid, None)
         if policy is None:
             return
         of_namespace = self._in_namespace[policy.object.namespace]
-        del of_namespace[uid]
+        del of_namespace[obj.uid]
         if not of_namespace:
             del self._in_namespace[policy.object.namespace]
         self._picture.epochs.bump("policies")
