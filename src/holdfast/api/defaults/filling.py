@@ -43,8 +43,10 @@ def expect_map(value: Any, key: str) -> Raw:
 def entries(where: Raw, *keys: str) -> Iterable[Raw]:
     """Walk the maps of the lists under the given keys; absent lists are empty."""
     for key in keys:
-        found = where.get(key) or ()
-        if not isinstance(found, list | tuple):
+        found = where.get(key)
+        if found is None:
+            continue
+        if not isinstance(found, list):
             raise BadRequest(f"json: cannot unmarshal {_kind(found)} into Go struct field {key}")
         for entry in found:
             yield expect_map(entry, key)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from holdfast.api.defaults import policies, workloads
 from holdfast.api.defaults.filling import Raw, canonical_amounts, entries, fill, if_present, part
 from holdfast.api.defaults.pods import default_claim_spec, default_pod, default_source
+from holdfast.api.defaults.shapes import shape
 from holdfast.errors import BadRequest
 
 _FILESYSTEM = {"volumeMode": "Filesystem"}
@@ -26,6 +27,7 @@ def default_object(raw: Raw, now: str = "") -> None:
     try:
         if default is not None:
             default(raw)
+        shape(raw, group, kind)
         if now and (group, kind) in _WITH_DEVICE_TAINTS:
             _stamp_taints(raw, now)
     except BadRequest as error:

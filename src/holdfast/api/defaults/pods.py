@@ -114,6 +114,7 @@ def default_volume(volume: Raw) -> None:
         if_present(source, "downwardAPI", _default_items)
     template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if template is not None:
+        part(template, "metadata")
         default_claim_spec(part(template, "spec"))
 
 
