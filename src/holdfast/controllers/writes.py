@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.api.resource import Resource
@@ -85,3 +85,24 @@ async def carry_out_all(client: Client, writes: Iterable[Write]) -> None:
         except NotFound:
             if isinstance(write, Create):
                 raise
+
+
+async def carry_out_chain(client: Client, writes: Iterable[Write]) -> None:
+    """Make writes to one object, each guarded by the version that the one before left.
+
+    The first keeps its own guard; whoever interferes makes the chain fail with Conflict.
+    """
+    version = ""
+    for write in writes:
+        try:
+            stored = await carry_out(client, _guarded(write, version))
+        except NotFound:
+            return
+        version = stored.metadata.resource_version if stored is not None else version
+
+
+def _guarded(write: Write, version: str) -> Write:
+    if not version or not isinstance(write, Patch):
+        return write
+    meta = {**write.patch.get("metadata", {}), "resourceVersion": version}
+    return replace(write, patch={**write.patch, "metadata": meta})

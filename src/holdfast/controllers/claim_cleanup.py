@@ -1,0 +1,208 @@
+"""Make the claims of pods, and take them back when the pods are done."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.api.devices import ClaimConsumer, ResourceClaim
+from holdfast.api.pod import Pod
+from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
+from holdfast.client.replica import Kind
+from holdfast.controllers.claim_templates import (
+    TEMPLATES,
+    RawTemplate,
+    claim_names,
+    consumers,
+    plan_pod_claims,
+    record_claims,
+    reserve,
+    reserved_for,
+)
+from holdfast.controllers.grouped import Owned
+from holdfast.controllers.ownership import controller_of
+from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.controllers.writes import Delete, Patch, Write, carry_out, carry_out_chain
+from holdfast.errors import NotFound, Refused
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+REMEMBERED = 10_000
+_POD, _CLAIM = "pod:", "claim:"
+
+
+def plan_claim(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> tuple[Write, ...]:
+    """Plan one claim's release.
+
+    ``pods`` maps the names of its consumers and its owner to what is there now, None for a pod
+    known to be gone; a name that is not in it is left alone. The writes follow one another: each
+    is to be guarded by the version that the one before left.
+    """
+    kept = [c for c in claim.status.reserved_for if not _over(c, pods)]
+    writes: list[Write] = []
+    protected = FINALIZER in claim.metadata.finalizers
+    if len(kept) < len(claim.status.reserved_for):
+        entries = [e for e in consumers(claim) if e["uid"] in {c.uid for c in kept}]
+        clear: dict[str, Any] = {"allocation": None} if protected and not kept else {}
+        writes.append(reserved_for(claim, entries, **clear))
+        if clear:
+            writes.append(_unprotect(claim))
+    elif protected and claim.metadata.deletion_timestamp is not None and not kept:
+        if claim.status.allocation is not None:
+            writes.append(reserved_for(claim, [], allocation=None))
+        writes.append(_unprotect(claim))
+    if not kept and claim.metadata.deletion_timestamp is None and _owner_is_over(claim, pods):
+        writes.append(Delete(RESOURCE_CLAIMS, claim.name, claim.namespace, claim.uid))
+    return tuple(writes)
+
+
+def is_done(pod: Pod) -> bool:
+    """Tell whether a pod will never use its claims (again)."""
+    return pod.finished or (pod.terminating and not pod.spec.node_name)
+
+
+def _over(consumer: ClaimConsumer, pods: Mapping[str, Pod | None]) -> bool:
+    """Tell whether a consumer is a pod that is gone, replaced or done; other kinds are kept."""
+    if consumer.api_group or consumer.resource != "pods" or consumer.name not in pods:
+        return False
+    pod = pods[consumer.name]
+    return pod is None or pod.uid != consumer.uid or is_done(pod)
+
+
+def _owner_is_over(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> bool:
+    """Tell whether the claim was made for a pod that is done; a missing one is the collector's."""
+    owner = controller_of(claim)
+    if owner is None or (owner.api_version, owner.kind) != ("v1", "Pod"):
+        return False
+    pod = pods.get(owner.name)
+    return pod is not None and (pod.uid != owner.uid or is_done(pod))
+
+
+def _unprotect(claim: ResourceClaim) -> Patch:
+    kept = [f for f in claim.metadata.finalizers if f != FINALIZER]
+    meta = {"resourceVersion": claim.metadata.resource_version, "finalizers": kept or None}
+    return Patch(RESOURCE_CLAIMS, claim.name, {"metadata": meta}, claim.namespace)
+
+
+class ResourceClaimController(Reconciler):
+    """Follow pods, claims and templates; keys are ``pod:`` or ``claim:`` and namespace/name."""
+
+    name = "resourceclaim-controller"
+    needs = (RESOURCE_CLAIMS, TEMPLATES, PODS)
+
+    def __init__(self, tools: Tools) -> None:
+        super().__init__(tools)
+        self._pods = tools.informers.get(PODS)
+        self._claims = tools.informers.get(RESOURCE_CLAIMS)
+        self._templates = tools.informers.get(TEMPLATES)
+        self._owned: Owned[ResourceClaim] = Owned()
+        self._made: dict[str, dict[str, str]] = {}
+        self._waiting: dict[str, set[str]] = defaultdict(set)
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._claims.add_handler(self._owned.on_change)
+        self._claims.add_handler(self._on_claim)
+        self._templates.add_handler(self._on_template)
+        self._pods.add_handler(self._on_pod)
+
+    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+            return
+        if new is None:
+            self._made.pop(pod.uid, None)
+            self._gone[pod.uid] = None
+            if len(self._gone) > REMEMBERED:
+                self._gone.popitem(last=False)
+        if new is None or is_done(new):
+            names = claim_names(pod) | {c.name for c in self._owned.of(pod.uid)}
+            for name in names:
+                self.queue.add(f"{_CLAIM}{pod.namespace}/{name}")
+        else:
+            self.queue.add(_POD + new.key)
+
+    def _on_claim(self, kind: Kind, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        claim = new or old
+        assert claim is not None
+        self.queue.add(_CLAIM + claim.key)
+        owner = controller_of(claim)
+        if owner is not None and owner.kind == "Pod":
+            made = self._made.get(owner.uid)
+            if new is None and made:
+                self._made[owner.uid] = {e: n for e, n in made.items() if n != claim.name}
+            self.queue.add(f"{_POD}{claim.namespace}/{owner.name}")
+
+    def _on_template(self, kind: Kind, old: RawTemplate | None, new: RawTemplate | None) -> None:
+        if new is not None:
+            for key in self._waiting.pop(new.key, ()):
+                self.queue.add(_POD + key)
+
+    async def reconcile(self, key: str) -> None:
+        """Make what a pod lacks, or release what a claim no longer needs."""
+        if key.startswith(_POD):
+            pod = self._pods.cache.get(key.removeprefix(_POD))
+            if pod is not None:
+                await self._serve(pod)
+            return
+        claim = self._claims.cache.get(key.removeprefix(_CLAIM))
+        if claim is not None:
+            pods = await self._parties(claim)
+            await carry_out_chain(self.client, plan_claim(claim, pods))
+
+    async def _serve(self, pod: Pod) -> None:
+        space = pod.namespace
+
+        def claim_of(name: str) -> ResourceClaim | None:
+            return self._claims.cache.get(f"{space}/{name}")
+
+        def template_of(name: str) -> RawTemplate | None:
+            return self._templates.cache.get(f"{space}/{name}")
+
+        plan = plan_pod_claims(pod, claim_of, self._owned.of(pod.uid), template_of)
+        made = self._made.setdefault(pod.uid, {}) if plan.creations else {}
+        names = dict(plan.found)
+        for entry, creation in plan.creations.items():
+            if entry not in made:  # else it was made a moment ago and is not in the cache yet
+                made[entry] = await self._create(pod, entry, creation)
+            names[entry] = made[entry]
+        recorded = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
+        if any(recorded.get(entry) != name for entry, name in names.items()):
+            await carry_out(self.client, record_claims(pod, names))
+        for template in plan.missing_templates:
+            self._waiting[f"{space}/{template}"].add(pod.key)
+        for entry, problem in plan.problems.items():
+            self._complain(pod, entry, problem)
+        for patch in reserve(pod, claim_of):
+            await carry_out(self.client, patch)
+
+    async def _create(self, pod: Pod, entry: str, creation: Any) -> str:
+        try:
+            claim: ResourceClaim = await carry_out(self.client, creation)
+        except Refused as refusal:
+            self._complain(pod, entry, f"create ResourceClaim : {refusal}")
+            raise
+        return claim.name
+
+    def _complain(self, pod: Pod, entry: str, problem: str) -> None:
+        words = f"PodResourceClaim {entry}: {problem}"
+        self.tell(pod, "Warning", "FailedResourceClaimCreation", words)
+
+    async def _parties(self, claim: ResourceClaim) -> dict[str, Pod | None]:
+        """Look up a claim's consumers and owner; who is missing is asked for at the server."""
+        found: dict[str, Pod | None] = {}
+        for consumer in claim.status.reserved_for:
+            if consumer.api_group or consumer.resource != "pods":
+                continue
+            pod = self._pods.cache.get(f"{claim.namespace}/{consumer.name}")
+            if pod is None and consumer.uid not in self._gone:
+                try:
+                    pod = await self.client.get(PODS, consumer.name, claim.namespace)
+                except NotFound:
+                    pod = None
+            found[consumer.name] = pod
+        owner = controller_of(claim)
+        if owner is not None and owner.kind == "Pod":
+            known = self._pods.cache.get(f"{claim.namespace}/{owner.name}")
+            if known is not None:
+                found.setdefault(owner.name, known)
+        return found

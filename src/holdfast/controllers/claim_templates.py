@@ -1,0 +1,202 @@
+"""Which claims a pod still needs: made from its templates, recorded, reserved for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from holdfast.api.devices import ResourceClaim
+from holdfast.api.meta import Object, ObjectMeta, Struct
+from holdfast.api.pod import Pod, PodResourceClaim
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from holdfast.client.client import PatchType
+from holdfast.controllers.ownership import owned_by, owner_reference
+from holdfast.controllers.writes import Create, Patch
+
+ENTRY = "resource.kubernetes.io/pod-claim-name"
+MOST_CONSUMERS = 256
+
+T = TypeVar("T")
+Lookup = Callable[[str], T | None]
+_NAME_ROOM = 57  # a hyphen and five letters make it the 63 of a label
+
+
+class RawTemplateSpec(Struct, frozen=True):
+    """What the made claims look like; their spec is only copied."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class RawTemplate(Object, frozen=True):
+    """A ResourceClaimTemplate whose inner spec stays as it is on the wire."""
+
+    spec: RawTemplateSpec = RawTemplateSpec()
+
+
+TEMPLATES = Resource(
+    RESOURCE_CLAIM_TEMPLATES.group, RESOURCE_CLAIM_TEMPLATES.version,
+    RESOURCE_CLAIM_TEMPLATES.plural, RESOURCE_CLAIM_TEMPLATES.kind, RawTemplate,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaimsPlan:
+    """What a pod's claims ask for: by entry name, what to create and what to record."""
+
+    creations: Mapping[str, Create]
+    found: Mapping[str, str]
+    problems: Mapping[str, str]
+    missing_templates: tuple[str, ...] = ()
+
+
+def plan_pod_claims(
+    pod: Pod,
+    claim_of: Lookup[ResourceClaim],
+    owned: Iterable[ResourceClaim],
+    template_of: Lookup[RawTemplate],
+) -> PodClaimsPlan:
+    """Plan the claims of one pod.
+
+    ``claim_of`` and ``template_of`` look a name up in its namespace; ``owned`` are the claims it
+    controls. A claim recorded once but deleted since is made anew, and so is one that turned out
+    to be somebody else's.
+    """
+    creations: dict[str, Create] = {}
+    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    missing: list[str] = []
+    owned = list(owned)
+    for entry in pod.spec.resource_claims if not pod.terminating and not pod.finished else ():
+        template_name = entry.resource_claim_template_name
+        if template_name is None or _settled(pod, entry, claim_of):
+            continue
+        if (orphan := _made_for(pod, entry, owned)) is not None:
+            found[entry.name] = orphan.name
+        elif (template := template_of(template_name)) is not None:
+            creations[entry.name] = Create(
+                RESOURCE_CLAIMS, new_claim(pod, entry.name, template), pod.namespace
+            )
+        else:
+            missing.append(template_name)
+            absent = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            problems[entry.name] = f'resource claim template "{template_name}": {absent}'
+    return PodClaimsPlan(creations, found, problems, tuple(missing))
+
+
+def record_claims(pod: Pod, names: Mapping[str, str]) -> Patch:
+    """Write into the pod's status which claim stands for which entry."""
+    entries = [{"name": e, "resourceClaimName": name} for e, name in sorted(names.items())]
+    return Patch(
+        PODS, pod.name, {"status": {"resourceClaimStatuses": entries}}, pod.namespace, "status",
+        PatchType.STRATEGIC,
+    )  # fmt: skip
+
+
+def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    """Name the claim that stands for an entry; "" while there is none, None if none is needed."""
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    for status in pod.status.resource_claim_statuses:
+        if status.name == entry.name:
+            return status.resource_claim_name
+    return ""
+
+
+def claim_names(pod: Pod) -> set[str]:
+    """Name every claim the pod uses, the special one for extended resources too."""
+    found = {claim_name(pod, entry) for entry in pod.spec.resource_claims}
+    special = pod.status.extended_resource_claim_status
+    if special is not None:
+        found.add(special.resource_claim_name)
+    return {name for name in found if name}
+
+
+def reserve(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch, ...]:
+    """Reserve allocated claims for a pod that was put on its node without a scheduler."""
+    if not pod.spec.node_name or pod.terminating or pod.finished:
+        return ()
+    patches = []
+    for entry in pod.spec.resource_claims:
+        claim = claim_of(claim_name(pod, entry) or "")
+        if claim is None or claim.status.allocation is None or is_reserved(claim, pod):
+            continue
+        generated = entry.resource_claim_name is None
+        if len(claim.status.reserved_for) >= MOST_CONSUMERS or (
+            generated and not owned_by(claim, pod)
+        ):
+            continue
+        patches.append(reserved_for(claim, [*consumers(claim), _consumer(pod)]))
+    return tuple(patches)
+
+
+def is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
+    """Tell whether the pod may use the claim."""
+    return any(c.uid == pod.uid for c in claim.status.reserved_for)
+
+
+def consumers(claim: ResourceClaim) -> list[dict[str, str]]:
+    """Write the consumers back as they were read."""
+    return [
+        {k: v for k, v in (("apiGroup", c.api_group), ("resource", c.resource), ("name", c.name),
+                           ("uid", c.uid)) if v}
+        for c in claim.status.reserved_for
+    ]  # fmt: skip
+
+
+def reserved_for(claim: ResourceClaim, entries: list[dict[str, str]], **more: Any) -> Patch:
+    """Replace the consumers of a claim, guarded by its version."""
+    guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
+    status = {"reservedFor": entries or None, **more}
+    patch = {"metadata": guard, "status": status}
+    return Patch(RESOURCE_CLAIMS, claim.name, patch, claim.namespace, "status")
+
+
+def new_claim(pod: Pod, entry: str, template: RawTemplate) -> dict[str, Any]:
+    """Write the claim for an entry from its template, named after pod and entry."""
+    meta = template.spec.metadata
+    body_meta: dict[str, Any] = {
+        "generateName": _prefix(pod.name, entry), "namespace": pod.namespace,
+        "annotations": {**meta.annotations, ENTRY: entry},
+        "ownerReferences": [owner_reference("v1", "Pod", pod, block=False)],
+    }  # fmt: skip
+    if meta.labels:
+        body_meta["labels"] = meta.labels
+    return {
+        "apiVersion": RESOURCE_CLAIMS.api_version, "kind": "ResourceClaim",
+        "metadata": body_meta, "spec": template.spec.spec,
+    }  # fmt: skip
+
+
+def _prefix(pod: str, entry: str) -> str:
+    """Join both names; where that is too long each is cut in proportion."""
+    whole = f"{pod}-{entry}-"
+    if len(whole) <= _NAME_ROOM:
+        return whole
+    cut = [part[: len(part) * _NAME_ROOM // len(whole)] for part in (pod, entry)]
+    return "-".join(cut)
+
+
+def _settled(pod: Pod, entry: PodResourceClaim, claim_of: Lookup[ResourceClaim]) -> bool:
+    """Tell whether the entry has its claim, or was found to need none."""
+    name = claim_name(pod, entry)
+    if name is None:
+        return True
+    claim = claim_of(name)
+    return claim is not None and owned_by(claim, pod)
+
+
+def _made_for(
+    pod: Pod, entry: PodResourceClaim, owned: Iterable[ResourceClaim]
+) -> ResourceClaim | None:
+    """Find a claim made for this entry that nobody recorded: its maker died in between."""
+    return next(
+        (c for c in owned if owned_by(c, pod) and c.metadata.annotations.get(ENTRY) == entry.name),
+        None,
+    )
+
+
+def _consumer(pod: Pod) -> dict[str, str]:
+    return {"resource": "pods", "name": pod.name, "uid": pod.uid}
