@@ -1,0 +1,142 @@
+"""Claims as last heard or last written by ourselves, and what they hold.
+
+A claim that is being allocated is *promised*: its devices count as held from the decision on,
+before anything is written. The promise is withdrawn when the written claim takes its place, or
+when the attempt fails.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from holdfast.api.devices import ResourceClaim
+from holdfast.api.pod import Pod
+from holdfast.devices.holdings import Holdings, results_of
+from holdfast.devices.slices import DeviceId
+
+EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of the claim that the scheduler makes for a pod's extended resources."""
+_REMEMBERED_DELETIONS = 4096
+
+
+class Claims:
+    """The claim ledger; ``moved`` is told of every device whose holders changed."""
+
+    def __init__(self, moved: Callable[[DeviceId], None]) -> None:
+        self._moved = moved
+        self._by_key: dict[str, ResourceClaim] = {}
+        self._promised: dict[str, ResourceClaim] = {}
+        self._special: dict[str, set[str]] = {}
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+        self.holdings = Holdings()
+
+    def get(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The newest version of a claim we know."""
+        return self._by_key.get(f"{namespace}/{name}")
+
+    def all(self) -> tuple[ResourceClaim, ...]:
+        """Every claim, promised allocations left out."""
+        return tuple(self._by_key.values())
+
+    def special_of(self, pod: Pod) -> ResourceClaim | None:
+        """The claim made for the pod's extended resources in an earlier attempt, or None."""
+        keys = self._special.get(pod.uid, ())
+        return min((self._by_key[key] for key in keys), key=lambda c: c.key, default=None)
+
+    def upsert(self, claim: ResourceClaim) -> bool:
+        """Take in a claim unless we know a newer version; tell whether it was news."""
+        known = self._by_key.get(claim.key)
+        if claim.uid in self._deleted or (known is not None and _older(claim, known)):
+            return False
+        if known is not None:
+            self._drop(known)
+        self._by_key[claim.key] = claim
+        if owner := _special_owner(claim):
+            self._special.setdefault(owner, set()).add(claim.key)
+        if claim.uid not in self._promised:
+            self._hold(claim)
+        return True
+
+    def delete(self, claim: ResourceClaim) -> None:
+        """Let a claim go; an answer to a write of ours that comes late does not bring it back."""
+        known = self._by_key.get(claim.key)
+        if claim.uid:
+            self._deleted[claim.uid] = None
+            if len(self._deleted) > _REMEMBERED_DELETIONS:
+                self._deleted.popitem(last=False)
+        if known is not None and known.uid == claim.uid:
+            self._drop(known)
+
+    def promise(self, claim: ResourceClaim) -> None:
+        """Hold what the claim's allocation says, instead of what is stored."""
+        self.withdraw(claim.uid)
+        if (stored := self._stored(claim)) is not None:
+            self._release(stored)
+        self._promised[claim.uid] = claim
+        self._hold(claim)
+
+    def promised(self, uid: str) -> ResourceClaim | None:
+        """The claim as it is about to be written, or None."""
+        return self._promised.get(uid)
+
+    def withdraw(self, uid: str) -> bool:
+        """Let a promise go and hold what is stored again; tell whether there was one."""
+        claim = self._promised.pop(uid, None)
+        if claim is None:
+            return False
+        self._release(claim)
+        if (stored := self._stored(claim)) is not None:
+            self._hold(stored)
+        return True
+
+    def fork(self, moved: Callable[[DeviceId], None]) -> Claims:
+        """An independent copy."""
+        copy = Claims(moved)
+        copy._by_key, copy._promised = dict(self._by_key), dict(self._promised)
+        copy._special = {uid: set(keys) for uid, keys in self._special.items()}
+        copy._deleted = self._deleted.copy()
+        copy.holdings = self.holdings.copy()
+        return copy
+
+    def _stored(self, claim: ResourceClaim) -> ResourceClaim | None:
+        stored = self._by_key.get(claim.key)
+        return stored if stored is not None and stored.uid == claim.uid else None
+
+    def _drop(self, known: ResourceClaim) -> None:
+        del self._by_key[known.key]
+        if owner := _special_owner(known):
+            self._special[owner].discard(known.key)
+            if not self._special[owner]:
+                del self._special[owner]
+        if known.uid not in self._promised:
+            self._release(known)
+
+    def _hold(self, claim: ResourceClaim) -> None:
+        for result in results_of(claim):
+            self.holdings.take(result)
+            self._moved((result.driver, result.pool, result.device))
+
+    def _release(self, claim: ResourceClaim) -> None:
+        for result in results_of(claim):
+            self.holdings.give_back(result)
+            self._moved((result.driver, result.pool, result.device))
+
+
+def controller_of(claim: ResourceClaim, pod: Pod) -> bool:
+    """Tell whether the pod is the claim's controlling owner."""
+    return any(o.controller and o.uid == pod.uid for o in claim.metadata.owner_references)
+
+
+def _special_owner(claim: ResourceClaim) -> str:
+    if claim.metadata.annotations.get(EXTENDED_CLAIM) != "true":
+        return ""
+    return next((o.uid for o in claim.metadata.owner_references if o.controller), "")
+
+
+def _older(claim: ResourceClaim, known: ResourceClaim) -> bool:
+    """Tell whether the claim is an older version of the one known; versions count up."""
+    if claim.uid != known.uid:
+        return False
+    mine, theirs = claim.metadata.resource_version, known.metadata.resource_version
+    return mine.isdigit() and theirs.isdigit() and int(mine) < int(theirs)

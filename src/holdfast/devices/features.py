@@ -1,0 +1,18 @@
+"""Which parts of device allocation are on; upstream's feature gates as arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The gates an allocation depends on, with the defaults of v1.36."""
+
+    admin_access: bool = True
+    prioritized_list: bool = True
+    partitionable_devices: bool = True
+    device_taints: bool = True
+    binding_conditions: bool = True
+    consumable_capacity: bool = True
+    list_attributes: bool = False

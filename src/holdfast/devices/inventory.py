@@ -1,0 +1,147 @@
+"""Everything known about devices: slices, classes, claims, and what is held on which node.
+
+Changes that concern one node log that node's row in the picture's journal; changes that concern
+every node (a slice for all of them) move the ``devices`` epoch. ``classes`` moves when a class
+comes, changes or goes, ``claims`` when a claim does.
+"""
+
+from __future__ import annotations
+
+from holdfast.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from holdfast.api.meta import Object
+from holdfast.api.node import Node
+from holdfast.cel import DeviceSelectors
+from holdfast.columns.picture import Picture
+from holdfast.devices.claims import Claims
+from holdfast.devices.classes import Classes
+from holdfast.devices.features import Features
+from holdfast.devices.holdings import Holdings
+from holdfast.devices.pools import Pool, gather
+from holdfast.devices.slices import DeviceId, PoolId, SliceFacts
+
+_Slices = dict[str, SliceFacts]
+
+
+class Inventory:
+    """The devices' ledger; one room of the world."""
+
+    takes: tuple[type[Object], ...] = (DeviceClass, ResourceSlice, ResourceClaim)
+
+    def __init__(self, nodes: Picture, features: Features | None = None) -> None:
+        self._nodes = nodes
+        self.features = features or Features()
+        self.selectors = DeviceSelectors(list_attributes=self.features.list_attributes)
+        self.classes = Classes()
+        self.claims = Claims(self._moved)
+        self._slices: _Slices = {}
+        self._of_node: dict[str, _Slices] = {}
+        self._of_pool: dict[PoolId, _Slices] = {}
+        self._editions: dict[str, int] = {}
+        self._pools: dict[str, tuple[Node, int, int, tuple[Pool, ...]]] = {}
+        self.tables: dict[object, object] = {}
+        """Answers kept between pods, by the shape of their claims (see ``tables``)."""
+
+    # --- what others read
+
+    @property
+    def holdings(self) -> Holdings:
+        """Which devices are held, promised ones included."""
+        return self.claims.holdings
+
+    def class_for(self, resource: str) -> str | None:
+        """The device class that serves an extended resource, or None (epoch ``classes``)."""
+        return self.classes.serving(resource)
+
+    def pools_of(self, node: Node) -> tuple[Pool, ...]:
+        """The pools a node can reach, in the order they are searched."""
+        everywhere = self._editions.get("", 0)
+        own = self._editions.get(node.name, 0)
+        known = self._pools.get(node.name)
+        if known is not None and known[0] is node and known[1:3] == (everywhere, own):
+            return known[3]
+        near = {**self._of_node.get(node.name, {}), **self._of_node.get("", {})}
+        everything = {
+            pool: tuple(self._of_pool[pool].values())
+            for pool in {facts.pool for facts in near.values()}
+        }
+        pools = gather(near.values(), everything, node, self.features)
+        self._pools[node.name] = (node, everywhere, own, pools)
+        return pools
+
+    # --- what the world tells
+
+    def upsert(self, obj: DeviceClass | ResourceSlice | ResourceClaim) -> None:
+        """Take in an object, new or changed; an older version of a claim is ignored."""
+        if isinstance(obj, ResourceClaim):
+            if self.claims.upsert(obj):
+                self._nodes.epochs.bump("claims")
+        elif isinstance(obj, DeviceClass):
+            self.classes.upsert(obj)
+            self._classes_changed()
+        else:
+            self._drop_slice(obj.name)
+            self._add_slice(SliceFacts(obj))
+
+    def delete(self, obj: DeviceClass | ResourceSlice | ResourceClaim) -> None:
+        """Let an object go; an unknown one is fine."""
+        if isinstance(obj, ResourceClaim):
+            self.claims.delete(obj)
+            self._nodes.epochs.bump("claims")
+        elif isinstance(obj, DeviceClass):
+            self.classes.delete(obj.name)
+            self._classes_changed()
+        else:
+            self._drop_slice(obj.name)
+
+    def fork(self, nodes: Picture) -> Inventory:
+        """An independent copy over a forked picture."""
+        copy = Inventory(nodes, self.features)
+        copy.selectors = self.selectors
+        copy.classes = self.classes.fork()
+        copy.claims = self.claims.fork(copy._moved)
+        copy._slices = dict(self._slices)
+        copy._of_node = {name: dict(slices) for name, slices in self._of_node.items()}
+        copy._of_pool = {pool: dict(slices) for pool, slices in self._of_pool.items()}
+        copy._editions = dict(self._editions)
+        copy._pools = dict(self._pools)
+        return copy
+
+    # --- slices
+
+    def _add_slice(self, facts: SliceFacts) -> None:
+        self._slices[facts.name] = facts
+        self._of_node.setdefault(facts.node_name, {})[facts.name] = facts
+        self._of_pool.setdefault(facts.pool, {})[facts.name] = facts
+        self._pool_changed(facts)
+
+    def _drop_slice(self, name: str) -> None:
+        facts = self._slices.pop(name, None)
+        if facts is None:
+            return
+        self._pool_changed(facts)
+        for index, key in ((self._of_node, facts.node_name), (self._of_pool, facts.pool)):
+            del index[key][name]  # type: ignore[index]
+            if not index[key]:  # type: ignore[index]
+                del index[key]  # type: ignore[arg-type]
+
+    def _pool_changed(self, facts: SliceFacts) -> None:
+        """A pool is complete or not as a whole: every node with a part of it looks again."""
+        for node in {other.node_name for other in self._of_pool[facts.pool].values()}:
+            self._editions[node] = self._editions.get(node, 0) + 1
+            self._touch(node)
+
+    def _moved(self, device: DeviceId) -> None:
+        slices = self._of_pool.get(device[:2], {})
+        for node in {facts.node_name for facts in slices.values()}:
+            self._touch(node)
+
+    def _touch(self, node: str) -> None:
+        """Have a node looked at again, or every node for the empty name."""
+        if not node:
+            self._nodes.epochs.bump("devices")
+        elif (row := self._nodes.row_of.get(node)) is not None:
+            self._nodes.journal.log(row)
+
+    def _classes_changed(self) -> None:
+        self.tables.clear()
+        self._nodes.epochs.bump("classes")
