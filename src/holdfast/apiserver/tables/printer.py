@@ -36,7 +36,7 @@ def columns(*words: str) -> tuple[Column, ...]:
             Column(
                 name,
                 type=kind or "string",
-                format="name" if name == "Name" else "",
+                format="name" if name in ("Name", "Attacher") else "",
                 priority=1 if word.startswith("+") else 0,
             )
         )

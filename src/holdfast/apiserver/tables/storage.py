@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.apiserver.tables.printer import (
+    NAME_CREATED,
     NONE,
     UNSET,
     Cells,
@@ -127,11 +128,6 @@ def _csi_driver(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _capacity(obj: Obj, now: float) -> Cells:
-    amount = obj.get("capacity")
-    return [name(obj), obj.get("storageClassName", ""), UNSET if amount is None else str(amount)]
-
-
 PRINTERS = {
     ("", "persistentvolumes"): Printer(
         columns(
@@ -169,7 +165,5 @@ PRINTERS = {
         ),
         _csi_driver,
     ),
-    ("storage.k8s.io", "csistoragecapacities"): Printer(
-        columns("Name", "StorageClassName", "Capacity"), _capacity
-    ),
+    ("storage.k8s.io", "csistoragecapacities"): NAME_CREATED,
 }  # fmt: skip

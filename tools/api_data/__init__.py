@@ -1,0 +1,1 @@
+"""Readers of the sources the API data is generated from; build time only."""
