@@ -52,16 +52,16 @@ def tolerates(toleration: Toleration, taint: AnyTaint, *, comparisons: bool = Fa
         case "Exists":
             return True
         case "Gt" | "Lt" if comparisons:
-            return _compares(toleration, taint)
+            return compares(toleration.operator, taint.value, toleration.value)
     return False
 
 
-def _compares(toleration: Toleration, taint: AnyTaint) -> bool:
-    """Compare the taint's number with the toleration's; what is no canonical integer is false."""
-    theirs, ours = canonical_integer(taint.value), canonical_integer(toleration.value)
+def compares(operator: str, taint_value: str, toleration_value: str) -> bool:
+    """Compare two numbers as Gt and Lt do; what is no canonical integer compares as false."""
+    theirs, ours = canonical_integer(taint_value), canonical_integer(toleration_value)
     if theirs is None or ours is None:
         return False
-    return theirs > ours if toleration.operator == "Gt" else theirs < ours
+    return (operator == "Gt" and theirs > ours) or (operator == "Lt" and theirs < ours)
 
 
 def tolerated(

@@ -1,0 +1,1 @@
+"""Upstream's own test cases, run against Holdfast; README.md here says how to add some."""
