@@ -106,6 +106,8 @@ class Offers:
         self._draws_of_pod: dict[str, tuple[str, ...]] = {}
         self._early: dict[str, dict[str, Amounts]] = {}
         """Draws of pods seen before their reservation, by reservation uid, then pod uid."""
+        self.pending: dict[str, Reservation] = {}
+        """Reservations that look for their node, by uid."""
         self._size(0)
 
     def _size(self, wanted: int) -> None:
@@ -152,6 +154,7 @@ class Offers:
         if isinstance(obj, Node):
             self._node_changed(obj.name)
         else:
+            self.pending.pop(obj.uid, None)
             self._drop(obj.uid)
 
     def pod_came(self, facts: PodFacts, _node: str) -> None:
@@ -180,6 +183,7 @@ class Offers:
         }
         copy._slots = [o and copy.by_uid[o.uid] for o in self._slots]
         copy._free = list(self._free)
+        copy.pending = dict(self.pending)
         copy._draws_of_pod = dict(self._draws_of_pod)
         copy._early = {uid: dict(draws) for uid, draws in self._early.items()}
         for offer in copy.by_uid.values():
@@ -189,6 +193,10 @@ class Offers:
         return copy
 
     def _upsert(self, reservation: Reservation) -> None:
+        if reservation.phase == "Pending":
+            self.pending[reservation.uid] = reservation
+        else:
+            self.pending.pop(reservation.uid, None)
         if reservation.phase not in HOLDING or not reservation.status.node_name:
             self._drop(reservation.uid)
             return
@@ -200,6 +208,8 @@ class Offers:
                 self._remember(pod_uid, reservation.uid)
         else:
             self._index.remove(old.slot)
+        # From here on the hold stands for the room, no longer the reserve pod that found it.
+        self._picture.forget(reservation.uid)
         self.by_uid[reservation.uid] = offer
         self._slots[offer.slot] = offer
         self._index.add(offer.slot, offer.rules or ())
@@ -271,6 +281,11 @@ class Offers:
     def resource_id(self, name: str) -> int:
         """The id of a resource name in the columns."""
         return self._picture.resources.id(name)
+
+    def draws_of(self, pod_uid: str) -> dict[int, Amounts]:
+        """What a pod draws, by offer slot."""
+        found = (self.by_uid.get(uid) for uid in self._draws_of_pod.get(pod_uid, ()))
+        return {offer.slot: offer.draws[pod_uid] for offer in found if offer is not None}
 
     def on_row(self, row: int) -> list[Offer]:
         """The offers on a node, matchable or not."""

@@ -15,6 +15,7 @@ from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.errors import BadRequest
+from holdfast.framework.new_world import new_world
 from holdfast.framework.world import World
 
 TYPED: dict[tuple[str, str], type[Object]] = {
@@ -62,7 +63,7 @@ def build_world(objects: Iterable[Object], besides: str = "") -> tuple[World, di
     The pod ``besides`` is left out of the world even if it is bound: it is explained as if it
     were not on its node. Nodes go in first and pods last, whatever the order in the file.
     """
-    world = World()
+    world = new_world()
     pods: dict[str, Pod] = {}
     found = sorted(objects, key=lambda obj: _PASS.get(obj.kind, 1))
     for obj in found:

@@ -19,7 +19,6 @@ from holdfast.client.kubeconfig import load
 from holdfast.client.leader import LeaderElection
 from holdfast.clock import SystemClock
 from holdfast.cluster import EmbeddedServer
-from holdfast.errors import HoldfastError
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import ServerSettings
@@ -75,25 +74,26 @@ async def _schedule(
     client = Client(HttpTransport(endpoint), "holdfast-scheduler")
     part = Scheduler(client, clock, default_profiles(), check=check)
     page = await HealthPage.start(health_port, part)
+
+    async def work() -> None:
+        await part.start()
+        print(f"scheduling for {endpoint.url}", flush=True)
+        await part.stopped()
+
     identity = f"{socket.gethostname()}_{os.getpid()}"
-    election = LeaderElection(client, clock, name="kube-scheduler", identity=identity)
-    lost = asyncio.Event()
-    leading = asyncio.create_task(election.run(on_lost=lost.set)) if leader_elect else None
+    election = LeaderElection(client, clock=clock, identity=identity, name="kube-scheduler")
+    working = asyncio.create_task(election.run(work) if leader_elect else work())
+    stopping = asyncio.create_task(stop.wait())
     try:
-        if leader_elect:
-            await _either(stop, election.elected)
-        if not stop.is_set():
-            await part.start()
-            print(f"scheduling for {endpoint.url}", flush=True)
-            await _either(stop, lost)
-        if lost.is_set():
-            raise HoldfastError("the lease was lost: another scheduler may decide now")
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
     finally:
+        # Finish what is being bound while the lease is still ours.
         await part.stop()
-        if leading is not None:
-            await election.release()
-            leading.cancel()
-            await asyncio.gather(leading, return_exceptions=True)
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
         await page.close()
         await client.close()
 
@@ -104,10 +104,3 @@ def _stop_signal() -> asyncio.Event:
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stop.set)
     return stop
-
-
-async def _either(*events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()

@@ -37,7 +37,7 @@ async def bind(client: Client, profile: Profile, placement: Placement) -> None:
 
     Raises BindFailed; the caller then withdraws the promises and puts the pod back.
     """
-    begun: list[PreBinds] = []
+    begun: list[Any] = []
     try:
         for plugin in profile.having(PreBinds):
             if plugin.name in placement.states:
@@ -79,7 +79,7 @@ async def _run(client: Client, plugin: str, point: str, steps: Generator[Call, A
         raise BindFailed(plugin, point, cause) from cause
 
 
-async def _undo(client: Client, plugin: PreBinds, placement: Placement) -> None:
+async def _undo(client: Client, plugin: Any, placement: Placement) -> None:
     try:
         await _drive(client, plugin.undo_bind(placement.states[plugin.name], placement))
     except NotFound:

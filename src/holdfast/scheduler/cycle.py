@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import Effect, Placement, Reject, Reserves
+from holdfast.framework.plugin import Code, Effect, Placement, Reject, Reserves
 from holdfast.framework.profile import Profile
-from holdfast.framework.runner import Rejection, after_reject, feasible, rank
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.runner import after_reject, feasible, rank
 from holdfast.framework.world import World
 
 
@@ -27,6 +28,8 @@ class TurnedAway:
     pending_on: frozenset[str]
     effect: Effect | None = None
     retry_at: float | None = None
+    error: bool = False
+    """The attempt failed, not the pod: nobody is to blame, try again."""
 
 
 def attempt(
@@ -37,6 +40,7 @@ def attempt(
     if isinstance(outcome, Rejection):
         return _turned_away(profile, outcome, world, now)
     placement = rank(profile, outcome, rng)
+    placement.now = now
     refusal = hold(profile, world, placement)
     if refusal is None:
         return placement
@@ -67,6 +71,8 @@ def release(profile: Profile, world: World, placement: Placement) -> None:
 
 
 def _turned_away(profile: Profile, rejection: Rejection, world: World, now: float) -> TurnedAway:
+    if rejection.code is Code.ERROR:
+        return TurnedAway(rejection.message(), frozenset(), frozenset(), error=True)
     effect = after_reject(profile, rejection, world, now)
     message = rejection.message()
     if effect is not None and effect.message:

@@ -13,6 +13,7 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
+from holdfast.capacity.offers import HOLDING
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.world import World
@@ -74,7 +75,15 @@ class NewsDesk:
         if new is not None:
             self._world.upsert(new)
             self._queue_reservation(new)
-        self._tell("Reservation", _action(old, new), old, new)
+        self._tell_reservation(old, new)
+
+    def _tell_reservation(self, old: Reservation | None, new: Reservation | None) -> None:
+        held, holds = _holds_room(old), _holds_room(new)
+        if old is not None and held and not holds:
+            # Room comes back, as when a pod goes; whoever waits for that waits for this too.
+            self._tell("AssignedPod", "Delete", reserve_pod(old), None)
+        elif new is not None and holds and (old is None or _differs(old, new)):
+            self._tell("Reservation", "Update" if held else "Add", old, new)
 
     def on_other(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Make a handler for a kind that only the world cares about."""
@@ -179,6 +188,16 @@ def pod_changes(old: Pod, new: Pod) -> list[str]:
 
 def _condition_states(node: Node) -> dict[str, str]:
     return {c.type: c.status for c in node.status.conditions}
+
+
+def _holds_room(reservation: Reservation | None) -> bool:
+    return reservation is not None and bool(
+        reservation.status.node_name and reservation.phase in HOLDING
+    )
+
+
+def _differs(old: Reservation, new: Reservation) -> bool:
+    return old.spec != new.spec or old.status != new.status
 
 
 def _action(old: Object | None, new: Object | None) -> str:

@@ -12,6 +12,7 @@ from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock, rfc3339
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError, NotFound, Retryable
+from holdfast.framework.plugin import Placement
 
 LONGEST_NOTE = 1024
 TRIES = 4
@@ -37,8 +38,11 @@ class Reporter:
         self._recorder = recorder
         self._clock = clock
 
-    def scheduled(self, facts: PodFacts, node: str) -> None:
-        """Tell that the pod (or reservation) has its node."""
+    def scheduled(self, placement: Placement) -> None:
+        """Tell that the pod (or reservation) has its node, and what plugins noted on the way."""
+        facts, node = placement.pod, placement.node
+        for reason, words in placement.notes:
+            self._event(facts, "Normal", reason, words, "Scheduling")
         who = facts.name if facts.reserve_for else facts.key
         self._event(
             facts, "Normal", "Scheduled", f"Successfully assigned {who} to {node}", "Binding"

@@ -16,10 +16,11 @@ from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.framework.invariants import check_invariants
+from holdfast.framework.new_world import new_world
 from holdfast.framework.plugin import ClusterEvent, Hints, Placement
 from holdfast.framework.profile import Profile
+from holdfast.framework.runner import pre_enqueue
 from holdfast.framework.view import View
-from holdfast.framework.world import World
 from holdfast.scheduler.binding import BindFailed, bind, carry_out
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.scheduler.metrics import Metrics
@@ -51,7 +52,7 @@ class Scheduler:
         self._client = client
         self._clock = clock
         self.profiles = profiles
-        self.world = World()
+        self.world = new_world()
         self.metrics = Metrics()
         self.queue = SchedulingQueue(judge=self._judge, gatekeeper=self._gate)
         self.recorder = EventRecorder(client, clock)
@@ -81,6 +82,10 @@ class Scheduler:
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
             asyncio.create_task(self._flush_forever(), name="scheduler: flush"),
         ]
+
+    async def stopped(self) -> None:
+        """Wait until deciding ends; a loop that failed raises what it failed with."""
+        await asyncio.gather(*self._loops)
 
     async def stop(self) -> None:
         """Finish the bindings under way, write the last events, then stop."""
@@ -132,6 +137,8 @@ class Scheduler:
             self.metrics.attempt("scheduled", facts.scheduler_name, took)
             self.queue.done(facts.uid)
             self._go(self._bind(queued, profile, outcome), self._bindings)
+        elif outcome.error:
+            self._attempt_failed(queued, outcome.message)
         else:
             self.metrics.attempt("unschedulable", facts.scheduler_name, took)
             self._turned_away(queued, outcome)
@@ -164,7 +171,7 @@ class Scheduler:
             node = await self._where_it_is(facts)
             if node == placement.node:
                 # The answer was lost, the write was not: the promise stands.
-                self._reporter.scheduled(facts, node)
+                self._reporter.scheduled(placement)
                 return
             release(profile, self.world, placement)
             event = ClusterEvent("AssignedPod", "Delete", facts.pod, None)
@@ -172,7 +179,7 @@ class Scheduler:
                 self._attempt_failed(queued, str(failure))
             self.queue.notify(event, self._clock.now())
         else:
-            self._reporter.scheduled(facts, placement.node)
+            self._reporter.scheduled(placement)
 
     async def _where_it_is(self, facts: PodFacts) -> str | None:
         """Ask where the pod is after a failed bind: its node, "" for nowhere, None if it is gone.
@@ -218,7 +225,8 @@ class Scheduler:
 
     def _gate(self, facts: PodFacts) -> str:
         profile = self.profiles[facts.scheduler_name]
-        return profile.gate(facts, View(self.world, facts, self._clock.now()))
+        refusal = pre_enqueue(profile, facts, self.world, self._clock.now())
+        return ", ".join(refusal.reasons) if refusal is not None else ""
 
     def _go(
         self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]] | None = None
@@ -232,5 +240,5 @@ class Scheduler:
         """Render /metrics as things are now."""
         pending = {q: self.queue.count(q) for q in ("active", "backoff", "unschedulable", "gated")}
         nodes = self.world.nodes
-        sizes = {"nodes": len(nodes.row_of), "pods": len(nodes.standing())}
+        sizes = {"nodes": len(nodes.row_of), "pods": len(nodes.pods())}
         return self.metrics.page(pending, sizes)

@@ -1,0 +1,100 @@
+"""The promises, checked: I1 to I4 of docs/architecture.md, from the ledgers as they stand.
+
+Slow and obvious on purpose: everything is summed again from single pods and offers, so that a
+mistake in the columns cannot hide itself. Run after every step in tests and under
+``--check-invariants``; a broken promise is an AssertionError.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from holdfast.columns.interner import PODS
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.world import World
+
+
+def check_invariants(world: World, ours: Iterable[str] | None = None) -> None:
+    """Assert every invariant that can be seen in the ledgers.
+
+    ``ours`` limits I1 to nodes where all pods were placed by us; None takes every node. Binding
+    by others checks no capacity, so a node with a foreign pod may be over-committed rightly.
+    """
+    problems = [
+        *_columns_equal_their_parts(world),
+        *_no_overcommitment(world, None if ours is None else set(ours)),
+        *_offers_keep_their_room(world),
+        *_devices_serve_one_claim(world),
+    ]
+    assert not problems, "; ".join(problems)
+
+
+def _columns_equal_their_parts(world: World) -> list[str]:
+    """What a row says is requested is the sum of its pods and of what is held on it."""
+    nodes = world.nodes
+    problems = []
+    for name, row in nodes.row_of.items():
+        expected = _pods_on(nodes.pods_on(row).values())
+        for offer in world.offers.on_row(row) if world.offers is not None else ():
+            expected[PODS] += 1
+            for resource, reserved in offer.reserved.items():
+                used = offer.used(resource)
+                expected[resource] += max(reserved, used + offer.inner.get(resource, 0)) - used
+        for resource in range(nodes.requested.shape[0]):
+            found = int(nodes.requested[resource, row])
+            if found != expected[resource]:
+                what = nodes.resources[resource]
+                problems.append(f"{name}: {what} says {found}, its parts say {expected[resource]}")
+    return problems
+
+
+def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
+    """I1, I2, I4: pods, and room held besides them, never exceed what a node has."""
+    nodes = world.nodes
+    problems = []
+    for name, row in nodes.row_of.items():
+        if ours is not None and name not in ours:
+            continue
+        for resource in range(nodes.requested.shape[0]):
+            taken, has = int(nodes.requested[resource, row]), int(nodes.allocatable[resource, row])
+            if taken > has and not _served_elsewhere(world, resource, has):
+                what = nodes.resources[resource]
+                problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
+    return problems
+
+
+def _served_elsewhere(world: World, resource: int, has: int) -> bool:
+    """An extended resource the node does not have may be served by devices instead."""
+    if has or world.devices is None:
+        return False
+    return world.devices.class_for(world.nodes.resources[resource]) is not None
+
+
+def _offers_keep_their_room(world: World) -> list[str]:
+    """Allocate-once means one; nobody draws on an offer of another node."""
+    problems: list[str] = []
+    for offer in world.offers or ():
+        if offer.reservation.spec.allocate_once and len(offer.draws) > 1:
+            problems.append(f"{offer.reservation.name} is allocate-once, drawn {len(offer.draws)}x")
+        for uid in offer.draws:
+            standing = world.nodes.pod(uid)
+            if standing is not None and world.nodes.names[standing[1]] != offer.node:
+                problems.append(f"{standing[0].key} draws on {offer.reservation.name} from afar")
+    return problems
+
+
+def _devices_serve_one_claim(world: World) -> list[str]:
+    """I3: a device that is not shareable serves one claim."""
+    if world.devices is None:
+        return []
+    return [f"I3: {problem}" for problem in world.devices.double_bookings()]
+
+
+def _pods_on(pods: Iterable[PodFacts]) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for pod in pods:
+        total[PODS] += 1
+        for resource, amount in pod.request:
+            total[resource] += amount
+    return total
