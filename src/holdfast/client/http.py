@@ -80,8 +80,8 @@ class HttpTransport:
         answer = await self._request(request, limit)
         if answer.status != 401 or endpoint.renew is None:
             return answer
-        await self._renew(endpoint)
         answer.release()
+        await self._renew(endpoint)
         return await self._request(request, limit)
 
     async def _request(

@@ -1,0 +1,295 @@
+"""How the HTTP transport meets what servers and networks do to it, byte by byte."""
+
+import asyncio
+import dataclasses
+import ssl
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast.client.endpoint import Endpoint, Timeouts
+from holdfast.client.http import HttpTransport
+from holdfast.client.transport import Request
+from holdfast.errors import BadConfiguration, Unavailable
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
+
+
+def chunk(data):
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def whole(body, status=b"200 OK"):
+    return b"HTTP/1.1 %s\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body)
+
+
+@asynccontextmanager
+async def server(answer, tls=None):
+    """Serve TCP; ``answer(head, body, writer)`` writes what it likes, False hangs up."""
+
+    async def serve(reader, writer):
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = next(
+                    (int(line[15:]) for line in head.lower().split(b"\r\n")
+                     if line.startswith(b"content-length:")), 0,
+                )  # fmt: skip
+                body = await reader.readexactly(length) if length else b""
+                if await answer(head, body, writer) is False:
+                    break
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            gone.set()
+        finally:
+            writer.close()
+
+    gone = asyncio.Event()
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    port = listening.sockets[0].getsockname()[1]
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}", gone
+    finally:
+        listening.close()
+        await listening.wait_closed()
+
+
+@asynccontextmanager
+async def transport_to(endpoint, **options):
+    transport = HttpTransport(endpoint, **options)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+async def lines_of(transport, request):
+    async with transport.stream(request) as stream:
+        return [line async for line in stream]
+
+
+async def test_nobody_listening_is_unavailable_and_says_where():
+    async with transport_to(Endpoint("http://127.0.0.1:1")) as transport:
+        with pytest.raises(Unavailable, match=r"GET http://127\.0\.0\.1:1/version: "):
+            await transport.send(Request("GET", "/version"))
+        with pytest.raises(Unavailable):
+            await lines_of(transport, Request("GET", "/api/v1/pods"))
+
+
+async def test_connections_are_kept_and_paths_and_queries_escaped():
+    seen = []
+
+    async def answer(head, body, writer):
+        seen.append((head.split(b"\r\n")[0], body, writer.get_extra_info("peername")))
+        writer.write(whole(b"{}"))
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url + "/")) as transport:
+        query = {"labelSelector": "a in (b,c),d=é&x"}
+        await transport.send(Request("GET", "/api/v1/namespaces/a b/x:y", query))
+        await transport.send(Request("POST", "/apis/x", {}, {"content-type": "a/b"}, b"body"))
+    assert seen[0][0] == (
+        b"GET /api/v1/namespaces/a%20b/x:y?labelSelector=a+in+%28b%2Cc%29%2Cd%3D%C3%A9%26x HTTP/1.1"
+    )
+    assert seen[1][:2] == (b"POST /apis/x HTTP/1.1", b"body")
+    assert seen[0][2] == seen[1][2]
+
+
+async def test_a_connection_broken_inside_an_answer_is_unavailable():
+    async def answer(_head, _body, writer):
+        writer.write(OK + b"content-length: 100\r\n\r\nhalf")
+        return False
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
+        with pytest.raises(Unavailable):
+            await transport.send(Request("POST", "/x", body=b"{}"))
+
+
+async def test_a_request_that_takes_too_long_is_unavailable():
+    async def answer(_head, _body, _writer):
+        await asyncio.sleep(3600)
+
+    async with server(answer) as (url, _):
+        limit = Timeouts(request=0.05)
+        async with transport_to(Endpoint(url), timeouts=limit) as transport:
+            with pytest.raises(Unavailable, match="/slow: "):
+                await transport.send(Request("GET", "/slow"))
+
+
+async def test_a_redirect_is_an_answer():
+    async def answer(_head, _body, writer):
+        writer.write(b"HTTP/1.1 302 Found\r\nlocation: /else\r\ncontent-length: 0\r\n\r\n")
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
+        assert (await transport.send(Request("GET", "/x"))).status == 302
+
+
+async def test_lines_are_found_wherever_the_chunks_break():
+    long = b"y" * 300_000
+
+    async def answer(_head, _body, writer):
+        writer.write(CHUNKED)
+        for part in (b"one\ntw", b"o", b"\n\nthr", b"ee\n", long[:1000], long[1000:], b"\nlast"):
+            writer.write(chunk(part))
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
+        lines = await lines_of(transport, Request("GET", "/x"))
+    assert lines == [b"one", b"two", b"", b"three", long, b"last"]
+
+
+async def test_a_cut_stream_gives_its_lines_first_and_then_raises():
+    async def answer(_head, _body, writer):
+        writer.write(CHUNKED + chunk(b"one\ntwo\n"))
+        return False
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
+        got = []
+        with pytest.raises(Unavailable, match="was cut"):
+            async with transport.stream(Request("GET", "/x")) as stream:
+                async for line in stream:
+                    got.append(line)
+        assert got == [b"one", b"two"]
+
+
+async def test_leaving_the_block_hangs_up():
+    async def answer(_head, _body, writer):
+        writer.write(CHUNKED + chunk(b"one\n"))
+
+    async with server(answer) as (url, gone), transport_to(Endpoint(url)) as transport:
+        async with transport.stream(Request("GET", "/x")) as stream:
+            async for line in stream:
+                assert line == b"one"
+                break
+        await asyncio.wait_for(gone.wait(), 10)
+
+
+async def test_an_idle_stream_outlives_the_request_timeout():
+    go_on = asyncio.Event()
+
+    async def answer(_head, _body, writer):
+        writer.write(CHUNKED)
+        await writer.drain()
+        await go_on.wait()
+        writer.write(chunk(b"at last\n") + b"0\r\n\r\n")
+
+    limit = Timeouts(request=0.05)
+    async with (
+        server(answer) as (url, _),
+        transport_to(Endpoint(url), timeouts=limit) as transport,
+    ):
+        asyncio.get_running_loop().call_later(0.2, go_on.set)
+        assert await lines_of(transport, Request("GET", "/x")) == [b"at last"]
+
+
+def by_token(good):
+    """Answer 200 to whoever shows one of the good tokens, 401 to others."""
+    seen = []
+
+    async def answer(head, _body, writer):
+        token = next(
+            (x[15:] for x in head.split(b"\r\n") if x.lower().startswith(b"authorization: ")), b""
+        )
+        seen.append(token)
+        if token in good:
+            writer.write(whole(b"{}"))
+        else:
+            writer.write(whole(b"{}", b"401 Unauthorized"))
+
+    return answer, seen
+
+
+async def test_stale_credentials_are_renewed_once_for_all():
+    answer, seen = by_token({b"Bearer new"})
+    renewals = []
+    async with server(answer) as (url, _):
+
+        async def renew():
+            renewals.append(1)
+            await asyncio.sleep(0)
+            return dataclasses.replace(endpoint, token="new", renew=None)
+
+        endpoint = Endpoint(url, token="old", renew=renew)
+        async with transport_to(endpoint) as transport:
+            answers = await asyncio.gather(
+                *(transport.send(Request("GET", f"/{n}")) for n in range(5))
+            )
+            async with transport.stream(Request("GET", "/x")) as stream:
+                assert stream.status == 200
+    assert [a.status for a in answers] == [200] * 5
+    assert len(renewals) == 1 and seen[-1] == b"Bearer new"
+
+
+async def test_without_a_way_to_renew_401_is_the_answer():
+    answer, seen = by_token(set())
+    async with server(answer) as (url, _):
+        endpoint = Endpoint(url, authorization="Basic xyz")
+        async with transport_to(endpoint) as transport:
+            assert (await transport.send(Request("GET", "/x"))).status == 401
+    assert seen == [b"Basic xyz"]
+
+
+def test_certificates_that_cannot_be_read_are_named(tmp_path):
+    endpoint = Endpoint("https://127.0.0.1:1", ca=tmp_path / "none.crt")
+    with pytest.raises(BadConfiguration, match=r"none\.crt"):
+        HttpTransport(endpoint)
+
+
+async def test_a_server_of_another_authority_is_not_believed(tmp_path):
+    ours, theirs = authority(tmp_path, "ours"), authority(tmp_path, "theirs")
+
+    async def answer(_head, _body, writer):
+        writer.write(whole(b"{}"))
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(ours.with_suffix(".crt"), ours.with_suffix(".key"))
+    context.load_verify_locations(ours.with_suffix(".crt"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    identity = {"cert": ours.with_suffix(".crt"), "key": ours.with_suffix(".key")}
+    async with server(answer, context) as (url, _):
+        good = Endpoint(url, ca=ours.with_suffix(".crt"), **identity)
+        async with transport_to(good) as transport:
+            assert (await transport.send(Request("GET", "/x"))).status == 200
+        for bad in (
+            Endpoint(url, ca=theirs.with_suffix(".crt"), **identity),
+            Endpoint(url, ca=ours.with_suffix(".crt")),
+        ):
+            async with transport_to(bad) as transport:
+                with pytest.raises(Unavailable):
+                    await transport.send(Request("GET", "/x"))
+        async with transport_to(Endpoint(url, insecure=True, **identity)) as transport:
+            assert (await transport.send(Request("GET", "/x"))).status == 200
+
+
+def authority(directory, name):
+    """Write a self-signed certificate for 127.0.0.1 and its key."""
+    import datetime
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(who, who, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
+        )
+        .add_extension(x509.BasicConstraints(True, None), True)
+        .sign(key, hashes.SHA256())
+    )
+    path = directory / name
+    path.with_suffix(".crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    path.with_suffix(".key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return path

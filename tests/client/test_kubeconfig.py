@@ -1,0 +1,147 @@
+import base64
+import json
+import os
+import stat
+
+import pytest
+import yaml
+
+from holdfast.client import kubeconfig
+from holdfast.errors import BadConfiguration
+
+EXEC_VERSION = "client.authentication.k8s.io/v1"
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    """Neither the user's own configuration nor a pod around us."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path / "serviceaccount")
+
+
+def write(path, user=None, cluster=None, **changes):
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "here",
+        "clusters": [{"name": "c", "cluster": {"server": "https://one:6443", **(cluster or {})}},
+                     {"name": "d", "cluster": {"server": "http://two:8080"}}],
+        "users": [{"name": "u", "user": user if user is not None else {"token": "secret"}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}},
+                     {"name": "there", "context": {"cluster": "d", "user": "u"}}],
+    }  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(config | changes))
+    return path
+
+
+async def test_a_token_and_the_current_context(tmp_path):
+    endpoint = await kubeconfig.load(write(tmp_path / "config"))
+    assert (endpoint.url, endpoint.header()) == ("https://one:6443", "Bearer secret")
+    assert endpoint.insecure is False
+
+
+async def test_another_context_by_name(tmp_path):
+    endpoint = await kubeconfig.load(write(tmp_path / "config"), "there")
+    assert endpoint.url == "http://two:8080"
+
+
+async def test_certificates_inline_and_beside_the_file(tmp_path):
+    data = base64.b64encode(b"-----A-----").decode()
+    (tmp_path / "me.crt").write_text("-----B-----")
+    (tmp_path / "me.key").write_text("-----C-----")
+    user = {"client-certificate": "me.crt", "client-key": "me.key"}
+    cluster = {"certificate-authority-data": data, "tls-server-name": "kube"}
+    endpoint = await kubeconfig.load(write(tmp_path / "config", user, cluster))
+    assert endpoint.ca.read_text() == "-----A-----"
+    assert (endpoint.cert, endpoint.key) == (tmp_path / "me.crt", tmp_path / "me.key")
+    assert endpoint.server_name == "kube" and endpoint.header() == ""
+
+
+async def test_an_exec_plugin_is_asked_and_asked_again_when_refused(tmp_path):
+    plugin = tmp_path / "plugin"
+    status = {"token": "TOKEN", "expirationTimestamp": "2999-01-01T00:00:00Z"}
+    answer = {"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": status}
+    plugin.write_text(
+        f"#!/bin/sh\nn=$(cat {tmp_path}/n 2>/dev/null || echo 0)\necho $((n+1)) > {tmp_path}/n\n"
+        f"echo '{json.dumps(answer)}' | sed s/TOKEN/t$n/\n"
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    user = {"exec": {"apiVersion": EXEC_VERSION, "command": str(plugin)}}
+    endpoint = await kubeconfig.load(write(tmp_path / "config", user))
+    assert endpoint.header() == "Bearer t0"
+    assert (await endpoint.renew()).header() == "Bearer t1"
+
+
+async def test_an_exec_plugin_that_fails_is_reported_with_its_words(tmp_path):
+    arguments = ["-c", "echo log in first >&2; exit 3"]
+    user = {"exec": {"apiVersion": EXEC_VERSION, "command": "sh", "args": arguments}}
+    with pytest.raises(BadConfiguration, match="log in first"):
+        await kubeconfig.load(write(tmp_path / "config", user))
+
+
+async def test_the_environment_names_the_files(tmp_path, monkeypatch):
+    first = write(tmp_path / "first")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}{os.pathsep}{first}")
+    assert (await kubeconfig.load()).url == "https://one:6443"
+
+
+async def test_the_home_directory_comes_last(tmp_path):
+    write(tmp_path / "home" / ".kube" / "config")
+    assert (await kubeconfig.load()).url == "https://one:6443"
+
+
+async def test_inside_a_pod_the_service_account_is_used_and_its_token_reread(tmp_path, monkeypatch):
+    from kubernetes_asyncio.config import incluster_config
+
+    account = tmp_path / "serviceaccount"
+    account.mkdir()
+    (account / "token").write_text("first")
+    (account / "ca.crt").write_text("-----A-----")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(account / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(account / "ca.crt"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    write(tmp_path / "home" / ".kube" / "config")
+    endpoint = await kubeconfig.load()
+    assert (endpoint.url, endpoint.header()) == ("https://[fd00::1]:443", "Bearer first")
+    assert endpoint.ca == account / "ca.crt"
+    (account / "token").write_text("second\n")
+    assert (await endpoint.renew()).header() == "Bearer second"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"current-context": "gone"}, "gone"),
+        ({"clusters": [{"name": "c", "cluster": {"proxy-url": "x"}}]}, "no `server`"),
+        ({"contexts": None}, "config view"),
+        ({"users": "text"}, "config view"),
+    ],
+)
+async def test_a_broken_file_is_named_with_what_is_wrong(tmp_path, changes, words):
+    path = write(tmp_path / "config", **changes)
+    with pytest.raises(BadConfiguration) as caught:
+        await kubeconfig.load(path)
+    assert str(path) in caught.value.message and words in caught.value.message
+
+
+async def test_text_that_is_not_yaml_is_named(tmp_path):
+    path = tmp_path / "config"
+    path.write_text("{ not: [yaml")
+    with pytest.raises(BadConfiguration, match=str(path)):
+        await kubeconfig.load(path)
+
+
+async def test_nothing_anywhere_says_what_to_do():
+    with pytest.raises(BadConfiguration, match="holdfast up"):
+        await kubeconfig.load()
+
+
+def test_the_heavy_loader_is_not_imported_before_it_is_needed():
+    import subprocess
+    import sys
+
+    code = "import sys, holdfast.client.kubeconfig; print('kubernetes_asyncio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
