@@ -1,0 +1,31 @@
+"""Conditions of raw objects."""
+
+from holdfast.api.conditions import is_true, remove_condition, set_condition
+
+
+def test_the_transition_time_moves_only_with_the_status():
+    found = []
+    assert set_condition(found, {"type": "Ready", "status": "False", "reason": "A"}, "T0")
+    assert set_condition(found, {"type": "Ready", "status": "False", "reason": "B"}, "T1")
+    assert found == [
+        {"lastTransitionTime": "T0", "type": "Ready", "status": "False", "reason": "B"}
+    ]
+    assert set_condition(found, {"type": "Ready", "status": "True"}, "T2")
+    assert found[0]["lastTransitionTime"] == "T2"
+    assert found[0]["reason"] == "B"
+
+
+def test_saying_the_same_again_changes_nothing():
+    found = []
+    set_condition(found, {"type": "Ready", "status": "True"}, "T0")
+    assert not set_condition(found, {"type": "Ready", "status": "True"}, "T9")
+
+
+def test_other_conditions_keep_their_place():
+    found = [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]
+    set_condition(found, {"type": "A", "status": "False"}, "T0")
+    assert [c["type"] for c in found] == ["A", "B"]
+    assert remove_condition(found, "A")
+    assert not remove_condition(found, "A")
+    assert is_true(found, "B")
+    assert not is_true(found, "A")
