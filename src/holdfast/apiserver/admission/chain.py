@@ -1,0 +1,54 @@
+"""The order in which a write is completed and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.defaults import default_object
+from holdfast.apiserver import validation
+from holdfast.apiserver.admission.definitions import admit_definition
+from holdfast.apiserver.admission.pods import admit_pod
+from holdfast.apiserver.operation import Operation
+from holdfast.clock import rfc3339
+
+Object = dict[str, Any]
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+def complete(op: Operation, obj: Object) -> Object:
+    """Fill in what the kind's defaults or the custom resource's schema say."""
+    custom = op.served.custom
+    if custom is not None:
+        return custom.schema.default(obj)
+    default_object(obj, rfc3339(op.context.clock.now()))
+    return obj
+
+
+def admit_new(op: Operation, obj: Object) -> Object:
+    """Complete a new object, let admission change it, refuse it if it is wrong."""
+    obj = complete(op, obj)
+    if op.served.id == ("", "pods"):
+        admit_pod(op, obj)
+    elif op.served.id == ("", "namespaces"):
+        admit_namespace(obj)
+    elif op.served.id == DEFINITIONS:
+        admit_definition(obj, op.context.clock.now())
+    validation.check_new(op, obj)
+    return obj
+
+
+def admit_namespace(obj: Object) -> None:
+    """Give a new namespace its finalizer, phase and name label."""
+    meta = obj["metadata"]
+    meta["labels"] = (meta.get("labels") or {}) | {"kubernetes.io/metadata.name": meta["name"]}
+    finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+    obj["status"] = {"phase": "Active"}
+
+
+def admit_changed(op: Operation, new: Object, old: Object) -> Object:
+    """Complete a changed object and refuse it if it is wrong."""
+    new = complete(op, new)
+    validation.check_changed(op, new, old)
+    return new

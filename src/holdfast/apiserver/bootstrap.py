@@ -1,0 +1,61 @@
+"""What every cluster has from its first second: namespaces, priority classes, roles, our CRDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.apiserver.answers import StreamResponse
+from holdfast.apiserver.roles import BINDINGS, ROLES
+from holdfast.apiserver.structural import shipped_crds
+from holdfast.apiserver.user import ADMIN, User
+from holdfast.client.transport import Request, Response
+from holdfast.errors import NotBuilt, from_status
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_CRITICAL = (
+    ("system-cluster-critical", 2_000_000_000,
+     "Used for system critical pods that must run in the cluster, but can be moved to another "
+     "node if necessary."),
+    ("system-node-critical", 2_000_001_000,
+     "Used for system critical pods that must not be moved from their current node."),
+)  # fmt: skip
+
+
+class Front(Protocol):
+    """Whoever answers requests."""
+
+    async def handle(self, request: Request, user: User) -> Response | StreamResponse:
+        """Answer one request."""
+        ...
+
+
+def _wanted() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in NAMESPACES:
+        yield "/api/v1/namespaces", {"metadata": {"name": name}}
+    for name, value, words in _CRITICAL:
+        obj = {"metadata": {"name": name}, "value": value, "description": words}
+        yield "/apis/scheduling.k8s.io/v1/priorityclasses", obj
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    for role in ROLES:
+        yield f"{rbac}/clusterroles", role
+    for binding in BINDINGS:
+        yield f"{rbac}/clusterrolebindings", binding
+    with suppress(NotBuilt):  # until structural schemas are there
+        definitions = shipped_crds()
+        for definition in definitions:
+            yield "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
+
+
+async def install(server: Front) -> None:
+    """Create what is missing, through the front door; what is there stays as it is."""
+    for path, obj in _wanted():
+        body = msgspec.json.encode(obj)
+        request = Request("POST", path, {"fieldValidation": "Ignore"}, {}, body)
+        answer = await server.handle(request, ADMIN)
+        assert isinstance(answer, Response)
+        if answer.status not in (201, 409):
+            raise from_status(answer.status, msgspec.json.decode(answer.body))

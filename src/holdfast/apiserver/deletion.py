@@ -1,0 +1,218 @@
+"""The verbs delete and deletecollection: preconditions, grace, finalizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.apiserver import policies
+from holdfast.apiserver.admission.namespaces import check_deletable
+from holdfast.apiserver.answers import answer, success
+from holdfast.apiserver.body import read_value
+from holdfast.apiserver.forms import render_list
+from holdfast.apiserver.metadata import conflict
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.routing import is_true
+from holdfast.apiserver.selection import selection_of
+from holdfast.apiserver.updating import current, is_finished
+from holdfast.apiserver.writing import builder, decode, pretended, show, typed_first
+from holdfast.client.transport import Response
+from holdfast.clock import parse_rfc3339, rfc3339
+from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, NotFound
+from holdfast.store import Stored
+
+Object = dict[str, Any]
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_POLICIES = ("Orphan", "Background", "Foreground")
+
+
+class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How something is to be deleted, from the body or from the query."""
+
+    grace_period_seconds: int | None = None
+    preconditions: dict[str, str | None] | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    dry_run: list[str] | None = None
+
+
+def read_options(op: Operation) -> DeleteOptions:
+    """Read DeleteOptions from the body, else from the query."""
+    query = op.request.query
+    value = read_value(op.request)
+    if value is None:
+        value = {name: query[name] for name in ("propagationPolicy",) if name in query}
+        if "gracePeriodSeconds" in query:
+            value["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
+        if "orphanDependents" in query:
+            value["orphanDependents"] = is_true(query["orphanDependents"])
+    try:
+        options = msgspec.convert(value, DeleteOptions)
+    except msgspec.ValidationError as wrong:
+        raise BadRequest(f"DeleteOptions: {wrong}") from wrong
+    _check_options(options)
+    return options
+
+
+def _check_options(options: DeleteOptions) -> None:
+    policy = options.propagation_policy
+    words = ""
+    if policy is not None and options.orphan_dependents is not None:
+        words = (
+            f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both '
+            "set"
+        )
+    elif policy is not None and policy not in _POLICIES:
+        listed = ", ".join(f'"{name}"' for name in ("Background", "Foreground", "Orphan"))
+        words = f'Unsupported value: "{policy}": supported values: {listed}'
+    if words:
+        cause = Cause("propagationPolicy", words)
+        raise Invalid(
+            f'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: {words}',
+            Details(group="meta.k8s.io", kind="DeleteOptions", causes=(cause,)),
+        )
+
+
+async def delete(op: Operation) -> Response:
+    """Delete one object, at once or as its grace and finalizers allow."""
+    options = read_options(op)
+    check_deletable(op)
+    previous = current(op)
+    check_preconditions(op, previous, options)
+    value, gone = await delete_stored(op, previous, options)
+    if gone and op.served.id not in policies.RETURNS_DELETED:
+        details = op.details
+        return success(Details(details.name, details.group, details.kind, previous.uid))
+    return show(op, value)
+
+
+def check_preconditions(op: Operation, previous: Stored, options: DeleteOptions) -> None:
+    """Refuse to delete another incarnation or version than the one meant."""
+    wanted: Mapping[str, str | None] = options.preconditions or {}
+    uid, version = wanted.get("uid"), wanted.get("resourceVersion")
+    if uid is not None and uid != previous.uid:
+        words = f"UID in precondition: {uid}, UID in object meta: {previous.uid}"
+    elif version is not None and version != str(previous.revision):
+        words = (
+            f"ResourceVersion in precondition: {version}, ResourceVersion in object meta: "
+            f"{previous.revision}"
+        )
+    else:
+        return
+    raise conflict(op.served, previous.key.name, f"Precondition failed: {words}")
+
+
+async def delete_stored(
+    op: Operation, previous: Stored, options: DeleteOptions
+) -> tuple[bytes, bool]:
+    """Delete or mark one stored object; returns its last bytes and whether it is gone."""
+    old = decode(previous)
+    new = marked(op, old, options)
+    if new is None:
+        return previous.value, False
+    new = typed_first(new, op.served)
+    gone = is_finished(op, new)
+    store = op.context.store
+    if op.dry_run or "All" in (options.dry_run or ()):
+        return pretended(new, previous), gone
+    if gone:
+        _unmark(new, old)
+        return (await store.delete(previous, builder(new))).value, True
+    if new == old:
+        return previous.value, False
+    return (await store.update(previous, builder(new))).value, False
+
+
+def _unmark(new: Object, old: Object) -> None:
+    """Show a plainly deleted object as it was: only those that lingered carry the marks."""
+    if not old["metadata"].get("deletionTimestamp"):
+        new["metadata"] = dict(old["metadata"])
+
+
+def marked(op: Operation, old: Object, options: DeleteOptions) -> Object | None:
+    """Mark an object as dying; None if it is dying already and nothing more is asked."""
+    known = old["metadata"]
+    finalizers = next_finalizers(op, known.get("finalizers") or [], options)
+    meta = {**known, "finalizers": finalizers}
+    if not finalizers:
+        del meta["finalizers"]
+    grace = grace_seconds(op, old, options)
+    if known.get("deletionTimestamp"):
+        return _again(op, old, meta, options)
+    if known.get("generation") and (grace or finalizers):
+        meta["generation"] = known["generation"] + 1
+    meta["deletionTimestamp"] = rfc3339(op.context.clock.now() + grace)
+    meta["deletionGracePeriodSeconds"] = grace
+    new = {**old, "metadata": meta}
+    if op.served.id == ("", "namespaces"):
+        new["status"] = (old.get("status") or {}) | {"phase": "Terminating"}
+    return new
+
+
+def _again(op: Operation, old: Object, meta: Object, options: DeleteOptions) -> Object | None:
+    """Delete what is being deleted: grace may only get shorter."""
+    if op.served.id == ("", "namespaces") and (old.get("spec") or {}).get("finalizers"):
+        raise Conflict(
+            f'Operation cannot be fulfilled on namespaces "{op.call.name}": The system is '
+            "ensuring all content is removed from this namespace.  Upon completion, this "
+            "namespace will automatically be purged by the system.",
+            op.details,
+        )
+    before = meta.get("deletionGracePeriodSeconds") or 0
+    wanted = options.grace_period_seconds
+    if wanted is not None and 0 <= wanted < before:
+        since = parse_rfc3339(meta["deletionTimestamp"]) - before
+        meta["deletionTimestamp"] = rfc3339(since + wanted)
+        meta["deletionGracePeriodSeconds"] = wanted
+        if meta.get("generation"):
+            meta["generation"] += 1
+    return {**old, "metadata": meta}
+
+
+def grace_seconds(op: Operation, old: Object, options: DeleteOptions) -> int:
+    """Work out how long a pod may take to end; other kinds have no grace."""
+    if op.served.id != ("", "pods"):
+        return 0
+    spec, status = old.get("spec") or {}, old.get("status") or {}
+    wanted = options.grace_period_seconds
+    if wanted is None:
+        wanted = spec.get("terminationGracePeriodSeconds", 30)
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    return int(wanted) if wanted >= 0 else 1
+
+
+def next_finalizers(op: Operation, known: list[str], options: DeleteOptions) -> list[str]:
+    """Add or take away the garbage collector's finalizers, as the propagation policy says."""
+    if op.served.id in policies.NEVER_OWNED:
+        return known
+    policy = options.propagation_policy
+    if options.orphan_dependents is not None:
+        policy = "Orphan" if options.orphan_dependents else "Background"
+    if policy is None:
+        if ORPHAN in known or FOREGROUND in known:
+            return known
+        policy = "Orphan" if op.served.id in policies.ORPHANS_BY_DEFAULT else "Background"
+    others = [name for name in known if name not in (ORPHAN, FOREGROUND)]
+    added = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
+    return others + added
+
+
+async def delete_collection(op: Operation) -> Response:
+    """Delete every object a selector finds and answer with the list of them."""
+    options = read_options(op)
+    selection, store = selection_of(op), op.context.store
+    shown = []
+    for stored in selection.list_now(store):
+        previous = store.latest(stored.key)
+        if previous is None:
+            continue
+        try:
+            value, _ = await delete_stored(op, previous, options)
+        except (Conflict, NotFound):
+            continue  # somebody else got to it first, or it is on its way already
+        shown.append(value)
+    return answer(render_list(op, shown, {"resourceVersion": str(store.revision)}), 200, op.form)

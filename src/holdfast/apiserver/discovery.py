@@ -1,0 +1,192 @@
+"""Tell clients what is served: aggregated discovery (v2, v2beta1) and the older documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.api.resource import Resource
+from holdfast.apiserver.answers import answer_value, with_headers
+from holdfast.apiserver.negotiation import choose_discovery
+from holdfast.apiserver.registry import Registry, Served, digest
+from holdfast.client.transport import Response
+from holdfast.errors import NotFound
+
+Kind = tuple[str, str, str]
+_RWU = ("get", "patch", "update")
+_PROXY = ("create", "delete", "get", "patch", "update")
+# Subresources that answer with another kind than their parent's, and the verbs of each.
+_PARTS: Mapping[str, tuple[Kind | None, tuple[str, ...]]] = {
+    "status": (None, _RWU),
+    "ephemeralcontainers": (None, _RWU),
+    "resize": (None, _RWU),
+    "approval": (None, _RWU),
+    "finalize": (None, ("update",)),
+    "log": (None, ("get",)),
+    "scale": (("autoscaling", "v1", "Scale"), _RWU),
+    "binding": (("", "v1", "Binding"), ("create",)),
+    "eviction": (("policy", "v1", "Eviction"), ("create",)),
+    "token": (("authentication.k8s.io", "v1", "TokenRequest"), ("create",)),
+    "attach": (("", "v1", "PodAttachOptions"), ("create", "get")),
+    "exec": (("", "v1", "PodExecOptions"), ("create", "get")),
+    "portforward": (("", "v1", "PodPortForwardOptions"), ("create", "get")),
+}
+_PROXY_KINDS = {"pods": "PodProxyOptions", "nodes": "NodeProxyOptions",
+                "services": "ServiceProxyOptions"}  # fmt: skip
+Document = dict[str, Any]
+
+
+def part_of(resource: Resource[Any], part: str) -> tuple[Kind, tuple[str, ...]]:
+    """Name the kind a subresource answers with, and its verbs."""
+    own = (resource.group, resource.version, resource.kind)
+    if part == "proxy":
+        return ("", "v1", _PROXY_KINDS.get(resource.plural, resource.kind)), _PROXY
+    kind, verbs = _PARTS.get(part, (None, ("get",)))
+    return kind or own, verbs
+
+
+class Discovery:
+    """Write the documents once per change of the registry, with an ETag each."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._made_for = -1
+        self._kept: dict[tuple[str, str], Response] = {}
+
+    def answer(self, path: str, headers: Mapping[str, str]) -> Response:
+        """Answer ``/api``, ``/apis`` or anything below that is no resource."""
+        if self._made_for != self._registry.generation:
+            self._made_for, self._kept = self._registry.generation, {}
+        version = ""
+        if path in ("/api", "/apis"):
+            version = choose_discovery(headers.get("accept", ""))
+        kept = self._kept.get((path, version))
+        if kept is None:
+            kept = self._kept[path, version] = self._make(path, version)
+        tag = kept.headers.get("etag", "")
+        if tag and headers.get("if-none-match", "") == tag:
+            return Response(304, {"etag": tag, "vary": "Accept"}, b"")
+        return kept
+
+    def _make(self, path: str, version: str) -> Response:
+        groups = self._registry.groups()
+        if version:
+            wanted = {g: v for g, v in groups.items() if bool(g) == (path == "/apis")}
+            document = aggregated(wanted, version)
+            form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+            tag = f'"{digest(document)}"'
+            headers = {"content-type": form, "etag": tag, "vary": "Accept",
+                       "cache-control": "public"}  # fmt: skip
+            return with_headers(answer_value(document), headers)
+        return with_headers(answer_value(_legacy(path, groups)), {"vary": "Accept"})
+
+
+def _legacy(path: str, groups: Mapping[str, Mapping[str, list[Served]]]) -> Document:
+    parts = path.split("/")[1:]
+    match parts:
+        case ["api"]:
+            return {
+                "kind": "APIVersions",
+                "versions": list(groups.get("", {})),
+                "serverAddressByClientCIDRs": [],
+            }
+        case ["apis"]:
+            named = [_group(g, list(v)) for g, v in groups.items() if g]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": named}
+        case ["api", version] if version in groups.get("", {}):
+            return _resources("", version, groups[""][version])
+        case ["apis", group] if group in groups:
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, list(groups[group]))}
+        case ["apis", group, version] if version in groups.get(group, {}):
+            return _resources(group, version, groups[group][version])
+    raise NotFound("the server could not find the requested resource")
+
+
+def _group(group: str, versions: list[str]) -> Document:
+    listed = [{"groupVersion": f"{group}/{v}", "version": v} for v in versions]
+    return {"name": group, "versions": listed, "preferredVersion": listed[0]}
+
+
+def _resources(group: str, version: str, served: list[Served]) -> Document:
+    listed: list[Document] = []
+    for resource in (s.resource for s in served):
+        row = {
+            "name": resource.plural,
+            "singularName": resource.singular,
+            "namespaced": resource.namespaced,
+            "kind": resource.kind,
+            "verbs": list(resource.verbs),
+        }
+        if resource.short_names:
+            row["shortNames"] = list(resource.short_names)
+        if resource.categories:
+            row["categories"] = list(resource.categories)
+        listed.append(row)
+        listed += [_legacy_part(resource, part) for part in resource.subresources]
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": listed,
+    }
+
+
+def _legacy_part(resource: Resource[Any], part: str) -> Document:
+    kind, verbs = part_of(resource, part)
+    row: Document = {
+        "name": f"{resource.plural}/{part}", "singularName": "",
+        "namespaced": resource.namespaced,
+    }  # fmt: skip
+    if kind[:2] != (resource.group, resource.version):
+        row |= {"group": kind[0], "version": kind[1]}
+    return row | {"kind": kind[2], "verbs": list(verbs)}
+
+
+def aggregated(groups: Mapping[str, Mapping[str, list[Served]]], version: str) -> Document:
+    """Write all groups as one APIGroupDiscoveryList."""
+    items = [
+        {
+            "metadata": {"name": group, "creationTimestamp": None},
+            "versions": [
+                {
+                    "version": name,
+                    "resources": [_aggregated_resource(s.resource) for s in served],
+                    "freshness": "Current",
+                }
+                for name, served in versions.items()
+            ],
+        }
+        for group, versions in groups.items()
+    ]
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "metadata": {},
+        "items": items,
+    }
+
+
+def _aggregated_resource(resource: Resource[Any]) -> Document:
+    row: Document = {
+        "resource": resource.plural,
+        "responseKind": _kind((resource.group, resource.version, resource.kind)),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        row["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        row["categories"] = list(resource.categories)
+    if resource.subresources:
+        row["subresources"] = [_aggregated_part(resource, p) for p in resource.subresources]
+    return row
+
+
+def _aggregated_part(resource: Resource[Any], part: str) -> Document:
+    kind, verbs = part_of(resource, part)
+    return {"subresource": part, "responseKind": _kind(kind), "verbs": list(verbs)}
+
+
+def _kind(kind: Kind) -> Document:
+    return dict(zip(("group", "version", "kind"), kind, strict=True))

@@ -1,0 +1,161 @@
+"""Keep ``metadata`` honest: what the server decides, what may not change, what is counted."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.apiserver.registry import Served
+from holdfast.clock import rfc3339
+from holdfast.errors import BadRequest, Conflict, Details, FieldErrors
+
+Object = dict[str, Any]
+
+_ORDER = (
+    "name", "generateName", "namespace", "uid", "resourceVersion", "generation",
+    "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "labels",
+    "annotations", "ownerReferences", "finalizers", "managedFields",
+)  # fmt: skip
+_SERVER_OWNED = (
+    "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+    "deletionGracePeriodSeconds", "managedFields", "selfLink",
+)  # fmt: skip
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_PREFIX = 58
+_MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+def metadata_of(obj: Object) -> Object:
+    """Return the object's metadata map, refusing an object that has something else there."""
+    meta = obj.setdefault("metadata", {})
+    if meta is None:
+        meta = obj["metadata"] = {}
+    if not isinstance(meta, dict):
+        raise BadRequest("metadata must be a JSON object")
+    return meta
+
+
+def generate_name(prefix: str, rng: random.Random) -> str:
+    """Add five letters to a prefix; which five is the caller's dice.
+
+    >>> generate_name("web-", random.Random(1))[:4]
+    'web-'
+    """
+    return prefix[:_LONGEST_PREFIX] + "".join(rng.choices(_SUFFIX_LETTERS, k=5))
+
+
+def check_namespace(meta: Object, namespace: str) -> None:
+    """Refuse an object that says another namespace than the path; fill in an absent one."""
+    if meta.get("namespace") not in (None, "", namespace):
+        raise BadRequest(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def new_metadata(obj: Object, served: Served, namespace: str, now: float) -> Object:
+    """Give a new object its identity; returns the metadata in upstream's key order."""
+    meta = metadata_of(obj)
+    check_namespace(meta, namespace)
+    if meta.get("resourceVersion"):
+        raise BadRequest("resourceVersion should not be set on objects to be created")
+    for key in _SERVER_OWNED:
+        meta.pop(key, None)
+    if served.resource.namespaced:
+        meta["namespace"] = namespace
+    else:
+        meta.pop("namespace", None)
+    meta["uid"] = str(uuid.uuid4())
+    meta["resourceVersion"] = ""
+    meta["creationTimestamp"] = rfc3339(now)
+    if served.counts_generations:
+        meta["generation"] = 1
+    return ordered(meta)
+
+
+def ordered(meta: Mapping[str, Any]) -> Object:
+    """Copy metadata in upstream's key order, without empty values and unknown keys."""
+    return {k: meta[k] for k in _ORDER if meta.get(k) or (k == "resourceVersion" and k in meta)
+            or (k == "deletionGracePeriodSeconds" and meta.get(k) is not None)}  # fmt: skip
+
+
+def require_name(meta: Object, served: Served) -> None:
+    """Refuse an object that has no name and no prefix to make one from."""
+    if not meta.get("name"):
+        problems = FieldErrors()
+        problems.add(
+            "metadata.name",
+            "Required value: name or generateName is required",
+            "FieldValueRequired",
+        )
+        problems.raise_if_any(served.resource.kind, "", served.resource.group)
+
+
+def check_version(new: Object, old: Object, served: Served) -> None:
+    """Refuse a write that was made from another version or incarnation of the object."""
+    meta, known = metadata_of(new), old["metadata"]
+    uid, version = meta.get("uid"), meta.get("resourceVersion")
+    name, r = known["name"], served.resource
+    if uid and uid != known["uid"]:
+        words = (
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {known['uid']}"
+        )
+        raise conflict(served, name, words)
+    if not version or version == "0":
+        if served.needs_version:
+            problems = FieldErrors()
+            words = "Invalid value: 0: must be specified for an update"
+            problems.add("metadata.resourceVersion", words)
+            problems.raise_if_any(r.kind, name, r.group)
+        return
+    if version != known["resourceVersion"]:
+        raise conflict(served, name, _MODIFIED)
+
+
+def conflict(served: Served, name: str, words: str) -> Conflict:
+    """Build the 409 that says why an object cannot be written."""
+    r = served.resource
+    qualified = f"{r.plural}.{r.group}" if r.group else r.plural
+    return Conflict(
+        f'Operation cannot be fulfilled on {qualified} "{name}": {words}',
+        Details(name=name, group=r.group, kind=r.plural),
+    )
+
+
+def next_metadata(new: Object, old: Object, served: Served) -> Object:
+    """Carry over what a write may not change; refuse finalizers added to a dying object."""
+    meta, known = metadata_of(new), old["metadata"]
+    kept = {key: known[key] for key in _SERVER_OWNED if key in known}
+    for key in ("name", "generateName", "namespace"):
+        if key in known:
+            kept[key] = known[key]
+    merged = {**{k: v for k, v in meta.items() if k not in _SERVER_OWNED}, **kept}
+    if known.get("deletionTimestamp"):
+        _check_finalizers(merged, known, served)
+    return ordered(merged)
+
+
+def _check_finalizers(meta: Object, known: Object, served: Served) -> None:
+    before = known.get("finalizers") or []
+    added = sorted(f for f in meta.get("finalizers") or () if f not in before)
+    if added:
+        listed = ", ".join(f'"{name}"' for name in added)
+        problems = FieldErrors()
+        problems.add(
+            "metadata.finalizers",
+            "Forbidden: no new finalizers can be added if the object is being deleted, "
+            f"found new finalizers []string{{{listed}}}",
+            "FieldValueForbidden",
+        )
+        problems.raise_if_any(served.resource.kind, known["name"], served.resource.group)
+
+
+def content_changed(new: Object, old: Object) -> bool:
+    """Tell whether anything but metadata and status differs: that is a new generation."""
+    apart = ("metadata", "status")
+    return {k: v for k, v in new.items() if k not in apart} != {
+        k: v for k, v in old.items() if k not in apart
+    }

@@ -1,0 +1,58 @@
+"""Count what the server does, under upstream's metric names."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from holdfast.apiserver.operation import Context
+from holdfast.apiserver.routing import Call
+from holdfast.client.transport import Response
+
+_LABELS = ("verb", "group", "version", "resource", "subresource")
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+Labels = tuple[str, str, str, str, str]
+
+
+class Metrics:
+    """The counters of one server."""
+
+    def __init__(self, context: Context) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "apiserver_request_total", "Requests answered.", (*_LABELS, "code"),
+            registry=self._registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "apiserver_request_duration_seconds", "How long answers took.", _LABELS,
+            buckets=_BUCKETS, registry=self._registry,
+        )  # fmt: skip
+        watches = Gauge(
+            "apiserver_longrunning_requests", "Watches that are open.", registry=self._registry
+        )
+        watches.set_function(lambda: len(context.watches))
+        self._counters: dict[tuple[Labels, int], Counter] = {}
+        self._timers: dict[Labels, Histogram] = {}
+
+    def count(self, call: Call | None, status: int, seconds: float) -> None:
+        """Remember one answered request; unknown resources share one label, as they are endless."""
+        labels: Labels = ("", "", "", "", "")
+        if call is not None and call.is_resource and status != 404:
+            labels = (
+                call.verb.upper(), call.group, call.version, call.plural, call.subresource,
+            )  # fmt: skip
+        counter = self._counters.get((labels, status))
+        if counter is None:
+            counter = self._requests.labels(*labels, str(status))
+            self._counters[labels, status] = counter
+        counter.inc()
+        if labels[0] == "WATCH":
+            return
+        timer = self._timers.get(labels)
+        if timer is None:
+            timer = self._timers[labels] = self._seconds.labels(*labels)
+        timer.observe(seconds)
+
+    def show(self) -> Response:
+        """Answer with everything counted so far."""
+        return Response(200, {"content-type": CONTENT_TYPE_LATEST}, generate_latest(self._registry))

@@ -1,0 +1,121 @@
+"""Agree with a client on the form of an answer and of a body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from holdfast.errors import NotAcceptable, Unsupported
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_ANY_JSON = frozenset({JSON, "*/*", "application/*"})
+_READABLE = (JSON, YAML, PROTOBUF)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an answer is written: ``as_`` is empty, Table or PartialObjectMetadata(List)."""
+
+    media: str = JSON
+    as_: str = ""
+    group: str = ""
+    version: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether stored bytes can be sent as they are."""
+        return self.media == JSON and not self.as_
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows and columns are wanted."""
+        return self.as_ == "Table"
+
+    @property
+    def is_metadata(self) -> bool:
+        """Whether only metadata is wanted."""
+        return self.as_.startswith("PartialObjectMetadata")
+
+
+PLAIN = Form()
+
+
+def _clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
+    found = []
+    for clause in header.split(","):
+        media, *raw = (part.strip() for part in clause.split(";"))
+        params = dict(part.split("=", 1) for part in raw if "=" in part)
+        try:
+            weight = float(params.pop("q", "1"))
+        except ValueError:
+            weight = 0.0
+        found.append((weight, media.lower(), params))
+    return sorted(found, key=lambda clause: -clause[0])
+
+
+@lru_cache(maxsize=256)
+def choose_form(accept: str) -> Form:
+    """Choose the first form of an Accept header that we can write.
+
+    >>> choose_form("application/vnd.kubernetes.protobuf,application/json").is_plain
+    True
+    >>> choose_form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").as_
+    'Table'
+    """
+    if not accept:
+        return PLAIN
+    for weight, media, params in _clauses(accept):
+        if weight <= 0:
+            continue
+        as_ = params.get("as", "")
+        if as_ and not _is_known_view(as_, params):
+            continue
+        view = (as_, params.get("g", ""), params.get("v", "")) if as_ else ("", "", "")
+        if media in _ANY_JSON:
+            return Form(JSON, *view)
+        if media == YAML:
+            return Form(YAML, *view)
+    raise NotAcceptable(f"only the following media types are accepted: {', '.join(_READABLE[:2])}")
+
+
+def _is_known_view(as_: str, params: dict[str, str]) -> bool:
+    known = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+    versions = ("v1", "v1beta1")
+    return as_ in known and params.get("g") == "meta.k8s.io" and params.get("v") in versions
+
+
+@lru_cache(maxsize=64)
+def choose_discovery(accept: str) -> str:
+    """Choose ``v2``, ``v2beta1`` or the empty string for the legacy discovery documents."""
+    for weight, media, params in _clauses(accept or JSON):
+        if weight <= 0 or media not in _ANY_JSON:
+            continue
+        if not params.get("as"):
+            return ""
+        wanted = (params.get("as"), params.get("g"))
+        if wanted == ("APIGroupDiscoveryList", "apidiscovery.k8s.io") and params.get("v") in (
+            "v2",
+            "v2beta1",
+        ):
+            return params["v"]
+    return ""
+
+
+@lru_cache(maxsize=64)
+def body_media(content_type: str) -> str:
+    """Name the form of a request body; none given means JSON.
+
+    >>> body_media("application/json; charset=utf-8")
+    'application/json'
+    """
+    media = content_type.split(";", 1)[0].strip().lower()
+    if not media or media == "*/*":
+        return JSON
+    if media in _READABLE:
+        return media
+    raise Unsupported(
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(_READABLE)
+    )

@@ -1,0 +1,76 @@
+"""One request understood: the call, the resource it is about, and what it is answered from."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from holdfast.apiserver.negotiation import Form
+from holdfast.apiserver.registry import Registry, Served
+from holdfast.apiserver.routing import Call
+from holdfast.apiserver.user import User
+from holdfast.client.transport import Request
+from holdfast.clock import Clock
+from holdfast.errors import Cause, Details, Invalid, NotFound
+from holdfast.store import Key, Store
+
+
+class Closable(Protocol):
+    """Something that runs until somebody closes it."""
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+@dataclass(slots=True)
+class Context:
+    """What every verb works with."""
+
+    store: Store
+    clock: Clock
+    registry: Registry
+    rng: random.Random
+    watches: set[Closable] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Operation:
+    """A request on a resource, read and authorized."""
+
+    context: Context
+    call: Call
+    served: Served
+    request: Request
+    user: User
+    form: Form
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> Key:
+        """The store's name of the object the path names."""
+        return self.served.key(self.call.namespace, self.call.name)
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing may be kept."""
+        wanted = self.request.query.get("dryRun", "")
+        if wanted not in ("", "All"):
+            path = "dryRun"
+            words = f'Unsupported value: "{wanted}": supported values: "All"'
+            raise Invalid(
+                f"{path}: {words}",
+                Details(causes=(Cause(path, words, "FieldValueNotSupported"),)),
+            )
+        return wanted == "All"
+
+    @property
+    def details(self) -> Details:
+        """What errors say about the object."""
+        r = self.served.resource
+        return Details(name=self.call.name, group=r.group, kind=r.plural)
+
+    def not_found(self) -> NotFound:
+        """Build the 404 for the object the path names."""
+        return NotFound(f"{self.key.words} not found", self.details)

@@ -1,0 +1,107 @@
+"""Answer the paths that are no resources: health, version, discovery, OpenAPI, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.apiserver import openapi
+from holdfast.apiserver.answers import answer_text, answer_value
+from holdfast.apiserver.authorization import Authorizer
+from holdfast.apiserver.definitions import Definitions
+from holdfast.apiserver.discovery import Discovery
+from holdfast.apiserver.metrics import Metrics
+from holdfast.apiserver.operation import Context
+from holdfast.apiserver.routing import Call
+from holdfast.client.transport import Request, Response
+from holdfast.errors import NotAllowed, NotFound
+
+_HEALTH = ("/healthz", "/livez", "/readyz")
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.2+holdfast",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+
+
+class Paths:
+    """Answer by path."""
+
+    def __init__(
+        self, context: Context, authorizer: Authorizer, definitions: Definitions, metrics: Metrics
+    ) -> None:
+        self._context = context
+        self._authorizer = authorizer
+        self._definitions = definitions
+        self._metrics = metrics
+        self._discovery = Discovery(context.registry)
+
+    def answer(self, call: Call, request: Request) -> Response:
+        """Answer a path that names no resource."""
+        if call.verb not in ("get", "head"):
+            raise NotAllowed("the server does not allow this method on the requested resource")
+        path = call.path.rstrip("/") or "/"
+        root = path.split("/")[1]
+        if root in ("api", "apis"):
+            return self._discovery.answer(path, request.headers)
+        if path.startswith("/openapi"):
+            return self._openapi(path, request.headers)
+        if path.startswith(_HEALTH):
+            return self._health(path)
+        if path == "/version":
+            return answer_value(VERSION)
+        if path == "/metrics":
+            return self._metrics.show()
+        if path == "/":
+            return answer_value({"paths": self._listed()})
+        raise NotFound("the server could not find the requested resource")
+
+    def _health(self, path: str) -> Response:
+        if path.count("/") > 1 and path.rsplit("/", 1)[1] != "ping":
+            raise NotFound("the server could not find the requested resource")
+        return answer_text("ok")
+
+    def _listed(self) -> list[str]:
+        groups = self._context.registry.groups()
+        apis = [f"/apis/{group}" for group in groups if group]
+        apis += [f"/apis/{g}/{v}" for g, versions in groups.items() if g for v in versions]
+        fixed = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3",
+                 "/readyz", "/version"]  # fmt: skip
+        return sorted(fixed + apis)
+
+    def _openapi(self, path: str, headers: Mapping[str, str]) -> Response:
+        resources = [served.resource for served in self._context.registry]
+        crds = self._definitions.documents()
+        if path == "/openapi/v3":
+            return Response(
+                200, {"content-type": "application/json"}, openapi.index(resources, crds)
+            )
+        parts = path.removeprefix("/openapi/v3/").split("/")
+        group, version = _group_version(parts)
+        if not any((r.group, r.version) == (group, version) for r in resources):
+            raise NotFound("the server could not find the requested resource")
+        tag = f'"{openapi.fingerprint(group, version, crds)}"'
+        if headers.get("if-none-match") == tag:
+            return Response(304, {"etag": tag}, b"")
+        body = openapi.document(group, version, resources, crds)
+        return Response(
+            200,
+            {
+                "content-type": "application/json", "content-encoding": "gzip", "etag": tag,
+                "vary": "Accept", "cache-control": "public",
+            },
+            body,
+        )  # fmt: skip
+
+
+def _group_version(parts: list[str]) -> tuple[str, str]:
+    if len(parts) == 2 and parts[0] == "api":
+        return "", parts[1]
+    if len(parts) == 3 and parts[0] == "apis":
+        return parts[1], parts[2]
+    raise NotFound("the server could not find the requested resource")

@@ -1,0 +1,97 @@
+"""What a pod must have, and the few things of it that may change once it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.api import causes, names
+from holdfast.errors import Cause
+
+Object = dict[str, Any]
+
+_FORBIDDEN_CHANGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
+    "to 1 if it was previously negative)"
+)
+_GATED_FREEDOM = ("nodeSelector", "affinity")  # an ungated pod's may not change at all
+
+
+def check_pod(pod: Object) -> Iterable[Cause]:
+    """List what is wrong with a new pod."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict) or not spec.get("containers"):
+        yield causes.required("spec.containers")
+        return
+    seen: set[str] = set()
+    for at, container in _containers(spec):
+        if not isinstance(container, dict):
+            yield causes.invalid(at, container, "must be an object")
+            continue
+        name = container.get("name")
+        if not name:
+            yield causes.required(f"{at}.name")
+        elif name in seen:
+            yield causes.duplicate(f"{at}.name", name)
+        else:
+            seen.add(name)
+            for words in names.dns_label(name):
+                yield causes.invalid(f"{at}.name", name, words)
+        if not container.get("image"):
+            yield causes.required(f"{at}.image")
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        yield causes.forbidden(
+            "spec.nodeName", "cannot be set until all schedulingGates have been cleared"
+        )
+
+
+def _containers(spec: Object) -> Iterable[tuple[str, Any]]:
+    for part in ("containers", "initContainers"):
+        for i, container in enumerate(spec.get(part) or ()):
+            yield f"spec.{part}[{i}]", container
+
+
+def check_pod_change(new: Object, old: Object) -> Iterable[Cause]:
+    """List what of a pod's spec was changed that may not be."""
+    now, before = new.get("spec") or {}, old.get("spec") or {}
+    if now == before:
+        return
+    yield from _gate_changes(now, before)
+    left, right = _unchangeable(now, before), _unchangeable(before, before)
+    if left != right:
+        yield causes.forbidden("spec", _FORBIDDEN_CHANGE)
+    kept = before.get("tolerations") or []
+    if any(t not in (now.get("tolerations") or []) for t in kept):
+        yield causes.forbidden(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
+        )
+
+
+def _unchangeable(spec: Object, before: Object) -> Object:
+    """Copy a spec without what may change."""
+    free = {"activeDeadlineSeconds", "tolerations", "schedulingGates"}
+    if before.get("schedulingGates"):
+        free.update(_GATED_FREEDOM)
+    if (before.get("terminationGracePeriodSeconds") or 0) < 0:
+        free.add("terminationGracePeriodSeconds")
+    kept = {k: v for k, v in spec.items() if k not in free}
+    for part in ("containers", "initContainers"):
+        if part in kept:
+            kept[part] = [
+                {k: v for k, v in c.items() if k != "image"} if isinstance(c, dict) else c
+                for c in kept[part]
+            ]
+    return kept
+
+
+def _gate_changes(now: Object, before: Object) -> Iterable[Cause]:
+    had = {gate.get("name") for gate in before.get("schedulingGates") or ()}
+    for i, gate in enumerate(now.get("schedulingGates") or ()):
+        if gate.get("name") not in had:
+            yield causes.forbidden(
+                f"spec.schedulingGates[{i}].name",
+                f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+            )

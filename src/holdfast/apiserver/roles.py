@@ -1,0 +1,124 @@
+"""The roles a cluster starts with; thinner than upstream's, same names and meaning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Object = dict[str, Any]
+_READ = ["get", "list", "watch"]
+_WRITE = ["create", "delete", "deletecollection", "patch", "update"]
+_LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+_RESERVATIONS, _POLICIES = "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"
+_WORKLOADS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("", ("configmaps", "endpoints", "events", "persistentvolumeclaims", "pods", "pods/log",
+          "pods/status", "replicationcontrollers", "replicationcontrollers/scale",
+          "resourcequotas", "limitranges", "serviceaccounts", "services", "bindings")),
+    ("apps", ("controllerrevisions", "daemonsets", "deployments", "deployments/scale",
+              "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale")),
+    ("batch", ("cronjobs", "jobs")),
+    ("autoscaling", ("horizontalpodautoscalers",)),
+    ("networking.k8s.io", ("ingresses", "networkpolicies")),
+    ("policy", ("poddisruptionbudgets",)),
+    ("discovery.k8s.io", ("endpointslices",)),
+    ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
+)  # fmt: skip
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> Object:
+    return {"verbs": verbs, "apiGroups": [group], "resources": resources}
+
+
+def _role(name: str, rules: list[Object]) -> Object:
+    return {"metadata": {"name": name, "labels": dict(_LABELS)}, "rules": rules}
+
+
+def _bound(name: str, role: str, kind: str, subject: str) -> Object:
+    return {
+        "metadata": {"name": name, "labels": dict(_LABELS)},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": subject}],
+    }
+
+
+def _view() -> list[Object]:
+    return [_rule(group, list(names), _READ) for group, names in _WORKLOADS] + [
+        _rule("", ["namespaces"], _READ)
+    ]
+
+
+def _edit() -> list[Object]:
+    return [
+        *_view(),
+        *(_rule(group, list(names), _WRITE) for group, names in _WORKLOADS),
+        _rule("", ["secrets"], _READ + _WRITE),
+        _rule("", ["pods/eviction"], ["create"]),
+    ]
+
+
+def _admin() -> list[Object]:
+    access = ["rolebindings", "roles"]
+    return [
+        *_edit(),
+        _rule("rbac.authorization.k8s.io", access, _READ + _WRITE),
+        _rule("authorization.k8s.io", ["localsubjectaccessreviews"], ["create"]),
+    ]
+
+
+def _scheduler() -> list[Object]:
+    changes = ["patch", "update"]
+    return [
+        _rule("", ["events"], ["create", "patch", "update"]),
+        _rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
+        _rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "watch"]),
+        _rule("", ["nodes"], _READ),
+        _rule("", ["pods"], ["delete", *_READ]),
+        _rule("", ["bindings", "pods/binding"], ["create"]),
+        _rule("", ["pods/status"], changes),
+        _rule("", ["replicationcontrollers", "services", "namespaces"], _READ),
+        _rule("apps", ["replicasets", "statefulsets"], _READ),
+        _rule("policy", ["poddisruptionbudgets"], _READ),
+        _rule("", ["persistentvolumeclaims", "persistentvolumes"], [*_READ, *changes]),
+        _rule("storage.k8s.io", ["*"], _READ),
+        _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
+        _rule("resource.k8s.io", ["deviceclasses", "resourceslices"], _READ),
+        _rule("resource.k8s.io", ["resourceclaims"], [*_READ, *changes, "create", "delete"]),
+        _rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], changes),
+        _rule(_RESERVATIONS, ["*"], [*_READ, *changes]),
+        _rule(_POLICIES, ["*"], [*_READ, *changes]),
+    ]
+
+
+def _self_reviews() -> list[Object]:
+    access = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]
+    return [
+        _rule("authorization.k8s.io", access, ["create"]),
+        _rule("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
+    ]
+
+
+def _paths(*paths: str) -> Object:
+    return {"verbs": ["get"], "nonResourceURLs": list(paths)}
+
+
+_DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
+              "/readyz", "/version", "/version/")  # fmt: skip
+_EVERYTHING: list[Object] = [
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+]
+
+ROLES = (
+    _role("cluster-admin", _EVERYTHING),
+    _role("admin", _admin()),
+    _role("edit", _edit()),
+    _role("view", _view()),
+    _role("system:kube-scheduler", _scheduler()),
+    _role("system:basic-user", _self_reviews()),
+    _role("system:discovery", [_paths(*_DISCOVERY)]),
+)
+BINDINGS = (
+    _bound("cluster-admin", "cluster-admin", "Group", "system:masters"),
+    _bound("system:kube-scheduler", "system:kube-scheduler", "User", "system:kube-scheduler"),
+    _bound("system:basic-user", "system:basic-user", "Group", "system:authenticated"),
+    _bound("system:discovery", "system:discovery", "Group", "system:authenticated"),
+)

@@ -1,0 +1,144 @@
+"""The heart of the API server: one request in, one answer out, no wire in sight."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from holdfast.api import catalog
+from holdfast.apiserver.answers import StreamResponse, failure
+from holdfast.apiserver.authorization import Authorizer, impersonated, named
+from holdfast.apiserver.bootstrap import install
+from holdfast.apiserver.creating import create
+from holdfast.apiserver.definitions import Definitions
+from holdfast.apiserver.deletion import delete, delete_collection
+from holdfast.apiserver.metrics import Metrics
+from holdfast.apiserver.negotiation import choose_form
+from holdfast.apiserver.operation import Context, Operation
+from holdfast.apiserver.patching import patch
+from holdfast.apiserver.paths import Paths
+from holdfast.apiserver.reading import get, list_objects
+from holdfast.apiserver.registry import Registry, Served
+from holdfast.apiserver.reviews import REVIEWS
+from holdfast.apiserver.routing import Call, read_call
+from holdfast.apiserver.subresources.table import answer_subresource
+from holdfast.apiserver.updating import update
+from holdfast.apiserver.user import User
+from holdfast.apiserver.watch import watch
+from holdfast.client.transport import Request, Response
+from holdfast.clock import Clock
+from holdfast.errors import BadRequest, HoldfastError, NotAllowed, Unavailable
+from holdfast.store import Store
+
+_log = logging.getLogger(__name__)
+Answer = Response | StreamResponse
+
+
+async def _get(op: Operation) -> Answer:
+    return get(op)
+
+
+async def _list(op: Operation) -> Answer:
+    return list_objects(op)
+
+
+async def _watch(op: Operation) -> Answer:
+    return watch(op)
+
+
+_VERBS: dict[str, Callable[[Operation], Awaitable[Answer]]] = {
+    "get": _get,
+    "list": _list,
+    "watch": _watch,
+    "create": create,
+    "update": update,
+    "patch": patch,
+    "delete": delete,
+    "deletecollection": delete_collection,
+}
+
+
+class ApiServer:
+    """Answer requests from the store: understand, authorize, decide, keep."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.authorizer = Authorizer(context.store)
+        self.metrics = Metrics(context)
+        self._definitions = Definitions(context)
+        self._paths = Paths(context, self.authorizer, self._definitions, self.metrics)
+        self._running = False
+
+    @classmethod
+    def create(cls, store: Store, clock: Clock, *, rng: random.Random | None = None) -> ApiServer:
+        """Build a server over an open store; ``rng`` makes generated names repeatable."""
+        registry = Registry.of(catalog.ALL)
+        return cls(Context(store, clock, registry, rng or random.Random()))
+
+    async def start(self) -> None:
+        """Serve what is stored, install what every cluster has, be ready."""
+        self._definitions.load()
+        self._running = True
+        try:
+            await install(self)
+        except BaseException:
+            self._running = False
+            raise
+
+    async def stop(self) -> None:
+        """End all watches and refuse what comes after."""
+        self._running = False
+        for watching in tuple(self.context.watches):
+            watching.close()
+
+    async def handle(self, request: Request, user: User) -> Answer:
+        """Answer one request of one user; an error is an answer too."""
+        started = self.context.clock.monotonic()
+        call: Call | None = None
+        try:
+            call = read_call(request.method, request.path, request.query)
+            answer = await self._answer(call, request, user)
+        except HoldfastError as error:
+            answer = failure(error)
+        except RecursionError:
+            answer = failure(BadRequest("the object is nested too deep"))
+        except Exception as broken:
+            _log.exception("%s %s failed", request.method, request.path)
+            answer = failure(HoldfastError(f"Internal error occurred: {broken}"))
+        self.metrics.count(call, answer.status, self.context.clock.monotonic() - started)
+        return answer
+
+    async def _answer(self, call: Call, request: Request, user: User) -> Answer:
+        if not self._running:
+            raise Unavailable("the server is not ready to serve requests")
+        user = impersonated(self.authorizer, user, request)
+        self.authorizer.check(user, named(call, request))
+        if not call.is_resource:
+            return self._paths.answer(call, request)
+        served = self.context.registry.find(call.group, call.version, call.plural)
+        op = Operation(
+            self.context, call, served, request, user,
+            choose_form(request.headers.get("accept", "")),
+        )  # fmt: skip
+        return await self._operate(op)
+
+    async def _operate(self, op: Operation) -> Answer:
+        call, served = op.call, op.served
+        _check_scope(call, served)
+        if call.subresource:
+            return await answer_subresource(op)
+        if review := REVIEWS.get(served.id):
+            return await review(op, self.authorizer)
+        if call.verb not in served.resource.verbs:
+            raise NotAllowed("the server does not allow this method on the requested resource")
+        if self._definitions.concerns(op):
+            return await self._definitions.operate(op, _VERBS[call.verb])
+        return await _VERBS[call.verb](op)
+
+
+def _check_scope(call: Call, served: Served) -> None:
+    """Refuse a namespace where there is none, and a missing one where one is needed."""
+    reads = ("list", "watch", "deletecollection")
+    if served.resource.namespaced and not call.namespace and call.verb not in reads:
+        raise BadRequest("an empty namespace may not be set during creation")

@@ -1,0 +1,127 @@
+"""Refuse objects that could not work: names, labels, and what pods and bindings rely on.
+
+Thin for now: the shapes that our own rooms read. Errors name the field in upstream's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.api import causes, names
+from holdfast.apiserver.admission.definitions import check_definition
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.pod_validation import check_pod, check_pod_change
+from holdfast.errors import Cause, FieldErrors
+
+Object = dict[str, Any]
+
+_DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+_LABEL_NAMED = {("", "namespaces")}
+_PATH_NAMED = {
+    ("rbac.authorization.k8s.io", plural)
+    for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+}
+_IMMUTABLE = {
+    ("", "pods"): (),
+    ("scheduling.k8s.io", "priorityclasses"): ("value", "preemptionPolicy"),
+    ("rbac.authorization.k8s.io", "rolebindings"): ("roleRef",),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): ("roleRef",),
+    ("resource.k8s.io", "resourceclaims"): ("spec",),
+    ("resource.k8s.io", "resourceclaimtemplates"): ("spec",),
+}
+_IMMUTABLE_SPECS = {
+    ("apps", "deployments"): ("selector",),
+    ("apps", "replicasets"): ("selector",),
+}
+
+
+def check_new(op: Operation, obj: Object) -> None:
+    """Refuse a new object that is wrong, naming every field that is."""
+    found = [*_metadata(op, obj)]
+    if op.served.custom is not None:
+        found += op.served.custom.schema.validate(obj)
+    elif op.served.id == ("", "pods"):
+        found += check_pod(obj)
+    elif op.served.id == _DEFINITIONS:
+        found += check_definition(obj)
+    _refuse(op, obj, found)
+
+
+def check_changed(op: Operation, new: Object, old: Object) -> None:
+    """Refuse a changed object that is wrong or that changes what may not change."""
+    found = [*_metadata(op, new)]
+    if op.served.custom is not None:
+        found += op.served.custom.schema.validate(new, old)
+    elif op.served.id == ("", "pods"):
+        found += check_pod_change(new, old)
+    elif op.served.id == _DEFINITIONS:
+        found += check_definition(new)
+    found += _fixed(op, new, old)
+    _refuse(op, new, found)
+
+
+def _refuse(op: Operation, obj: Object, found: list[Cause]) -> None:
+    if found:
+        r = op.served.resource
+        FieldErrors(found).raise_if_any(r.kind, obj["metadata"].get("name", ""), r.group)
+
+
+def _metadata(op: Operation, obj: Object) -> Iterable[Cause]:
+    meta = obj["metadata"]
+    name = meta["name"]
+    check = names.dns_subdomain
+    if op.served.id in _LABEL_NAMED:
+        check = names.dns_label
+    elif op.served.id in _PATH_NAMED:
+        check = names.path_segment
+    if not isinstance(name, str):
+        yield causes.invalid("metadata.name", name, "must be a string")
+    else:
+        for words in check(name):
+            yield causes.invalid("metadata.name", name, words)
+    yield from _labels(meta.get("labels"))
+    yield from _annotations(meta.get("annotations"))
+
+
+def _labels(labels: Any) -> Iterable[Cause]:
+    at = "metadata.labels"
+    if labels is not None and not isinstance(labels, dict):
+        yield causes.invalid(at, labels, "must be a map of strings")
+        return
+    for key, value in (labels or {}).items():
+        for words in names.label_key(key):
+            yield causes.invalid(at, key, words)
+        if not isinstance(value, str):
+            yield causes.invalid(at, value, "must be a string")
+        else:
+            for words in names.label_value(value):
+                yield causes.invalid(at, value, words)
+
+
+def _annotations(annotations: Any) -> Iterable[Cause]:
+    at = "metadata.annotations"
+    if annotations is not None and not isinstance(annotations, dict):
+        yield causes.invalid(at, annotations, "must be a map of strings")
+        return
+    total = 0
+    for key, value in (annotations or {}).items():
+        for words in names.label_key(key.lower()):
+            yield causes.invalid(at, key, words)
+        if not isinstance(value, str):
+            yield causes.invalid(at, value, "must be a string")
+        else:
+            total += len(key) + len(value)
+    if total > 256 * 1024:
+        yield Cause(at, "Too long: may not be more than 262144 bytes", "FieldValueTooLong")
+
+
+def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:
+    words = "field is immutable"
+    for part in _IMMUTABLE.get(op.served.id, ()):
+        if new.get(part) != old.get(part):
+            yield causes.invalid(part, new.get(part), words)
+    for part in _IMMUTABLE_SPECS.get(op.served.id, ()):
+        now, before = (new.get("spec") or {}).get(part), (old.get("spec") or {}).get(part)
+        if now != before:
+            yield causes.invalid(f"spec.{part}", now, words)

@@ -1,0 +1,105 @@
+"""What ``resourceVersion`` and ``resourceVersionMatch`` of a list or watch mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.apiserver.routing import is_true
+from holdfast.errors import BadRequest, Cause, Details, Invalid, Retryable
+
+_MATCHES = ("Exact", "NotOlderThan")
+
+
+class TooNew(Retryable):
+    """A version nobody has written yet was asked for: the client may be ahead of us."""
+
+    code, reason = 504, "Timeout"
+
+
+def version_number(text: str) -> int:
+    """Read a resourceVersion; unset reads as 0."""
+    if not text:
+        return 0
+    if not text.isdecimal():
+        raise BadRequest(
+            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
+            "invalid syntax"
+        )
+    return int(text)
+
+
+def not_newer(wanted: int, revision: int) -> None:
+    """Refuse a version that does not exist yet."""
+    if wanted > revision:
+        words = f"Too large resource version: {wanted}, current: {revision}"
+        cause = Cause("", "Too large resource version", "ResourceVersionTooLarge")
+        raise TooNew(f"Timeout: {words}", Details(causes=(cause,), retry_after_seconds=1))
+
+
+def _wrong(kind: str, field: str, words: str, reason: str) -> Invalid:
+    return Invalid(
+        f'{kind}.meta.k8s.io "" is invalid: {field}: {words}',
+        Details(group="meta.k8s.io", kind=kind, causes=(Cause(field, words, reason),)),
+    )
+
+
+def _forbidden(field: str, words: str) -> Invalid:
+    return _wrong("ListOptions", field, f"Forbidden: {words}", "FieldValueForbidden")
+
+
+def check_list_versions(query: Mapping[str, str], revision: int, *, paged: bool) -> int | None:
+    """Decide which revision a list must show; None means the newest."""
+    text, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    wanted = version_number(text)
+    if query.get("sendInitialEvents"):
+        raise _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    _check_match(text, match, wanted)
+    not_newer(wanted, revision)
+    if wanted and (match == "Exact" or (paged and not match)):
+        return wanted
+    return None
+
+
+def _check_match(text: str, match: str, wanted: int) -> None:
+    if match:
+        if not text:
+            raise _forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            )
+        if match not in _MATCHES:
+            raise _wrong(
+                "ListOptions", "resourceVersionMatch",
+                f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"',
+                "FieldValueNotSupported",
+            )  # fmt: skip
+        if match == "Exact" and wanted == 0:
+            raise _forbidden(
+                "resourceVersionMatch",
+                'resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
+            )
+
+
+def check_watch_versions(query: Mapping[str, str]) -> bool:
+    """Check the options of a watch; tells whether the initial state is to be sent and marked."""
+    initial = query.get("sendInitialEvents")
+    match = query.get("resourceVersionMatch", "")
+    if initial is None:
+        if match:
+            raise _forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )
+        return False
+    if not match:
+        raise _forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        )
+    if match != "NotOlderThan":
+        raise _wrong(
+            "ListOptions", "resourceVersionMatch",
+            f'Unsupported value: "{match}": supported values: "NotOlderThan"',
+            "FieldValueNotSupported",
+        )  # fmt: skip
+    return is_true(initial)

@@ -1,0 +1,68 @@
+"""Turn decided objects into stored bytes, and stored bytes into what a client asked to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.apiserver.answers import answer, with_headers
+from holdfast.apiserver.forms import render
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.registry import Served
+from holdfast.client.transport import Response
+from holdfast.store import Stored
+from holdfast.store.store import Build
+
+Object = dict[str, Any]
+_encode = msgspec.json.Encoder().encode
+
+
+def decode(stored: Stored) -> Object:
+    """Read a stored object as a dict of the caller's own."""
+    value: Object = msgspec.json.decode(stored.value)
+    return value
+
+
+def typed_first(obj: Mapping[str, Any], served: Served) -> Object:
+    """Copy an object with kind, apiVersion and metadata first: stored bytes rely on it."""
+    head = {
+        "kind": served.resource.kind,
+        "apiVersion": served.stored_as,
+        "metadata": obj["metadata"],
+    }
+    return head | {k: v for k, v in obj.items() if k not in head}
+
+
+def builder(obj: Object) -> Build:
+    """Make the function that writes the object once its revision is known."""
+    meta = obj["metadata"]
+
+    def build(revision: int) -> bytes:
+        meta["resourceVersion"] = str(revision)
+        return _encode(obj)
+
+    return build
+
+
+def pretended(obj: Object, previous: Stored | None) -> bytes:
+    """Write an object that a dry run would have stored, at the version it has now."""
+    if previous is None:
+        obj["metadata"].pop("resourceVersion", None)
+    else:
+        obj["metadata"]["resourceVersion"] = str(previous.revision)
+    return _encode(obj)
+
+
+def show(op: Operation, value: bytes, status: int = 200) -> Response:
+    """Answer with one object in the form the client asked for, warnings attached."""
+    response = answer(render(op, value), status, op.form)
+    if op.warnings:
+        listed = ", ".join(f'299 - "{_quoted(words)}"' for words in op.warnings)
+        return with_headers(response, {"warning": listed})
+    return response
+
+
+def _quoted(words: str) -> str:
+    return words.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

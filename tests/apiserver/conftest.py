@@ -1,0 +1,15 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from server_fixture import start_server
+
+
+@pytest.fixture
+async def api(tmp_path):
+    """A running API server with an admin session."""
+    async with start_server(tmp_path) as running:
+        yield running

@@ -1,0 +1,170 @@
+"""A real API server on a free port in a temporary directory, for any test that needs one.
+
+``start_server(directory)`` gives a ``RunningServer``; tests use the ``api`` fixture of conftest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from holdfast.apiserver.credentials import (
+    Credentials,
+    client_context,
+    ensure_credentials,
+    write_kubeconfig,
+)
+from holdfast.apiserver.http import HttpsFront, serve_https
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.selectable import index_with_fields
+from holdfast.apiserver.server import ApiServer
+from holdfast.apiserver.user import ADMIN, User
+from holdfast.client.client import Client
+from holdfast.clock import Clock, SystemClock
+from holdfast.store import Retention, Store
+
+KUBECTLS = (
+    shutil.which("kubectl") or "",
+    str(Path.home() / ".cache/holdfast/bin/v1.36.2/kubectl"),
+)
+
+
+@dataclass
+class Answer:
+    """What came back over HTTPS."""
+
+    status: int
+    headers: Any
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+@dataclass
+class RunningServer:
+    """A server, its front, and an HTTPS session as admin."""
+
+    directory: Path
+    store: Store
+    server: ApiServer
+    front: HttpsFront
+    credentials: Credentials
+    session: aiohttp.ClientSession
+    kubeconfig: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kubeconfig = self.directory / "kubeconfig"
+        write_kubeconfig(self.credentials, self.kubeconfig, self.front.url)
+
+    @property
+    def url(self) -> str:
+        return self.front.url
+
+    def client(self, user: User = ADMIN) -> Client:
+        """A typed client without a wire."""
+        return Client(InProcessTransport(self.server, user))
+
+    async def call(
+        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None,
+        session: aiohttp.ClientSession | None = None, **query: str,
+    ) -> Answer:  # fmt: skip
+        """One request over HTTPS; a body that is no bytes is sent as JSON."""
+        data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
+        sent = {"content-type": "application/json"} if data is not None else {}
+        async with (session or self.session).request(
+            method, self.url + path, data=data, params=query, headers=sent | (headers or {})
+        ) as response:
+            return Answer(response.status, response.headers, await response.read())
+
+    async def create(self, path: str, body: Any, **query: str) -> Any:
+        """Create something that must succeed."""
+        answer = await self.call("POST", path, body, **query)
+        assert answer.status == 201, answer.body
+        return answer.json
+
+    @asynccontextmanager
+    async def watch(self, path: str, *, headers: dict[str, str] | None = None, **query: str):
+        """Follow a collection over HTTPS; yields a Watching."""
+        async with self.session.get(
+            self.url + path, params={"watch": "true", **query}, headers=headers,
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as response:  # fmt: skip
+            yield Watching(response)
+
+    async def kubectl(self, *args: str, binary: str = "", stdin: str = "") -> Output:
+        """Run the real kubectl as admin."""
+        home = self.directory / "home"
+        home.mkdir(exist_ok=True)
+        process = await asyncio.create_subprocess_exec(
+            binary or find_kubectl(), "--kubeconfig", str(self.kubeconfig), *args,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, env={**os.environ, "HOME": str(home)},
+        )  # fmt: skip
+        out, err = await process.communicate(stdin.encode())
+        return Output(process.returncode or 0, out.decode(), err.decode())
+
+
+@dataclass
+class Output:
+    """What a command printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Watching:
+    """An open watch, one event at a time."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
+
+    async def next(self, timeout: float = 10.0) -> Any:
+        """The next event; None at the end of the stream."""
+        line = await asyncio.wait_for(self.response.content.readline(), timeout)
+        return msgspec.json.decode(line) if line else None
+
+    async def take(self, count: int) -> list[Any]:
+        return [await self.next() for _ in range(count)]
+
+
+def find_kubectl() -> str:
+    """The first kubectl there is."""
+    found = next((path for path in KUBECTLS if path and Path(path).exists()), "")
+    assert found, "no kubectl found; tests that need it are marked kubectl"
+    return found
+
+
+@asynccontextmanager
+async def start_server(
+    directory: Path, *, clock: Clock | None = None, retention: Retention | None = None
+):
+    """Run a server on a free port until the block ends; the directory can be started again."""
+    clock = clock or SystemClock()
+    store = Store.open(
+        directory / "store", clock, index=index_with_fields, retention=retention or Retention()
+    )
+    credentials = ensure_credentials(directory / "pki", clock.now())
+    server = ApiServer.create(store, clock, rng=random.Random(1))
+    await server.start()
+    front = await serve_https(server, "127.0.0.1", 0, credentials)
+    connector = aiohttp.TCPConnector(ssl=client_context(credentials), limit=0)
+    session = aiohttp.ClientSession(connector=connector)
+    try:
+        yield RunningServer(directory, store, server, front, credentials, session)
+    finally:
+        await session.close()
+        await server.stop()
+        await front.close()
+        await store.close()
