@@ -41,6 +41,7 @@ class Delete:
     namespace: str = ""
     uid: str = ""
     propagation: str = ""
+    resource_version: str = ""
 
 
 Write = Create | Patch | Delete
@@ -73,8 +74,11 @@ async def carry_out(client: Client, write: Write) -> Any:
             return await client.patch(
                 resource, name, patch, namespace, type=type_, subresource=subresource
             )
-        case Delete(resource, name, namespace, uid, propagation):
-            return await client.delete(resource, name, namespace, uid=uid, propagation=propagation)
+        case Delete(resource, name, namespace, uid, propagation, version):
+            return await client.delete(
+                resource, name, namespace,
+                uid=uid, propagation=propagation, resource_version=version,
+            )  # fmt: skip
 
 
 async def carry_out_all(client: Client, writes: Iterable[Write]) -> None:

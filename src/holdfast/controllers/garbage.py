@@ -1,0 +1,239 @@
+"""Delete what no owner is left for, in the way the owner's deletion asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.api.meta import Object, OwnerReference
+from holdfast.api.resource import Resource
+from holdfast.client.informer import Handler, Informer
+from holdfast.client.replica import Kind
+from holdfast.controllers.discovery import Served, deletable, discover
+from holdfast.controllers.ownership import raw_reference
+from holdfast.controllers.ownership_graph import FOREGROUND, ORPHAN, Item, OwnershipGraph
+from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.controllers.writes import Delete, Patch, Write, carry_out_all
+from holdfast.errors import HoldfastError, NotFound
+
+REDISCOVER_EVERY = 30.0
+REMEMBERED = 10_000
+CRDS = "customresourcedefinitions"
+
+log = logging.getLogger(__name__)
+
+
+def plan_dependent(
+    item: Item, owners: Mapping[str, Item | None], dependents: Sequence[Item]
+) -> tuple[Write, ...]:
+    """Plan for an object that has owners.
+
+    ``owners`` maps the uid of each owner to what is there, None for one known to be gone; an owner
+    that cannot be looked up is not in it and keeps the object alive. The object stays while one
+    owner stands; owners that are gone, or wait for this very object to go, are struck off.
+    """
+    if item.deleting or not item.owners:
+        return ()
+    gone = [o for o in item.owners if o.uid in owners and owners[o.uid] is None]
+    waiting = [o for o in item.owners if (w := owners.get(o.uid)) and w.waits_for_dependents]
+    leaving = {o.uid for o in (*gone, *waiting)}
+    if len(leaving) < len({o.uid for o in item.owners}):
+        return (_strike_off(item, leaving),) if leaving else ()
+    propagation = "Foreground" if waiting and dependents else _own_policy(item)
+    return (Delete(item.resource, item.name, item.namespace, item.uid, propagation, item.version),)
+
+
+def plan_foreground(item: Item, dependents: Sequence[Item]) -> tuple[Write, ...]:
+    """Let an owner that goes last go, once nothing blocks it any more."""
+    if any(_blocks(dependent, item) for dependent in dependents):
+        return ()
+    return (_drop_finalizer(item, FOREGROUND),)
+
+
+def plan_orphaning(item: Item, dependents: Sequence[Item]) -> tuple[Write, ...]:
+    """Cut the dependents of an owner loose, then let it go."""
+    return (*(_strike_off(d, {item.uid}) for d in dependents), _drop_finalizer(item, ORPHAN))
+
+
+def _own_policy(item: Item) -> str:
+    if ORPHAN in item.finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in item.finalizers else "Background"
+
+
+def _blocks(dependent: Item, owner: Item) -> bool:
+    reference = dependent.reference_to(owner.uid)
+    return reference is not None and reference.block_owner_deletion
+
+
+def _strike_off(item: Item, uids: set[str]) -> Patch:
+    kept = [raw_reference(o) for o in item.owners if o.uid not in uids]
+    return _patch(item, ownerReferences=kept or None)
+
+
+def _drop_finalizer(item: Item, finalizer: str) -> Patch:
+    kept = [f for f in item.finalizers if f != finalizer]
+    return _patch(item, finalizers=kept or None)
+
+
+def _patch(item: Item, **meta: Any) -> Patch:
+    guarded = {"uid": item.uid, "resourceVersion": item.version, **meta}
+    return Patch(item.resource, item.name, {"metadata": guarded}, item.namespace)
+
+
+class GarbageCollector(Reconciler):
+    """Follow every resource there is and look at each object whose owners may be gone.
+
+    Keys are uids. Resources are found by discovery, again and again: custom ones come and go.
+    """
+
+    name = "garbage-collector-controller"
+    workers = 4
+
+    def __init__(self, tools: Tools, shared: Iterable[Resource[Any]] = ()) -> None:
+        super().__init__(tools)
+        self._graph = OwnershipGraph()
+        self._kinds: dict[tuple[str, str], Resource[Object]] = {}
+        self._own: dict[Resource[Any], Informer[Object]] = {}
+        self._absent: OrderedDict[str, None] = OrderedDict()
+        self._new_kinds = asyncio.Event()
+        self._shared = frozenset(shared)
+        for resource in self._shared:
+            tools.informers.get(resource).add_handler(self._handler(resource))
+
+    async def run(self) -> None:
+        """Work, and keep up with the resources that are served."""
+        following = asyncio.create_task(self._follow_forever())
+        try:
+            await super().run()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            for informer in self._own.values():
+                await informer.stop()
+
+    async def _follow_forever(self) -> None:
+        while True:
+            try:
+                await self._follow(await discover(self.client))
+            except HoldfastError as failure:
+                log.warning("cannot tell what is served: %s; trying again", failure)
+            self._new_kinds.clear()
+            waiting = asyncio.create_task(self._new_kinds.wait())
+            pause = asyncio.create_task(self.clock.sleep(REDISCOVER_EVERY))
+            await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            pause.cancel()
+
+    async def _follow(self, served: Served) -> None:
+        """Start following what is new, stop following what is no longer served."""
+        self._kinds = {(r.group, r.kind): r for r in served}
+        wanted = frozenset(deletable(served)) - self._shared
+        for resource in wanted - self._own.keys():
+            informer = Informer(self.client, resource, clock=self.clock)
+            informer.add_handler(self._handler(resource))
+            self._own[resource] = informer
+            informer.start()
+        for resource in self._own.keys() - wanted:
+            await self._own.pop(resource).stop()
+            for item in self._graph.of_resource(resource):
+                self._gone(item)
+
+    def _handler(self, resource: Resource[Object]) -> Handler[Object]:
+        def on_change(kind: Kind, old: Object | None, new: Object | None) -> None:
+            if resource.plural == CRDS:
+                self._new_kinds.set()
+            before = Item.of(resource, old) if old is not None else None
+            if new is None:
+                assert before is not None
+                self._gone(before)
+                return
+            item = Item.of(resource, new)
+            self._graph.put(item)
+            if before is not None and replace(before, version=item.version) == item:
+                return  # neither its owners nor its own going changed
+            if item.owners or item.deleting:
+                self.queue.add(item.uid)
+            if item.waits_for_dependents:
+                self._look_at_dependents(item.uid)
+
+        return on_change
+
+    def _gone(self, item: Item) -> None:
+        self._graph.drop(item.uid)
+        self._remember_absent(item.uid)
+        self._look_at_dependents(item.uid)
+        for owner in item.owners:
+            known = self._graph.get(owner.uid)
+            if known is not None and known.waits_for_dependents:
+                self.queue.add(owner.uid)
+
+    def _look_at_dependents(self, uid: str) -> None:
+        for dependent in self._graph.dependents(uid):
+            self.queue.add(dependent.uid)
+
+    def _remember_absent(self, uid: str) -> None:
+        self._absent[uid] = None
+        if len(self._absent) > REMEMBERED:
+            self._absent.popitem(last=False)
+
+    async def reconcile(self, key: str) -> None:
+        """Look at one object."""
+        item = self._graph.get(key)
+        if item is None:
+            return
+        dependents = self._graph.dependents(key)
+        if item.orphans_dependents:
+            writes = plan_orphaning(item, dependents)
+        elif item.waits_for_dependents:
+            writes = plan_foreground(item, dependents)
+        else:
+            owners = await self._owners(item)
+            writes = plan_dependent(item, owners, dependents)
+        await carry_out_all(self.client, writes)
+
+    async def _owners(self, item: Item) -> dict[str, Item | None]:
+        """Look an object's owners up, at the server where the picture does not know them."""
+        found: dict[str, Item | None] = {}
+        for owner in item.owners if not item.deleting else ():
+            known = self._graph.get(owner.uid)
+            if known is not None and _reachable(known, item):
+                found[owner.uid] = known
+            elif owner.uid in self._absent or known is not None:
+                found[owner.uid] = None
+            elif (resource := self._resource_of(owner, item)) is not None:
+                found[owner.uid] = await self._ask(resource, owner, item.namespace)
+        return found
+
+    def _resource_of(self, owner: OwnerReference, item: Item) -> Resource[Object] | None:
+        """Find where an owner lives; None keeps its dependents alive.
+
+        A kind nobody serves may only be late, and a cluster-wide object cannot have an owner in a
+        namespace: which one would it be?
+        """
+        group = owner.api_version.rpartition("/")[0]
+        resource = self._kinds.get((group, owner.kind))
+        if resource is None or (resource.namespaced and not item.namespace):
+            return None
+        return resource
+
+    async def _ask(
+        self, resource: Resource[Object], owner: OwnerReference, namespace: str
+    ) -> Item | None:
+        try:
+            obj = await self.client.get(resource, owner.name, namespace)
+        except NotFound:
+            obj = None
+        if obj is None or obj.uid != owner.uid:
+            self._remember_absent(owner.uid)
+            return None
+        return Item.of(resource, obj)
+
+
+def _reachable(owner: Item, item: Item) -> bool:
+    """Tell whether an owner may own: one in another namespace counts as absent."""
+    return not owner.namespace or owner.namespace == item.namespace

@@ -1,0 +1,174 @@
+"""Empty a namespace that is being deleted, then let it go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.conditions import set_condition
+from holdfast.api.meta import Object
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import NAMESPACES
+from holdfast.api.workloads import Namespace
+from holdfast.client.client import PatchType
+from holdfast.client.replica import Kind
+from holdfast.clock import rfc3339
+from holdfast.controllers import conditions
+from holdfast.controllers.discovery import Served, discover
+from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.controllers.writes import Patch, carry_out
+from holdfast.errors import NotAllowed, NotFound
+
+FINALIZER = "kubernetes"
+LOOK_AGAIN_AFTER = 1.0
+_RAW = Resource(
+    "", "v1", "namespaces", "Namespace", dict, namespaced=False, subresources=("finalize",)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What is left in a namespace of one resource."""
+
+    resource: Resource[Object]
+    objects: tuple[Object, ...]
+
+    @property
+    def label(self) -> str:
+        """``pods.`` or ``deployments.apps``, as upstream names them in its condition."""
+        return f"{self.resource.plural}.{self.resource.group}"
+
+
+def emptied(served: Served) -> Served:
+    """Choose the resources whose objects go with their namespace.
+
+    ``events.k8s.io`` shows the same objects as the core group does.
+    """
+    return tuple(
+        r for r in served
+        if r.namespaced and {"list", "delete"} <= set(r.verbs) and r.group != "events.k8s.io"
+    )  # fmt: skip
+
+
+def plan_conditions(
+    namespace: Namespace, leftovers: Sequence[Leftover], now: float
+) -> Patch | None:
+    """Say in the namespace's status what it waits for; None when that is said already."""
+    before = conditions.raw(namespace.status.conditions)
+    said = [dict(c) for c in before]
+    for type_, status, reason, message in _said(leftovers):
+        new = {"type": type_, "status": status, "reason": reason, "message": message}
+        set_condition(said, new, rfc3339(now))
+    if said == before:
+        return None
+    return Patch(
+        NAMESPACES, namespace.name, {"status": {"conditions": said}}, "", "status", PatchType.MERGE
+    )
+
+
+def _said(leftovers: Sequence[Leftover]) -> list[tuple[str, str, str, str]]:
+    said = [
+        ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered",
+         "All resources successfully discovered"),
+        ("NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions",
+         "All legacy kube types successfully parsed"),
+        ("NamespaceDeletionContentFailure", "False", "ContentDeleted",
+         "All content successfully deleted, may be waiting on finalization"),
+    ]  # fmt: skip
+    counts = {each.label: len(each.objects) for each in leftovers}
+    finalizers = Counter(
+        f for each in leftovers for obj in each.objects for f in obj.metadata.finalizers
+    )
+    remaining = ", ".join(f"{n} has {c} resource instances" for n, c in sorted(counts.items()))
+    held = ", ".join(f"{f} in {c} resource instances" for f, c in sorted(finalizers.items()))
+    said.append(
+        ("NamespaceContentRemaining", "True", "SomeResourcesRemain",
+         f"Some resources are remaining: {remaining}")
+        if counts
+        else ("NamespaceContentRemaining", "False", "ContentRemoved",
+              "All content successfully removed")
+    )  # fmt: skip
+    said.append(
+        ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain",
+         f"Some content in the namespace has finalizers remaining: {held}")
+        if finalizers
+        else ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers",
+              "All content-preserving finalizers finished")
+    )  # fmt: skip
+    return said
+
+
+def without_finalizer(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a namespace as it is, but no longer held by us."""
+    kept = [f for f in (raw.get("spec") or {}).get("finalizers", ()) if f != FINALIZER]
+    return {**raw, "spec": {**(raw.get("spec") or {}), "finalizers": kept}}
+
+
+class NamespaceController(Reconciler):
+    """Follow namespaces and empty those that are being deleted."""
+
+    name = "namespace-controller"
+    needs = (NAMESPACES,)
+
+    def __init__(self, tools: Tools) -> None:
+        super().__init__(tools)
+        self._namespaces = tools.informers.get(NAMESPACES)
+        self._namespaces.add_handler(self._on_namespace)
+
+    def _on_namespace(self, kind: Kind, old: Namespace | None, new: Namespace | None) -> None:
+        if new is not None and new.metadata.deletion_timestamp is not None:
+            self.queue.add(new.key)
+
+    async def reconcile(self, key: str) -> None:
+        """Delete what is in one namespace; when nothing is left, finalize it."""
+        namespace = self._namespaces.cache.get(key)
+        if namespace is None or namespace.metadata.deletion_timestamp is None:
+            return
+        if FINALIZER not in namespace.spec.finalizers:
+            return
+        left = await self._empty(key, emptied(await discover(self.client)))
+        if not left:
+            await self._finalize(key)
+            return
+        patch = plan_conditions(namespace, left, self.clock.now())
+        try:
+            if patch is not None:
+                await carry_out(self.client, patch)
+        except NotFound:
+            return
+        self.queue.add_after(key, LOOK_AGAIN_AFTER)
+
+    async def _empty(self, name: str, resources: Served) -> list[Leftover]:
+        """Ask for everything to be deleted and list what is still there."""
+        left = []
+        for resource in resources:
+            try:
+                if not (await self.client.list(resource, name, limit=1)).items:
+                    continue
+                await self._delete_all(resource, name)
+                objects = (await self.client.list(resource, name)).items
+            except NotFound:
+                continue  # a custom resource that went while we looked
+            if objects:
+                left.append(Leftover(resource, objects))
+        return left
+
+    async def _delete_all(self, resource: Resource[Object], namespace: str) -> None:
+        if "deletecollection" in resource.verbs:
+            try:
+                await self.client.delete(resource, "", namespace, propagation="Background")
+                return
+            except NotAllowed:
+                pass
+        for obj in (await self.client.list(resource, namespace)).items:
+            if obj.metadata.deletion_timestamp is None:
+                await self.client.delete(resource, obj.name, namespace, propagation="Background")
+
+    async def _finalize(self, name: str) -> None:
+        try:
+            raw = await self.client.get(_RAW, name)
+            await self.client.update(_RAW, without_finalizer(raw), subresource="finalize")
+        except NotFound:
+            pass

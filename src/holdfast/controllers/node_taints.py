@@ -1,0 +1,92 @@
+"""Turn what a node says about itself into taints that keep pods away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.node import Node, Taint
+from holdfast.api.scheme import NODES
+from holdfast.client.replica import Kind
+from holdfast.clock import rfc3339
+from holdfast.controllers import conditions
+from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.controllers.writes import Patch, carry_out_all
+
+PREFIX = "node.kubernetes.io/"
+UNSCHEDULABLE = f"{PREFIX}unschedulable"
+_PRESSURES = {
+    "MemoryPressure": f"{PREFIX}memory-pressure",
+    "DiskPressure": f"{PREFIX}disk-pressure",
+    "PIDPressure": f"{PREFIX}pid-pressure",
+    "NetworkUnavailable": f"{PREFIX}network-unavailable",
+}
+_BY_READINESS = {"False": f"{PREFIX}not-ready", "Unknown": f"{PREFIX}unreachable"}
+MANAGED = {UNSCHEDULABLE, *_PRESSURES.values(), *_BY_READINESS.values()}
+
+
+def wanted_taints(node: Node) -> set[str]:
+    """Name the NoSchedule taints the node's conditions and cordon call for.
+
+    A node that says nothing about being ready is left as it is: whoever made it decides.
+    """
+    said = node.status.conditions
+    wanted = {key for type_, key in _PRESSURES.items() if conditions.holds(said, type_)}
+    ready = conditions.find(said, "Ready")
+    if ready is not None and ready.status in _BY_READINESS:
+        wanted.add(_BY_READINESS[ready.status])
+    if ready is None:
+        wanted |= {t.key for t in node.spec.taints if t.key in _BY_READINESS.values()}
+    return wanted | ({UNSCHEDULABLE} if node.spec.unschedulable else set())
+
+
+def plan_node_taints(node: Node, now: float) -> Patch | None:
+    """Plan the taints of one node; other people's taints stay as they are."""
+    wanted = wanted_taints(node)
+    have = {t.key for t in node.spec.taints if _managed(t)}
+    if wanted == have:
+        return None
+    kept = [_raw(t) for t in node.spec.taints if not _managed(t) or t.key in wanted]
+    added = [
+        {"key": key, "effect": "NoSchedule", "timeAdded": rfc3339(now)}
+        for key in sorted(wanted - have)
+    ]
+    patch = {
+        "metadata": {"resourceVersion": node.metadata.resource_version},
+        "spec": {"taints": [*kept, *added] or None},
+    }
+    return Patch(NODES, node.name, patch)
+
+
+def _managed(taint: Taint) -> bool:
+    return taint.key in MANAGED and taint.effect == "NoSchedule"
+
+
+def _raw(taint: Taint) -> dict[str, Any]:
+    parts = (
+        ("key", taint.key), ("value", taint.value), ("effect", taint.effect),
+        ("timeAdded", taint.time_added),
+    )  # fmt: skip
+    return {name: value for name, value in parts if value}
+
+
+class NodeTaintController(Reconciler):
+    """Follow nodes."""
+
+    name = "node-controller"
+    needs = (NODES,)
+
+    def __init__(self, tools: Tools) -> None:
+        super().__init__(tools)
+        self._nodes = tools.informers.get(NODES)
+        self._nodes.add_handler(self._on_node)
+
+    def _on_node(self, kind: Kind, old: Node | None, new: Node | None) -> None:
+        if new is not None:
+            self.queue.add(new.key)
+
+    async def reconcile(self, key: str) -> None:
+        """Bring one node's taints up to date."""
+        node = self._nodes.cache.get(key)
+        patch = plan_node_taints(node, self.clock.now()) if node is not None else None
+        if patch is not None:
+            await carry_out_all(self.client, (patch,))
