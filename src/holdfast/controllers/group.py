@@ -42,7 +42,14 @@ class ControllerGroup:
     ``stop()``.
     """
 
-    def __init__(self, client: Client, clock: Clock, recorder: EventRecorder | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        recorder: EventRecorder | None = None,
+        *,
+        kinds: tuple[type[Reconciler], ...] = CONTROLLERS,
+    ) -> None:
         self._own_recorder = recorder is None
         self._recorder = recorder or EventRecorder(client, clock, component="holdfast-controllers")
         informers = InformerSet(client, clock=clock)

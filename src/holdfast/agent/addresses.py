@@ -1,0 +1,49 @@
+"""Hand out addresses of a network, each to one owner at a time."""
+
+from __future__ import annotations
+
+import heapq
+from ipaddress import IPv4Address, IPv4Network
+
+
+class AddressPool:
+    """The addresses of a network by owner; what is given back is used again, lowest first."""
+
+    def __init__(self, network: str) -> None:
+        self._network = IPv4Network(network)
+        self._first = int(self._network.network_address) + 1
+        self._last = int(self._network.broadcast_address) - 1
+        self._next = self._first
+        self._free: list[int] = []
+        self._of: dict[str, str] = {}
+        self._taken: set[int] = set()
+
+    def take(self, owner: str, known: str = "") -> str:
+        """Return the owner's address; ``known`` is one it has from an earlier life."""
+        if owner in self._of:
+            return self._of[owner]
+        address = known or str(IPv4Address(self._lowest()))
+        self._of[owner] = address
+        self._taken.add(int(IPv4Address(address)))
+        return address
+
+    def give_back(self, owner: str) -> None:
+        """Take an address back from an owner that is gone."""
+        address = self._of.pop(owner, None)
+        if address is None:
+            return
+        number = int(IPv4Address(address))
+        self._taken.discard(number)
+        if self._first <= number < self._next:
+            heapq.heappush(self._free, number)
+
+    def _lowest(self) -> int:
+        while self._free:
+            number = heapq.heappop(self._free)
+            if number not in self._taken:
+                return number
+        while self._next in self._taken:
+            self._next += 1
+        assert self._next <= self._last, f"no address is left in {self._network}"
+        self._next += 1
+        return self._next - 1

@@ -1,0 +1,55 @@
+"""Whether a pod may start: every claim it uses must be allocated and reserved for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.api.devices import ResourceClaim
+from holdfast.api.pod import Pod, PodResourceClaim
+
+ClaimOf = Callable[[str], ResourceClaim | None]
+
+
+def claims_used(pod: Pod) -> tuple[str, ...]:
+    """Name the claims a pod uses, as far as they are known."""
+    names = [_name(pod, entry) for entry in pod.spec.resource_claims]
+    special = pod.status.extended_resource_claim_status
+    names.append(special.resource_claim_name if special else "")
+    return tuple(name for name in names if name)
+
+
+def why_not_ready(pod: Pod, claim_of: ClaimOf) -> str:
+    """Say what a pod's claims lack before it may start; "" when nothing does."""
+    for entry in pod.spec.resource_claims:
+        name = _name(pod, entry)
+        if name is None:
+            continue  # it was found to need none
+        if not name:
+            return f"the ResourceClaim for {entry.name} was not created yet"
+        if problem := _problem(pod, name, claim_of, owned=entry.resource_claim_name is None):
+            return problem
+    special = pod.status.extended_resource_claim_status
+    if special is None:
+        return ""
+    return _problem(pod, special.resource_claim_name, claim_of, owned=True)
+
+
+def _name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    """Name the claim of an entry; "" while nobody made it, None if none is needed."""
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    statuses = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
+    return statuses.get(entry.name, "")
+
+
+def _problem(pod: Pod, name: str, claim_of: ClaimOf, *, owned: bool) -> str:
+    claim = claim_of(name)
+    if claim is None:
+        return f'resourceclaims.resource.k8s.io "{name}" not found'
+    if owned and all(o.uid != pod.uid for o in claim.metadata.owner_references):
+        return f"ResourceClaim {claim.key} was not created for pod {pod.key} (pod is not owner)"
+    if claim.status.allocation is None:
+        return f"ResourceClaim {claim.key} is not allocated"
+    if all(c.uid != pod.uid for c in claim.status.reserved_for):
+        return f"pod {pod.key} ({pod.uid}) is not allowed to use ResourceClaim {claim.key}"
+    return ""

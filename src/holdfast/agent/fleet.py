@@ -1,0 +1,223 @@
+"""Run any number of simulated nodes: one watch for pods, one for nodes, one for claims."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from contextlib import suppress
+
+from holdfast.agent.addresses import AddressPool
+from holdfast.agent.claims import claims_used, why_not_ready
+from holdfast.agent.heartbeat import INTERVAL, Heartbeat
+from holdfast.agent.nodes import (
+    LEASE_NAMESPACE,
+    NodeShape,
+    foreign_for,
+    new_node,
+    node_name,
+    plan_node_status,
+)
+from holdfast.agent.objects import AGENT_NODES, AGENT_PODS, AgentNode, AgentPod
+from holdfast.agent.simulated import Step, needs_look, plan_pod
+from holdfast.api.devices import ResourceClaim
+from holdfast.api.meta import ObjectReference
+from holdfast.api.scheme import LEASES, RESOURCE_CLAIMS
+from holdfast.client.client import Client, PatchType
+from holdfast.client.events import EventRecorder
+from holdfast.client.informer_set import InformerSet
+from holdfast.client.replica import Kind
+from holdfast.client.workqueue import WorkQueue, work
+from holdfast.clock import Clock
+from holdfast.errors import AlreadyExists, NotFound
+
+POD_NETWORK = "10.0.0.0/8"
+NODE_NETWORK = "172.16.0.0/12"
+WORKERS = 16
+AT_ONCE = 64
+_NODE, _POD = "node:", "pod:"
+
+log = logging.getLogger(__name__)
+
+
+class Fleet:
+    """All simulated nodes of a cluster.
+
+    ``register`` makes Node objects; besides, every Node that nobody else beats for is adopted, so
+    that a Node created by hand or by a test comes to life. Keys of the queue are ``node:`` or
+    ``pod:`` and the object's key.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        recorder: EventRecorder | None = None,
+        *,
+        interval: float = INTERVAL,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._own_recorder = recorder is None
+        self._recorder = recorder or EventRecorder(client, clock, component="kubelet")
+        self._informers = InformerSet(client, clock=clock)
+        self._nodes = self._informers.get(AGENT_NODES)
+        self._pods = self._informers.get(AGENT_PODS)
+        self._claims = self._informers.get(RESOURCE_CLAIMS)
+        self._heartbeat = Heartbeat(client, clock, interval)
+        self._queue = WorkQueue(clock)
+        self._pod_ips = AddressPool(POD_NETWORK)
+        self._node_ips = AddressPool(NODE_NETWORK)
+        self._on_node: dict[str, dict[str, None]] = defaultdict(dict)
+        self._waiting: dict[str, set[str]] = defaultdict(set)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._nodes.add_handler(self._node_changed)
+        self._pods.add_handler(self._pod_changed)
+        self._claims.add_handler(self._claim_changed)
+
+    async def start(self) -> None:
+        """Read the cluster once, adopt what is free, and go on in the background."""
+        if self._own_recorder:
+            self._recorder.start()
+        await self._informers.start()
+        self._tasks = [
+            asyncio.create_task(
+                work(self._queue, self._look, workers=WORKERS, name="fleet"), name="fleet: work"
+            ),
+            asyncio.create_task(self._heartbeat.run(), name="fleet: heartbeat"),
+        ]
+
+    async def stop(self) -> None:
+        """End; pods and nodes stay as they are."""
+        await self._informers.stop()
+        self._queue.shutdown()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._own_recorder:
+            await self._recorder.stop()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the agents are at work."""
+        return bool(self._tasks) and not any(task.done() for task in self._tasks)
+
+    async def register(self, count: int, shape: NodeShape | None = None) -> None:
+        """Make the Nodes ``node-0001`` to ``node-<count>``; those that exist stay as they are."""
+        shape = shape or NodeShape()
+        numbers = range(1, count + 1)
+        for start in range(0, count, AT_ONCE):
+            batch = numbers[start : start + AT_ONCE]
+            await asyncio.gather(*(self._register(ordinal, shape) for ordinal in batch))
+
+    async def _register(self, ordinal: int, shape: NodeShape) -> None:
+        address = self._node_ips.take(node_name(ordinal))
+        body = new_node(ordinal, shape, address, self._clock.now())
+        with suppress(AlreadyExists):
+            await self._client.create(AGENT_NODES, body)
+
+    def _node_changed(self, kind: Kind, old: AgentNode | None, new: AgentNode | None) -> None:
+        if new is not None:
+            self._queue.add(_NODE + new.name)
+        elif old is not None:
+            self._heartbeat.remove(old.name)
+            self._node_ips.give_back(old.name)
+
+    def _pod_changed(self, kind: Kind, old: AgentPod | None, new: AgentPod | None) -> None:
+        if old is not None and new is None:
+            self._pod_ips.give_back(old.uid)
+            self._on_node[old.spec.node_name].pop(old.key, None)
+        elif new is not None and new.spec.node_name:
+            if new.status.pod_ip and not new.spec.host_network:
+                self._pod_ips.take(new.uid, new.status.pod_ip)
+            self._on_node[new.spec.node_name][new.key] = None
+            if needs_look(new):
+                self._queue.add(_POD + new.key)
+
+    def _claim_changed(
+        self, kind: Kind, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> None:
+        either = new or old
+        assert either is not None
+        for key in self._waiting.pop(either.key, ()):
+            self._queue.add(_POD + key)
+
+    async def _look(self, key: str) -> None:
+        if key.startswith(_NODE):
+            await self._look_at_node(key.removeprefix(_NODE))
+        else:
+            await self._look_at_pod(key.removeprefix(_POD))
+
+    async def _look_at_node(self, name: str) -> None:
+        """Adopt a node that nobody else beats for, and keep its status whole."""
+        node = self._nodes.cache.get(name)
+        if node is None:
+            return
+        if name not in self._heartbeat:
+            foreign = await self._foreign_for(name)
+            if foreign > 0:
+                self._queue.add_after(_NODE + name, foreign)
+                return
+            await self._heartbeat.add(node)
+            for key in self._on_node[name]:
+                self._queue.add(_POD + key)
+        address = self._node_ips.take(name, node.internal_ip)
+        patch = plan_node_status(node, address, self._clock.now())
+        if patch is not None:
+            try:
+                await self._client.patch(
+                    AGENT_NODES, name, patch, type=PatchType.STRATEGIC, subresource="status"
+                )
+            except NotFound:
+                return
+
+    async def _foreign_for(self, name: str) -> float:
+        try:
+            lease = await self._client.get(LEASES, name, LEASE_NAMESPACE)
+        except NotFound:
+            return 0.0
+        return foreign_for(lease, self._clock.now())
+
+    async def _look_at_pod(self, key: str) -> None:
+        """Take a pod one step further, if it is on a node of ours."""
+        pod = self._pods.cache.get(key)
+        if pod is None or pod.spec.node_name not in self._heartbeat:
+            return
+        node = self._nodes.cache.get(pod.spec.node_name)
+        host_ip = (node.internal_ip if node else "") or self._node_ips.take(pod.spec.node_name)
+        step = plan_pod(
+            pod, pod_ip=self._pod_ips.take(pod.uid, pod.status.pod_ip), host_ip=host_ip,
+            problem=self._problem(pod), now=self._clock.now(),
+        )  # fmt: skip
+        try:
+            await self._carry_out(pod, step)
+        except NotFound:
+            return
+        if step.again_after is not None:
+            self._queue.add_after(_POD + key, step.again_after)
+
+    def _problem(self, pod: AgentPod) -> str:
+        if pod.status.phase == "Running" or pod.terminating:
+            return ""
+        problem = why_not_ready(pod, lambda n: self._claims.cache.get(f"{pod.namespace}/{n}"))
+        if problem:
+            for name in claims_used(pod):
+                self._waiting[f"{pod.namespace}/{name}"].add(pod.key)
+        return problem
+
+    async def _carry_out(self, pod: AgentPod, step: Step) -> None:
+        if step.status is not None:
+            await self._client.patch(
+                AGENT_PODS, pod.name, step.status, pod.namespace,
+                type=PatchType.STRATEGIC, subresource="status",
+            )  # fmt: skip
+        if step.problem and step.status is not None:
+            about = ObjectReference(
+                api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid
+            )
+            words = f"Failed to prepare dynamic resources: {step.problem}"
+            self._recorder.record(about, "Warning", "FailedPrepareDynamicResources", words)
+        if step.remove:
+            await self._client.delete(
+                AGENT_PODS, pod.name, pod.namespace, grace_seconds=0, uid=pod.uid
+            )

@@ -1,0 +1,165 @@
+"""What a simulated node writes about itself: registration, readiness, heartbeat. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.agent.objects import AgentNode
+from holdfast.api.node import Lease, Node
+from holdfast.api.pod import ResourceAmounts
+from holdfast.clock import parse_rfc3339, rfc3339, rfc3339_micro
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 40
+MARK = "holdfast.dev/agent"
+SIMULATED = "simulated"
+_SAID = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory",
+     "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """What a registered node has, and over how many zones nodes are spread."""
+
+    cpu: str = "32"
+    memory: str = "128Gi"
+    pods: int = 110
+    ephemeral_storage: str = "500Gi"
+    zones: int = 3
+    extra: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def capacity(self) -> dict[str, str]:
+        """The amounts as a node reports them."""
+        return {
+            "cpu": self.cpu, "memory": self.memory, "pods": str(self.pods),
+            "ephemeral-storage": self.ephemeral_storage, **self.extra,
+        }  # fmt: skip
+
+
+def node_name(ordinal: int) -> str:
+    """Name the n-th registered node, counted from 1.
+
+    >>> node_name(1), node_name(12345)
+    ('node-0001', 'node-12345')
+    """
+    return f"node-{ordinal:04d}"
+
+
+def new_node(ordinal: int, shape: NodeShape, address: str, now: float) -> dict[str, Any]:
+    """Write the Node a simulated kubelet registers."""
+    name = node_name(ordinal)
+    zone = f"zone-{chr(ord('a') + (ordinal - 1) % shape.zones)}"
+    return {
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64", "topology.kubernetes.io/region": "local",
+                "topology.kubernetes.io/zone": zone, MARK: SIMULATED, **shape.labels,
+            },
+        },
+        "spec": {},
+        "status": {
+            "capacity": shape.capacity, "allocatable": shape.capacity,
+            "addresses": _addresses(name, address), "conditions": _conditions(now, {}),
+            "nodeInfo": node_info(name),
+        },
+    }  # fmt: skip
+
+
+def node_info(name: str) -> dict[str, str]:
+    """Fill the block every client expects whole."""
+    return {
+        "machineID": name, "systemUUID": name, "bootID": name, "kernelVersion": "simulated",
+        "osImage": "Holdfast simulated node", "containerRuntimeVersion": "simulated://1",
+        "kubeletVersion": "v1.36.2-holdfast", "kubeProxyVersion": "", "operatingSystem": "linux",
+        "architecture": "amd64",
+    }  # fmt: skip
+
+
+def plan_node_status(node: AgentNode, address: str, now: float) -> dict[str, Any] | None:
+    """Write what a node's status lacks (a strategic merge patch), or None.
+
+    Conditions that already say so stay; amounts a user gave stay; allocatable that nobody gave is
+    all of the capacity.
+    """
+    status: dict[str, Any] = {}
+    known = {c.type: c for c in node.status.conditions}
+    wrong = [t for t, s, *_ in _SAID if t not in known or known[t].status != s]
+    if "Ready" in wrong or "Ready" not in known:
+        kept = {t: c.last_transition_time for t, c in known.items() if t not in wrong}
+        status["conditions"] = _conditions(now, kept)
+    if node.status.capacity and not node.status.allocatable:
+        status["allocatable"] = _plain(node.status.capacity)
+    if not node.internal_ip:
+        status["addresses"] = _addresses(node.name, address)
+    if "conditions" in status:
+        status["nodeInfo"] = node_info(node.name)
+    return {"status": status} if status else None
+
+
+def _plain(amounts: ResourceAmounts) -> dict[str, Any]:
+    return dict(amounts)
+
+
+def _addresses(name: str, address: str) -> list[dict[str, str]]:
+    return [
+        {"type": "InternalIP", "address": address},
+        {"type": "Hostname", "address": name},
+    ]
+
+
+def _conditions(now: float, since: Mapping[str, str | None]) -> list[dict[str, str]]:
+    return [
+        {
+            "type": type_, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": rfc3339(now),
+            "lastTransitionTime": since.get(type_) or rfc3339(now),
+        }
+        for type_, status, reason, message in _SAID
+    ]  # fmt: skip
+
+
+def new_lease(node: Node, now: float) -> dict[str, Any]:
+    """Write a node's first heartbeat; it goes when the node goes."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": node.name, "namespace": LEASE_NAMESPACE, "labels": {MARK: SIMULATED},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+            ],
+        },
+        "spec": {
+            "holderIdentity": node.name, "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": rfc3339_micro(now),
+        },
+    }  # fmt: skip
+
+
+def renewal(now: float) -> dict[str, Any]:
+    """Write a heartbeat."""
+    return {"spec": {"renewTime": rfc3339_micro(now)}}
+
+
+def foreign_for(lease: Lease | None, now: float) -> float:
+    """Say for how many seconds somebody else's heartbeat still counts; 0: the node is free.
+
+    A lease we marked ourselves is ours, also after a restart.
+    """
+    if lease is None or lease.metadata.labels.get(MARK) == SIMULATED:
+        return 0.0
+    if lease.spec.renew_time is None:
+        return 0.0
+    ends = parse_rfc3339(lease.spec.renew_time) + (lease.spec.lease_duration_seconds or 0)
+    return max(0.0, ends - now)

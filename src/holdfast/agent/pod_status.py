@@ -1,0 +1,133 @@
+"""What a pod's status says at each stage, as a kubelet writes it (strategic merge patches)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.pod import Container, Pod
+from holdfast.clock import rfc3339
+
+Said = tuple[str, str, str]  # type, status, reason
+
+
+def running_status(pod: Pod, pod_ip: str, host_ip: str, now: float) -> dict[str, Any]:
+    """All containers run and are ready."""
+    when = rfc3339(now)
+    running = {"running": {"startedAt": when}}
+    address = host_ip if pod.spec.host_network else pod_ip
+    said = [
+        (type_, "True", "")
+        for type_ in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+    ]
+    return _status(
+        pod,
+        "Running",
+        _conditions(pod, said, now),
+        hostIP=host_ip,
+        hostIPs=[{"ip": host_ip}],
+        podIP=address,
+        podIPs=[{"ip": address}],
+        startTime=pod.status.start_time or when,
+        containerStatuses=[_container(pod, c, running) for c in pod.spec.containers],
+        **_init_statuses(pod, when, running),
+    )
+
+
+def held_status(pod: Pod, host_ip: str, why: str, now: float) -> dict[str, Any] | None:
+    """The pod waits on its node for something; None if it says so already."""
+    known = next((c for c in pod.status.conditions if c.type == "PodReadyToStartContainers"), None)
+    if known is not None and (known.status, known.message) == ("False", why):
+        return None
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    names = " ".join(c.name for c in pod.spec.containers)
+    said = [
+        ("PodReadyToStartContainers", "False", "FailedPrepareDynamicResources"),
+        ("Initialized", "True", ""),
+        ("Ready", "False", "ContainersNotReady"),
+        ("ContainersReady", "False", "ContainersNotReady"),
+    ]
+    conditions = _conditions(pod, said, now)
+    conditions[0]["message"] = why
+    for condition in conditions[2:]:
+        condition["message"] = f"containers with unready status: [{names}]"
+    statuses = [_container(pod, c, waiting) for c in pod.spec.containers]
+    return _status(
+        pod,
+        "Pending",
+        conditions,
+        hostIP=host_ip,
+        hostIPs=[{"ip": host_ip}],
+        startTime=pod.status.start_time or rfc3339(now),
+        containerStatuses=statuses,
+    )
+
+
+def finished_status(pod: Pod, now: float) -> dict[str, Any]:
+    """All containers have ended well."""
+    when = rfc3339(now)
+    ended = {
+        "terminated": {
+            "exitCode": 0, "reason": "Completed", "startedAt": pod.status.start_time or when,
+            "finishedAt": when,
+        }
+    }  # fmt: skip
+    said = [
+        ("PodReadyToStartContainers", "False", ""),
+        ("Initialized", "True", "PodCompleted"),
+        ("Ready", "False", "PodCompleted"),
+        ("ContainersReady", "False", "PodCompleted"),
+    ]
+    return _status(
+        pod,
+        "Succeeded",
+        _conditions(pod, said, now),
+        containerStatuses=[_container(pod, c, ended) for c in pod.spec.containers],
+    )
+
+
+def _status(pod: Pod, phase: str, conditions: list[Any], **more: Any) -> dict[str, Any]:
+    status: dict[str, Any] = {"phase": phase, "conditions": conditions, **more}
+    if pod.metadata.generation:
+        status["observedGeneration"] = pod.metadata.generation
+    return {"metadata": {"uid": pod.uid}, "status": status}
+
+
+def _conditions(pod: Pod, said: list[Said], now: float) -> list[dict[str, Any]]:
+    """Write conditions; transition times move only where the status does."""
+    known = {c.type: c for c in pod.status.conditions}
+    written = []
+    for type_, status, reason in said:
+        old = known.get(type_)
+        same = old is not None and old.status == status
+        since = old.last_transition_time if old is not None and same else rfc3339(now)
+        new = {"type": type_, "status": status, "lastTransitionTime": since, "lastProbeTime": None}
+        written.append(new | ({"reason": reason} if reason else {"reason": None, "message": None}))
+    return written
+
+
+def _container(pod: Pod, container: Container, state: dict[str, Any]) -> dict[str, Any]:
+    running = "running" in state
+    status: dict[str, Any] = {
+        "name": container.name, "image": container.image, "imageID": container.image,
+        "ready": running, "started": running, "restartCount": 0, "lastState": {}, "state": state,
+    }  # fmt: skip
+    if "waiting" not in state:
+        status["containerID"] = f"simulated://{pod.uid}/{container.name}"
+    return status
+
+
+def _init_statuses(pod: Pod, when: str, running: dict[str, Any]) -> dict[str, Any]:
+    """Init containers have run; sidecars among them run on."""
+    if not pod.spec.init_containers:
+        return {}
+    done = {
+        "terminated": {
+            "exitCode": 0, "reason": "Completed", "startedAt": when, "finishedAt": when
+        }
+    }  # fmt: skip
+    statuses = []
+    for container in pod.spec.init_containers:
+        sidecar = container.restart_policy == "Always"
+        status = _container(pod, container, running if sidecar else done)
+        statuses.append(status | {"ready": True})
+    return {"initContainerStatuses": statuses}

@@ -1,0 +1,96 @@
+"""The life of a pod whose containers are only simulated: everything but the processes is real.
+
+Containers start at once and stop at once. Two annotations make a pod less perfect, for tests and
+demonstrations: ``holdfast.dev/run-for: 5s`` lets it succeed after that time, and
+``holdfast.dev/stop-after: 10s`` lets it take that long to stop, within its grace period.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.agent.pod_status import finished_status, held_status, running_status
+from holdfast.api.durations import parse_seconds
+from holdfast.api.pod import Pod
+from holdfast.clock import parse_rfc3339
+from holdfast.errors import BadRequest
+
+RUN_FOR = "holdfast.dev/run-for"
+STOP_AFTER = "holdfast.dev/stop-after"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do for a pod now.
+
+    ``status`` is written if there is any, then ``remove`` deletes the pod for good; ``problem`` is
+    told as an event. In ``again_after`` seconds time alone will call for another look.
+    """
+
+    status: dict[str, Any] | None = None
+    remove: bool = False
+    problem: str = ""
+    again_after: float | None = None
+
+
+NOTHING = Step()
+
+
+def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -> Step:
+    """Plan the next step of a pod on its node; ``problem`` is what its claims lack, or ""."""
+    if pod.terminating:
+        return _stop(pod, now)
+    if pod.finished:
+        return NOTHING
+    if pod.status.phase == "Running":
+        return _run(pod, now)
+    if problem:
+        status = held_status(pod, host_ip, problem, now)
+        return Step(status=status, problem=problem)
+    status = running_status(pod, pod_ip, host_ip, now)
+    return Step(status=status, again_after=_seconds(pod, RUN_FOR))
+
+
+def needs_look(pod: Pod) -> bool:
+    """Tell whether a pod on a node may need anything; most of the time it does not."""
+    if pod.terminating:
+        return True
+    if pod.finished:
+        return False
+    return pod.status.phase != "Running" or RUN_FOR in pod.metadata.annotations
+
+
+def _run(pod: Pod, now: float) -> Step:
+    lasts = _seconds(pod, RUN_FOR)
+    if lasts is None or pod.status.start_time is None:
+        return NOTHING
+    left = parse_rfc3339(pod.status.start_time) + lasts - now
+    if left > 0:
+        return Step(again_after=left)
+    return Step(status=finished_status(pod, now))
+
+
+def _stop(pod: Pod, now: float) -> Step:
+    """Stop the containers, then remove the pod; the grace period is the longest it may take."""
+    assert pod.metadata.deletion_timestamp is not None
+    grace = pod.metadata.deletion_grace_period_seconds or 0
+    asked = parse_rfc3339(pod.metadata.deletion_timestamp) - grace
+    left = asked + min(grace, _seconds(pod, STOP_AFTER) or 0.0) - now
+    if left > 0 and not pod.finished:
+        return Step(again_after=left)
+    # A pod that finalizers keep is shown as ended, so that nobody waits for it.
+    kept = bool(pod.metadata.finalizers) and not pod.finished
+    status = finished_status(pod, now) if kept else None
+    gone = grace == 0 and bool(pod.metadata.finalizers)
+    return Step(status=status, remove=not gone)
+
+
+def _seconds(pod: Pod, annotation: str) -> float | None:
+    text = pod.metadata.annotations.get(annotation)
+    if text is None:
+        return None
+    try:
+        return max(0.0, parse_seconds(text))
+    except BadRequest:
+        return None
