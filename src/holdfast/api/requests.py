@@ -64,15 +64,24 @@ class PodRequest:
 
 def pod_request(pod: Pod, reading: Reading = AS_SCHEDULED) -> PodRequest:
     """Work out what a pod asks for; only resources that the scheduler counts appear."""
-    real = request_nanos(pod, reading)
-    whole_pod = reading.pod_level and asks_as_a_pod(pod)
-    missing = {k: v for k, v in _DEFAULTS.items() if not (whole_pod and k in real)}
-    nonzero = request_nanos(pod, replace(reading, missing=missing)) if missing else real
+    real = nonzero = request_nanos(pod, reading)
+    if not _mentions_everything(pod):
+        whole_pod = reading.pod_level and asks_as_a_pod(pod)
+        missing = {k: v for k, v in _DEFAULTS.items() if not (whole_pod and k in real)}
+        nonzero = request_nanos(pod, replace(reading, missing=missing))
     return PodRequest(
         {name: whole(name, amount) for name, amount in real.items() if is_counted(name)},
         whole(CPU, nonzero.get(CPU, 0)),
         whole(MEMORY, nonzero.get(MEMORY, 0)),
     )
+
+
+def _mentions_everything(pod: Pod) -> bool:
+    """Tell quickly that no default can play a part: every container names cpu and memory."""
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        if CPU not in container.resources.requests or MEMORY not in container.resources.requests:
+            return False
+    return not resize_is_infeasible(pod)
 
 
 def whole(name: str, amount: int) -> int:
@@ -101,7 +110,7 @@ def request_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
         given, kept = _pod_status(pod, reading)
         effective = _held(pod, own.requests, given, kept)
         total |= {name: effective.get(name, 0) for name in own.requests if is_pod_level(name)}
-    if reading.overhead:
+    if reading.overhead and pod.spec.overhead:
         _add(total, _read(pod.spec.overhead))
     return total
 
@@ -146,6 +155,8 @@ def _aggregate(
     total: Nanos = {}
     for container in pod.spec.containers:
         _add(total, part(container, statuses.get(container.name)))
+    if not pod.spec.init_containers:
+        return total
     peak: Nanos = {}
     sidecars: Nanos = {}
     for container in pod.spec.init_containers:
@@ -164,6 +175,8 @@ def _aggregate(
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
     status = pod.status
+    if not status.container_statuses and not status.init_container_statuses:
+        return {}
     return {s.name: s for s in (*status.container_statuses, *status.init_container_statuses)}
 
 

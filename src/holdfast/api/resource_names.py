@@ -34,6 +34,7 @@ def is_scalar(name: str) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def is_counted(name: str) -> bool:
     """Tell whether the scheduler counts a name in requests at all."""
     return name in (CPU, MEMORY, EPHEMERAL_STORAGE) or is_scalar(name)
