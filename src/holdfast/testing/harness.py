@@ -1,0 +1,163 @@
+"""A whole cluster in one process on a virtual clock: objects in, objects out.
+
+Everything is the real thing (store, API server, scheduler, controllers, nodes); only time is a
+fake, and faults if a test wants them. ``await harness.settle()`` returns when nothing more happens
+without time passing, so a test asserts without waiting::
+
+    async with Harness(tmp_path) as cluster:
+        await cluster.create(a_node("n"), a_pod("p"))
+        assert (await cluster.pod("p")).spec.node_name == "n"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import EVENTS, PODS, RESERVATIONS
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.server import ApiServer
+from holdfast.client.client import Client
+from holdfast.client.transport import Transport
+from holdfast.cluster import Components
+from holdfast.framework.invariants import check_invariants
+from holdfast.framework.world import World
+from holdfast.settings import NodeSettings, SchedulerSettings
+from holdfast.store.store import Store
+from holdfast.testing.builders import resource_of
+from holdfast.testing.clock import VirtualClock
+
+T = TypeVar("T")
+Wrap = Callable[[Transport, VirtualClock], Transport]
+
+
+class Harness:
+    """A cluster that stands still until told otherwise.
+
+    ``wrap`` puts something (a FaultyTransport) between the components and the server; the test's
+    own ``client`` always speaks plainly. Nodes are Node objects the test creates; the fleet
+    adopts them.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        clock: VirtualClock | None = None,
+        wrap: Wrap | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._directory = directory
+        self.clock = clock or VirtualClock()
+        self._wrap = wrap
+        self._seed = seed
+        self.store: Store
+        self.server: ApiServer
+        self.client: Client
+        self.components: Components
+
+    async def __aenter__(self) -> Self:
+        await self._start_server()
+        await self._start_components()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.components.stop()
+        await self._stop_server()
+
+    @property
+    def world(self) -> World:
+        """What the scheduler believes."""
+        return self.components.scheduler.world
+
+    async def create(self, *objects: Mapping[str, Any], settle: bool = True) -> None:
+        """Create raw objects in order, and let everybody react."""
+        for raw in objects:
+            await self.client.create(resource_of(raw), raw, raw["metadata"].get("namespace", ""))
+        if settle:
+            await self.settle()
+
+    async def delete(self, resource: Resource[Any], name: str, namespace: str = "") -> None:
+        """Delete an object and let everybody react."""
+        await self.client.delete(resource, name, namespace)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let everything happen that needs no time, then check every promise."""
+        await self.clock.settle()
+        check_invariants(self.world)
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, then check every promise."""
+        await self.clock.advance(seconds)
+        check_invariants(self.world)
+
+    async def pod(self, name: str, namespace: str = "default") -> Pod:
+        """Read a pod from the API."""
+        return await self.client.get(PODS, name, namespace)
+
+    async def reservation(self, name: str) -> Reservation:
+        """Read a reservation from the API."""
+        return await self.client.get(RESERVATIONS, name)
+
+    async def node_of(self, name: str, namespace: str = "default") -> str:
+        """Where a pod is, "" for nowhere."""
+        return (await self.pod(name, namespace)).spec.node_name
+
+    async def why(self, name: str, namespace: str = "default") -> str:
+        """The message of a pod's PodScheduled condition, "" if there is none."""
+        found = (await self.pod(name, namespace)).status.conditions
+        return next((c.message for c in found if c.type == "PodScheduled"), "")
+
+    async def events(self, name: str, namespace: str = "default") -> list[tuple[str, str]]:
+        """(reason, message) of an object's events, oldest first."""
+        listing = await self.client.list(EVENTS, namespace)
+        return [(e.reason, e.message) for e in listing.items if e.involved_object.name == name]
+
+    async def restart_components(self) -> None:
+        """Stop scheduler, controllers and nodes, and start them anew from the API alone."""
+        await self.components.stop()
+        await self._start_components()
+        await self.settle()
+
+    async def restart(self) -> None:
+        """Stop everything and start it anew from the disk."""
+        await self.components.stop()
+        await self._stop_server()
+        await self._start_server()
+        await self._start_components()
+        await self.settle()
+
+    async def _start_server(self) -> None:
+        self.store = Store.open(self._directory, self.clock)
+        self.clock.busy[:] = [lambda: self.store.busy]
+        self.server = ApiServer.create(self.store, self.clock)
+        await self.server.start()
+        self.client = Client(InProcessTransport(self.server), "test")
+
+    async def _stop_server(self) -> None:
+        await self.server.stop()
+        await self.store.close()
+        self.clock.busy.clear()
+
+    async def _start_components(self) -> None:
+        self.components = Components(
+            self._component_client, self.clock, SchedulerSettings(seed=self._seed), NodeSettings(0)
+        )
+        await self.components.start()
+
+    def _component_client(self, user: str) -> Client:
+        transport: Transport = InProcessTransport(self.server)
+        if self._wrap is not None:
+            transport = self._wrap(transport, self.clock)
+        return Client(transport, user)
