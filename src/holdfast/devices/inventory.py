@@ -7,17 +7,21 @@ comes, changes or goes, ``claims`` when a claim does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.cel import DeviceSelectors
 from holdfast.columns.picture import Picture
+from holdfast.devices.allocator import Allocator
 from holdfast.devices.claims import Claims
 from holdfast.devices.classes import Classes
 from holdfast.devices.features import Features
 from holdfast.devices.holdings import Holdings
 from holdfast.devices.pools import Pool, gather
 from holdfast.devices.slices import DeviceId, PoolId, SliceFacts
+from holdfast.devices.tables import Tables
 
 _Slices = dict[str, SliceFacts]
 
@@ -29,7 +33,8 @@ class Inventory:
 
     def __init__(self, nodes: Picture, features: Features | None = None) -> None:
         self._nodes = nodes
-        self.features = features or Features()
+        # Nothing waits for binding conditions yet, so devices that need it stay out of sight.
+        self.features = features or Features(binding_conditions=False)
         self.selectors = DeviceSelectors(list_attributes=self.features.list_attributes)
         self.classes = Classes()
         self.claims = Claims(self._moved)
@@ -38,8 +43,7 @@ class Inventory:
         self._of_pool: dict[PoolId, _Slices] = {}
         self._editions: dict[str, int] = {}
         self._pools: dict[str, tuple[Node, int, int, tuple[Pool, ...]]] = {}
-        self.tables: dict[object, object] = {}
-        """Answers kept between pods, by the shape of their claims (see ``tables``)."""
+        self.tables = Tables(self, nodes)
 
     # --- what others read
 
@@ -51,6 +55,10 @@ class Inventory:
     def class_for(self, resource: str) -> str | None:
         """The device class that serves an extended resource, or None (epoch ``classes``)."""
         return self.classes.serving(resource)
+
+    def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
+        """Make claims ready to be tried on nodes; raises AllocationError."""
+        return Allocator(claims, self.classes.by_name, self.selectors, self.features)
 
     def pools_of(self, node: Node) -> tuple[Pool, ...]:
         """The pools a node can reach, in the order they are searched."""

@@ -24,17 +24,20 @@ class Matcher:
         self._features = features
 
     def selectable(self, ask: Ask, candidate: Candidate, node: Node) -> bool:
-        """Tell whether the ask may have the device, in use or not."""
+        """Tell whether the ask may have the device on this node, in use or not."""
+        return self.selected(ask, candidate) and candidate.on_node(node)
+
+    def selected(self, ask: Ask, candidate: Candidate) -> bool:
+        """Tell whether the device is of the kind asked for, wherever it is."""
         if candidate.device.binding_conditions and not self._features.binding_conditions:
             return False
         owner = f"class {ask.device_class.name}"
         if not self._all(owner, ask.device_class.spec.selectors, candidate):
             return False
-        if ask.selectors:
-            owner = f"claim {claim_label(self._claims[ask.claim])}"
-            if not self._all(owner, ask.selectors, candidate):
-                return False
-        return candidate.on_node(node)
+        if not ask.selectors:
+            return True
+        owner = f"claim {claim_label(self._claims[ask.claim])}"
+        return self._all(owner, ask.selectors, candidate)
 
     def _all(self, owner: str, chosen: Sequence[DeviceSelector], candidate: Candidate) -> bool:
         for i, selector in enumerate(chosen):

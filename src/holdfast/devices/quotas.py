@@ -64,6 +64,14 @@ class Rooms:
             for name, amount in amounts.items()
         )
 
+    def left(self, pool: Pool) -> frozenset[tuple[str, str, Quantity]]:
+        """What is left of every counter of the pool, as one hashable value."""
+        return frozenset(
+            (set_name, name, amount)
+            for set_name, amounts in self._counters(pool).items()
+            for name, amount in amounts.items()
+        )
+
     def take(self, pool: Pool, candidate: Candidate, consumed: Consumed | None) -> None:
         """Take what a picked device needs; ``consumed`` is given for a shared one."""
         pays = bool(candidate.consumes) and not self._paid(candidate)
