@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from holdfast.api.meta import Condition, LabelSelector, Object, Requirement, Struct
@@ -142,6 +144,21 @@ class PodResourceClaim(Struct, frozen=True):
     resource_claim_template_name: str | None = None
 
 
+class ClaimSource(Struct, frozen=True):
+    """The persistent volume claim behind a volume."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class Volume(Struct, frozen=True):
+    """A volume of the pod, as far as it decides where the pod may run."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: dict[str, Any] | None = None
+
+
 class PodSpec(Struct, frozen=True):
     """What the pod wants."""
 
@@ -160,6 +177,7 @@ class PodSpec(Struct, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False
     restart_policy: str = ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
-from holdfast.clock import parse_rfc3339
 from holdfast.columns.amounts import Request
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
@@ -73,7 +73,7 @@ class PodFacts:
     def started(self, now: float) -> float:
         """When the pod started; one that has not counts as starting now."""
         began = self.pod.status.start_time
-        return now if began is None else parse_rfc3339(began)
+        return now if began is None else datetime.fromisoformat(began).timestamp()
 
     def weighs_like(self, other: PodFacts) -> bool:
         """Tell whether a node cannot tell the two apart: same room, ports, labels, priority."""

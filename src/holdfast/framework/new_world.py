@@ -12,6 +12,4 @@ from holdfast.framework.world import World
 def new_world() -> World:
     """A cluster without nodes, pods, promises or devices, ready to be told of them."""
     nodes = Picture()
-    return World(
-        nodes, offers=Offers(nodes), policies=Policies(nodes), devices=Inventory(nodes)
-    )
+    return World(nodes, offers=Offers(nodes), policies=Policies(nodes), devices=Inventory(nodes))

@@ -20,6 +20,9 @@ class Nominations:
         self._node_of: dict[str, str] = {}
         self._of_node: dict[str, dict[str, PodFacts]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._node_of)
+
     def set(self, facts: PodFacts, node: str) -> None:
         """Nominate a pod to a node instead of any other; "" withdraws it."""
         self.clear(facts.uid)

@@ -105,7 +105,10 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """Only these rows can do; every other row is excluded in this plugin's name."""
+    """Only these rows can do; every other row is excluded in this plugin's name.
+
+    ``state`` may be a Part.
+    """
 
     state: State
     rows: Rows
@@ -133,6 +136,23 @@ class Change:
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed)
+
+    def touches(self, rows: AnyRows) -> list[tuple[int, int]]:
+        """Rows concerned that are among ``rows``: (position in ``rows``, row)."""
+        mine = {*self.added, *self.removed}
+        if isinstance(rows, slice):
+            return [(row - (rows.start or 0), row) for row in mine]
+        return [(i, row) for i, row in enumerate(rows.tolist()) if row in mine]
+
+    def freed(self, row: int) -> tuple[dict[int, int], int]:
+        """Room that becomes free on a row (negative: taken) per resource id, and pod slots."""
+        room: dict[int, int] = {}
+        gone, come = self.removed.get(row, ()), self.added.get(row, ())
+        for sign, pods in ((1, gone), (-1, come)):
+            for pod in pods:
+                for resource, amount in pod.request:
+                    room[resource] = room.get(resource, 0) + sign * amount
+        return room, len(gone) - len(come)
 
 
 NONE = Change()
@@ -182,6 +202,10 @@ class Placement:
     node: str
     states: dict[str, State]
     annotations: dict[str, str] = field(default_factory=dict)
+    now: float = 0.0
+    """When it was decided, for the time stamps of what is written."""
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    """(reason, message) of events to write once the pod is bound."""
 
 
 class Plugin(Protocol):
@@ -377,3 +401,15 @@ class Hints(Protocol):
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """Tell whether ``event`` is worth another try of ``pod``."""
         ...
+
+
+_IMPLEMENTED: dict[tuple[type, type], bool] = {}
+
+
+def implements(plugin: Any, point: type) -> bool:
+    """Tell whether a plugin has an extension point; asking a Protocol each time is slow."""
+    key = (type(plugin), point)
+    found = _IMPLEMENTED.get(key)
+    if found is None:
+        found = _IMPLEMENTED[key] = isinstance(plugin, point)
+    return found

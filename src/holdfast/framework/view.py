@@ -34,14 +34,13 @@ class Matched(Protocol):
 class View:
     """The world through the eyes of one pod, at one moment."""
 
-    __slots__ = ("_kind", "_matched", "_matched_known", "nodes", "now", "pod", "world")
+    __slots__ = ("_matched", "_matched_known", "nodes", "now", "pod", "world")
 
     def __init__(self, world: World, pod: PodFacts, now: float) -> None:
         self.world = world
         self.nodes: Picture = world.nodes
         self.pod = pod
         self.now = now
-        self._kind: Kind | None = None
         self._matched: Matched | None = None
         self._matched_known = False
 

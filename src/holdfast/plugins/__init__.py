@@ -1,1 +1,49 @@
-"""plugins."""
+"""One file (or folder) a plugin, and the registry.
+
+Lives here: the standard plugins by their upstream names. May not live here: anything two plugins
+share (that belongs to ``columns`` or ``framework``: plugins do not know each other), I/O, clocks.
+
+``REGISTRY`` is the whole discovery there is: its order is the default order of the plugins, its
+weights the default weights.
+"""
+
+from __future__ import annotations
+
+from holdfast.framework.profile import Entry, Profile, build
+from holdfast.plugins.balanced_allocation import BalancedAllocation
+from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.node_name import NodeName
+from holdfast.plugins.node_ports import NodePorts
+from holdfast.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.plugins.node_unschedulable import NodeUnschedulable
+from holdfast.plugins.priority_sort import PrioritySort
+from holdfast.plugins.scheduling_gates import SchedulingGates
+from holdfast.plugins.taint_toleration import TaintToleration
+from holdfast.plugins.volume_binding import VolumeBinding
+
+REGISTRY: tuple[Entry, ...] = (
+    Entry(SchedulingGates, "SchedulingGates"),
+    Entry(PrioritySort, "PrioritySort"),
+    Entry(NodeUnschedulable, "NodeUnschedulable"),
+    Entry(NodeName, "NodeName"),
+    Entry(TaintToleration, "TaintToleration", weight=3),
+    Entry(NodeAffinity, "NodeAffinity", weight=2),
+    Entry(NodePorts, "NodePorts"),
+    Entry(NodeResourcesFit, "NodeResourcesFit"),
+    Entry(VolumeBinding, "VolumeBinding"),
+    Entry(InterPodAffinity, "InterPodAffinity", weight=2),
+    Entry(BalancedAllocation, "NodeResourcesBalancedAllocation"),
+    Entry(DefaultBinder, "DefaultBinder"),
+)
+
+PROFILE_NAMES = ("default-scheduler", "koord-scheduler")
+
+
+def default_profiles() -> dict[str, Profile]:
+    """The two profiles there are without a configuration file, by scheduler name."""
+    return {name: build(name, REGISTRY) for name in PROFILE_NAMES}
+
+
+__all__ = ["PROFILE_NAMES", "REGISTRY", "default_profiles"]

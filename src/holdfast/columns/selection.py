@@ -1,0 +1,93 @@
+"""Selectors over node labels, answered for whole columns.
+
+The same selectors as ``api.labels`` and ``api.node_selection`` compile, but asked about all rows
+at once: a test of one label is a comparison of value ids.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api import labels as label_selection
+from holdfast.api.labels import LabelRequirement, Selector
+from holdfast.api.names import parse_integer
+from holdfast.api.node_selection import NAME_FIELD, NodeTerm, NodeTerms, RequiredNodes
+from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.picture import Picture
+
+Bools = NDArray[np.bool_]
+SomeRows = NDArray[np.intp] | slice
+
+
+def selected(nodes: Picture, selector: Selector, rows: SomeRows) -> Bools:
+    """Tell which rows a label selector chooses."""
+    mask = np.ones(_count(nodes, rows), np.bool_)
+    if selector.requirements is None:
+        return ~mask
+    for requirement in selector.requirements:
+        mask &= _passes(nodes.label_column(requirement.key), requirement, rows)
+    return mask
+
+
+def term_selected(nodes: Picture, term: NodeTerm, rows: SomeRows) -> Bools:
+    """Tell which rows one node selector term chooses; one with a mistake chooses none."""
+    if term.mistakes:
+        return np.zeros(_count(nodes, rows), np.bool_)
+    mask = selected(nodes, term.labels, rows)
+    for requirement in term.fields.requirements:
+        named = np.zeros(nodes.capacity, np.bool_)
+        if requirement.path == NAME_FIELD and requirement.value in nodes.row_of:
+            named[nodes.row_of[requirement.value]] = True
+        # Any other field reads as empty on every node.
+        elif requirement.path != NAME_FIELD and not requirement.value:
+            named[:] = True
+        mask &= named[rows] == requirement.equal
+    return mask
+
+
+def terms_selected(nodes: Picture, terms: NodeTerms, rows: SomeRows) -> Bools:
+    """Tell which rows any of the terms chooses."""
+    mask = np.zeros(_count(nodes, rows), np.bool_)
+    for term in terms.terms:
+        mask |= term_selected(nodes, term, rows)
+    return mask
+
+
+def required_selected(nodes: Picture, required: RequiredNodes, rows: SomeRows) -> Bools:
+    """Tell which rows a pod's node selector and required affinity admit."""
+    mask = selected(nodes, required.labels, rows)
+    if required.terms is not None:
+        mask &= terms_selected(nodes, required.terms, rows)
+    return mask
+
+
+def _count(nodes: Picture, rows: SomeRows) -> int:
+    return len(range(*rows.indices(nodes.capacity))) if isinstance(rows, slice) else len(rows)
+
+
+def _passes(column: LabelColumn, requirement: LabelRequirement, rows: SomeRows) -> Bools:
+    ids = column.ids[rows]
+    match requirement.operator:
+        case "in" | "=" | "==":
+            return _one_of(column, requirement, ids)
+        case "notin" | "!=":
+            return ~_one_of(column, requirement, ids)
+        case "exists":
+            return ids >= 0
+        case "!":
+            return ids < 0
+    bound = parse_integer(requirement.values[0])
+    if bound is None:
+        return np.zeros(len(ids), np.bool_)
+    beyond = column.compare(bound, greater=requirement.operator == label_selection.GREATER)
+    passes: Bools = beyond[ids]  # an absent value is -1, the last cell, which is False
+    return passes
+
+
+def _one_of(column: LabelColumn, requirement: LabelRequirement, ids: NDArray[np.int32]) -> Bools:
+    wanted = [v for value in requirement.values if (v := column.values.find(value)) >= 0]
+    if len(wanted) == 1:
+        return ids == wanted[0]
+    found: Bools = np.isin(ids, wanted)
+    return found

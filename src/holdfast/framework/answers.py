@@ -1,0 +1,95 @@
+"""One plugin's verdicts and raw scores for every row, kept for pods it cannot tell apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.cells import Cells, cells
+from holdfast.columns.journal import Stale
+from holdfast.columns.picture import Picture
+from holdfast.framework.plugin import (
+    AnyRows,
+    Filters,
+    Part,
+    Rows,
+    ScalarTwin,
+    Scope,
+    Scores,
+    State,
+    Verdicts,
+    implements,
+)
+
+
+class Answers:
+    """What a NODE or ROW plugin says about all rows, patched where rows change.
+
+    ``verdicts`` is None for a plugin that does not filter (for these pods), ``raw`` for one that
+    does not score. Arrays have the picture's capacity; rows beyond its size are meaningless.
+    """
+
+    __slots__ = ("_cursor", "_journal", "_nodes", "_sliced", "_twin", "plugin", "raw", "raw_at",
+                 "state", "verdict_at", "verdicts")  # fmt: skip
+
+    def __init__(self, plugin: Any, state: State, part: Part | None, nodes: Picture) -> None:
+        self.plugin = plugin
+        self.state = state
+        self._nodes = nodes
+        self._journal = nodes.node_journal if plugin.scope is Scope.NODE else nodes.journal
+        self._cursor = -1
+        self._sliced = getattr(plugin, "sliced", False)
+        self._twin = plugin.row if implements(plugin, ScalarTwin) else None
+        filters = implements(plugin, Filters) and (part is None or part.filters)
+        scores = implements(plugin, Scores) and (part is None or part.scores)
+        self.verdicts: Verdicts | None = np.zeros(nodes.capacity, np.int8) if filters else None
+        self.raw: NDArray[np.float64] | None = np.zeros(nodes.capacity) if scores else None
+        self.verdict_at: Cells[int] | None = cells(self.verdicts) if filters else None  # type: ignore[arg-type]
+        self.raw_at: Cells[float] | None = cells(self.raw) if scores else None  # type: ignore[arg-type]
+
+    def refresh(self) -> None:
+        """Ask the plugin again about the rows that changed."""
+        seq = self._journal.seq
+        if self._cursor == seq:
+            return
+        size = self._nodes.size
+        stale: Stale = slice(0, size)
+        if self._cursor >= 0:
+            stale = self._journal.stale(self._cursor, size)
+        self._cursor = seq
+        if isinstance(stale, list):
+            if self._twin is not None:
+                self._one_by_one(stale)
+                return
+            stale = np.array(stale, np.intp)
+        self._all_at_once(stale)
+
+    def _one_by_one(self, rows: list[int]) -> None:
+        twin, state, verdicts, raw = self._twin, self.state, self.verdict_at, self.raw_at
+        assert twin is not None
+        for row in rows:
+            verdict, score = twin(state, row)
+            if verdicts is not None:
+                verdicts[row] = verdict
+            if raw is not None:
+                raw[row] = score
+
+    def _all_at_once(self, rows: AnyRows) -> None:
+        asked: Any = rows
+        if isinstance(rows, slice) and not self._sliced:
+            asked = np.arange(rows.stop, dtype=np.intp)
+        if self.verdicts is not None:
+            self.verdicts[rows] = self.plugin.filter(self.state, asked)
+        if self.raw is not None:
+            self.raw[rows] = self.plugin.score(self.state, asked)
+
+
+def ask_filter(plugin: Any, state: State, rows: Rows, size: int) -> Verdicts:
+    """Ask a plugin that keeps nothing about some rows; all of them as a slice if it takes one."""
+    if len(rows) == size and getattr(plugin, "sliced", False):
+        verdicts: Verdicts = plugin.filter(state, slice(0, size))
+        return verdicts
+    verdicts = plugin.filter(state, rows)
+    return verdicts

@@ -1,0 +1,131 @@
+"""What is remembered between pods: answers per plugin, a record per class of pods.
+
+Pods that no plugin can tell apart form a class. Each plugin's answers are kept per what *it*
+reads of the pod, so classes that differ only in their request share what the taints say. A class
+keeps the sum: which rows are feasible and their total score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, TypeVar
+
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.answers import Answers
+from holdfast.framework.plugin import Code, Filters, Prepares, Scope, Scores, implements
+from holdfast.framework.prepared import Prepared, ask
+from holdfast.framework.profile import Profile
+from holdfast.framework.record import Record
+from holdfast.framework.view import View
+
+_FEW = 16
+T = TypeVar("T")
+
+
+class Memory:
+    """Answers and records of one profile in one world."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._deciding: tuple[Any, ...] = tuple(
+            p
+            for p in profile.plugins
+            if any(implements(p, point) for point in (Prepares, Filters, Scores))
+        )
+        self._epochs = {p.name: ("layout", *p.epochs) for p in self._deciding}
+        self._beyond = tuple(p for p in self._deciding if getattr(p, "beyond_spec", False))
+        self._records: dict[Hashable, Record] = {}
+        self._prepared: dict[tuple[str, Hashable], Prepared] = {}
+
+    def record(self, pod: PodFacts, view: View) -> Record:
+        """The record of the pod's class, made or renewed if need be. Not refreshed yet."""
+        key = self._key(pod, view)
+        record = self._records.get(key)
+        if record is not None and self._holds(record, pod, view):
+            if len(self._records) > _FEW:
+                self._records[key] = self._records.pop(key)  # last used, last dropped
+            return record
+        record = self._make(pod, view)
+        if record.rejected is None:
+            # Preparing may have made labels visible, and with them given the pod a new kind.
+            _keep(self._records, self._key(pod, view), record, _room(view.nodes.capacity))
+        return record
+
+    def complete(self, record: Record, pod: PodFacts, view: View) -> list[Prepared]:
+        """What all plugins made of the pod, those asked every time included.
+
+        It is the record's own list if none of them has anything to say.
+        """
+        fresh = {p.plugin.name: self.prepare(p.plugin, pod, view) for p in record.fresh}
+        if all(p.skip for p in fresh.values()):
+            return record.prepared
+        return [fresh.get(p.plugin.name, p) for p in record.prepared]
+
+    def prepare(self, plugin: Any, pod: PodFacts, view: View) -> Prepared:
+        """What the plugin makes of the pod, remembered unless its scope is CLUSTER."""
+        versions = view.nodes.epochs.of(self._epochs[plugin.name])
+        scope = getattr(plugin, "scope", Scope.CLUSTER)
+        if scope is Scope.CLUSTER:
+            return ask(plugin, pod, view, versions)
+        key = (plugin.name, plugin.reads(pod, view))
+        found = self._prepared.get(key)
+        if found is not None and found.versions == versions:
+            return found
+        found = ask(plugin, pod, view, versions)
+        if found.reject is None:
+            if scope.kept and not found.skip:
+                found.answers = Answers(plugin, found.state, found.part, view.nodes)
+            _keep(self._prepared, key, found, 4 * _room(view.nodes.capacity))
+        return found
+
+    def _key(self, pod: PodFacts, view: View) -> Hashable:
+        kind = view.nodes.kind_of(pod).id
+        if not self._beyond:
+            return (pod.shape, kind, bool(pod.reserve_for))
+        beyond = tuple([plugin.reads(pod, view) for plugin in self._beyond])
+        return (pod.shape, kind, bool(pod.reserve_for), beyond)
+
+    def _holds(self, record: Record, pod: PodFacts, view: View) -> bool:
+        """Tell whether a record still stands; epochs that only concern skips are taken in."""
+        epochs = view.nodes.epochs
+        if record.stamp == epochs.stamp:
+            return True
+        for i, prepared in enumerate(record.prepared):
+            plugin = prepared.plugin
+            if prepared.versions == epochs.of(self._epochs[plugin.name]):
+                continue
+            again = self.prepare(plugin, pod, view)
+            if not (prepared.skip and again.skip):
+                return False
+            record.prepared[i] = again
+        record.stamp = epochs.stamp
+        return True
+
+    def _make(self, pod: PodFacts, view: View) -> Record:
+        prepared: list[Prepared] = []
+        rejected: Prepared | None = None
+        for plugin in self._deciding:
+            if getattr(plugin, "scope", Scope.CLUSTER) is Scope.CLUSTER:
+                versions = view.nodes.epochs.of(self._epochs[plugin.name])
+                prepared.append(Prepared(plugin, versions, skip=True))
+                continue
+            found = self.prepare(plugin, pod, view)
+            prepared.append(found)
+            if found.reject is not None:
+                rejected = found
+                if found.reject.code is not Code.UNSCHEDULABLE:
+                    break
+        return Record(self.profile, view.nodes, prepared, rejected)
+
+
+def _room(capacity: int) -> int:
+    """How many classes to remember: about 100 MB of arrays, whatever the size of the cluster."""
+    return max(64, 4_194_304 // capacity)
+
+
+def _keep(table: dict[Any, T], key: Hashable, value: T, most: int) -> None:
+    """Remember a value, dropping the oldest if there are too many."""
+    table.pop(key, None)
+    if len(table) >= most:
+        del table[next(iter(table))]
+    table[key] = value

@@ -1,0 +1,95 @@
+"""Profiles: which plugins run, in which order, with which weights and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import BadConfiguration
+from holdfast.framework.plugin import Binds, implements
+
+Args = Mapping[str, Any]
+Factory = Callable[[Args], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the registry: how to make a plugin, and whether it is on by default.
+
+    ``weight`` is the default score weight. The order of the registry is the default order.
+    """
+
+    factory: Factory
+    name: str
+    weight: int = 1
+    default: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """Plugins in order, under a scheduler name."""
+
+    name: str
+    plugins: tuple[Any, ...]
+    weights: Mapping[str, int] = field(default_factory=dict)
+    _points: dict[type, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False)
+
+    def having(self, point: type) -> tuple[Any, ...]:
+        """Plugins that implement an extension point, in order."""
+        found = self._points.get(point)
+        if found is None:
+            found = self._points[point] = tuple(p for p in self.plugins if implements(p, point))
+        return found
+
+    def weight(self, plugin: str) -> int:
+        """The score weight of a plugin."""
+        return self.weights.get(plugin, 1)
+
+    def plugin(self, name: str) -> Any:
+        """The plugin of that name; KeyError if it is not part of the profile."""
+        for plugin in self.plugins:
+            if plugin.name == name:
+                return plugin
+        raise KeyError(name)
+
+
+def build(
+    name: str,
+    registry: Sequence[Entry],
+    *,
+    enabled: Iterable[tuple[str, int]] | None = None,
+    args: Mapping[str, Args] | None = None,
+) -> Profile:
+    """Make a profile from the registry.
+
+    ``enabled`` lists (plugin, weight) in order, weight 0 meaning the default; without it every
+    plugin that is on by default runs. ``args`` are the plugins' own arguments by plugin name.
+    """
+    known = {entry.name: entry for entry in registry}
+    wanted = [(e.name, e.weight) for e in registry if e.default] if enabled is None else enabled
+    arguments = dict(args or {})
+    plugins, weights = [], {}
+    for plugin, weight in wanted:
+        entry = _lookup(known, plugin, name)
+        if plugin in weights:
+            raise BadConfiguration(f'profile "{name}": plugin "{plugin}" is enabled twice')
+        plugins.append(entry.factory(arguments.pop(plugin, {})))
+        weights[plugin] = weight or entry.weight
+    for plugin in arguments:
+        _lookup(known, plugin, name)
+    profile = Profile(name, tuple(plugins), weights)
+    if not profile.having(Binds):
+        raise BadConfiguration(
+            f'at least one bind plugin is needed for profile with scheduler name "{name}"'
+        )
+    return profile
+
+
+def _lookup(known: Mapping[str, Entry], plugin: str, profile: str) -> Entry:
+    if plugin not in known:
+        raise BadConfiguration(
+            f'profile "{profile}": plugin "{plugin}" does not exist; '
+            f"known plugins are {', '.join(sorted(known))}"
+        )
+    return known[plugin]

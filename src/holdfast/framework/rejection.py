@@ -1,0 +1,165 @@
+"""Why a pod fits nowhere, in codes; in upstream's words when somebody asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import Code, Reject, Rows, State, Tallies, implements
+from holdfast.framework.view import View
+
+NO_NODES = "no nodes available to schedule pods"
+EXCLUDED = -2
+"""In ``plugin_of``: the row was never filtered, a plugin's ``prepare`` left it out."""
+PASSED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A verdict on one row that no filter's state can tell again: nominated pods were counted."""
+
+    plugin: str
+    code: Code
+    reasons: tuple[str, ...]
+
+
+def available(total: int, reasons: Mapping[str, int]) -> str:
+    """Write upstream's fit error: a histogram of reasons, sorted as byte strings.
+
+    >>> available(12, {"x": 2, "Insufficient cpu": 10})
+    '0/12 nodes are available: 10 Insufficient cpu, 2 x.'
+    """
+    listed = sorted((f"{count} {reason}" for reason, count in reasons.items()), key=str.encode)
+    return f"0/{total} nodes are available:" + (f" {', '.join(listed)}." if listed else "")
+
+
+@dataclass(slots=True, eq=False)
+class Rejection:
+    """No node will do.
+
+    ``codes`` and ``plugin_of`` are per row; the latter is an index into ``filters``, PASSED or
+    EXCLUDED. When ``prefilter`` is set it speaks for every node. ``error`` is set when the
+    attempt itself failed: then nothing can be said about the pod.
+    """
+
+    pod: PodFacts
+    view: View
+    nodes: int
+    codes: NDArray[np.int8]
+    plugin_of: NDArray[np.int8]
+    filters: tuple[tuple[Any, State], ...] = ()
+    states: Mapping[str, State] = field(default_factory=dict)
+    prefilter: tuple[str, Reject] | None = None
+    narrowed_by: tuple[str, ...] = ()
+    words: Mapping[int, Word] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def code(self) -> Code:
+        """What the queue is to do about it."""
+        if self.error:
+            return Code.ERROR
+        return Code.UNSCHEDULABLE if self.prefilter is None else self.prefilter[1].code
+
+    @property
+    def retry_at(self) -> float | None:
+        """When a try is worth it without any event, if the plugin said so."""
+        return None if self.prefilter is None else self.prefilter[1].retry_at
+
+    @property
+    def rejectors(self) -> frozenset[str]:
+        """Plugins that had a part in it: their hints decide when to try again."""
+        if self.error or not self.nodes:
+            return frozenset()
+        if self.prefilter is not None:
+            return frozenset(self.prefilter[0].split(", "))
+        used = np.unique(self.plugin_of[self.alive])
+        named = {self.filters[i][0].name for i in used if i >= 0}
+        named.update(word.plugin for word in self.words.values())
+        if EXCLUDED in used:
+            named.update(self.narrowed_by)
+        return frozenset(named)
+
+    @property
+    def pending_on(self) -> frozenset[str]:
+        """Plugins that wait for something outside: when it comes, skip backoff."""
+        return self.rejectors if self.code is Code.PENDING else frozenset()
+
+    @property
+    def alive(self) -> Rows:
+        """Rows that are nodes."""
+        rows: Rows = (self.codes > 0).nonzero()[0]
+        return rows
+
+    def rows_with(self, code: Code) -> Rows:
+        """Rows rejected with this code."""
+        rows: Rows = (self.codes == code).nonzero()[0]
+        return rows
+
+    def plugin_at(self, row: int) -> str:
+        """The first plugin that rejected the row, or "" where none did."""
+        if self.prefilter is not None:
+            return self.prefilter[0]
+        if row in self.words:
+            return self.words[row].plugin
+        index = int(self.plugin_of[row])
+        return str(self.filters[index][0].name) if index >= 0 else ""
+
+    def reasons(self, row: int) -> tuple[str, ...]:
+        """All reasons the first rejecting plugin gives for a row."""
+        if self.prefilter is not None:
+            return self.prefilter[1].reasons
+        if row in self.words:
+            return self.words[row].reasons
+        index = int(self.plugin_of[row])
+        if index == EXCLUDED:
+            return (self._exclusion,)
+        if index < 0:
+            return ()
+        plugin, state = self.filters[index]
+        found: tuple[str, ...] = plugin.reasons(state, row)
+        return found
+
+    def message(self) -> str:
+        """The fit error as upstream writes it, without what PostFilter adds."""
+        if self.error:
+            return self.error
+        if not self.nodes:
+            return NO_NODES
+        if self.prefilter is not None:
+            return f"0/{self.nodes} nodes are available: {', '.join(self.prefilter[1].reasons)}."
+        return available(self.nodes, self.histogram())
+
+    def histogram(self) -> Mapping[str, int]:
+        """How many nodes give each reason; one node may give several."""
+        tally: Counter[str] = Counter()
+        for row in self.words:
+            tally.update(self.reasons(row))
+        told = np.fromiter(self.words, np.intp, len(self.words))
+        for index in np.unique(self.plugin_of[self.alive]):
+            rows = np.setdiff1d((self.plugin_of == index).nonzero()[0], told)
+            if index == EXCLUDED:
+                tally[self._exclusion] += len(rows)
+            elif index >= 0:
+                plugin, state = self.filters[index]
+                tally.update(count_reasons(plugin, state, rows))
+        return {reason: count for reason, count in tally.items() if count}
+
+    @property
+    def _exclusion(self) -> str:
+        return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.narrowed_by))}]"
+
+
+def count_reasons(plugin: Any, state: State, rows: Rows) -> Mapping[str, int]:
+    """Count a plugin's reasons over the rows it rejected."""
+    if implements(plugin, Tallies):
+        tally: Mapping[str, int] = plugin.tally(state, rows)
+        return tally
+    reasons: Iterable[str] = (word for row in rows for word in plugin.reasons(state, int(row)))
+    return Counter(reasons)

@@ -1,0 +1,326 @@
+"""The one generic runner: two pure halves, ``feasible`` and ``rank``.
+
+Together they decide: which rows can take the pod, and which of those is best. Whoever applies the
+decision (scheduler, what-if, a test) stands outside. Nothing here changes the world; what is
+remembered between calls only makes the next one cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.answers import ask_filter
+from holdfast.framework.hypothesis import judge_beside_nominated
+from holdfast.framework.memory import Memory
+from holdfast.framework.plugin import (
+    AfterRejects,
+    Code,
+    Effect,
+    Placement,
+    PreEnqueues,
+    Reject,
+    Rows,
+    State,
+    Verdicts,
+)
+from holdfast.framework.prepared import Prepared
+from holdfast.framework.profile import Profile
+from holdfast.framework.record import NOWHERE, Record
+from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection, Word
+from holdfast.framework.scoring import best_tier, score_rows
+from holdfast.framework.scoring import total as total_of
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+
+
+@dataclass(slots=True, eq=False)
+class Feasible:
+    """Rows that can take the pod.
+
+    ``mask`` is None while it equals the class's own ``record.ok``; ``chosen`` is set when the pod
+    goes to the node it is nominated to, unscored.
+    """
+
+    pod: PodFacts
+    view: View
+    record: Record
+    active: list[Prepared]
+    mask: NDArray[np.bool_] | None = None
+    chosen: int | None = None
+    words: dict[int, Word] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> Rows:
+        """The feasible rows, ascending."""
+        mask = self.record.ok[: self.view.nodes.size] if self.mask is None else self.mask
+        rows: Rows = mask.nonzero()[0]
+        return rows
+
+    def only(self, rows: Rows) -> Feasible:
+        """The same with fewer rows, as an extender would have it."""
+        mask = np.zeros(self.view.nodes.size, np.bool_)
+        mask[rows] = True
+        return Feasible(self.pod, self.view, self.record, self.active, mask, self.chosen)
+
+
+def memory_of(profile: Profile, world: World) -> Memory:
+    """What is remembered for a profile in this world."""
+    memory = world.memories.get(id(profile))
+    if memory is None:
+        memory = world.memories[id(profile)] = Memory(profile)
+    return memory
+
+
+def pre_enqueue(profile: Profile, pod: PodFacts, world: World, now: float) -> Reject | None:
+    """Say why a pod may not even be queued, or None; the first plugin that objects speaks."""
+    view = View(world, pod, now)
+    for plugin in profile.having(PreEnqueues):
+        refusal: Reject | None = plugin.pre_enqueue(pod, view)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasible | Rejection:
+    """Find the rows that can take the pod, or say why there is none."""
+    view = View(world, pod, now)
+    if not world.nodes.row_of:
+        return _rejection(view, ())
+    memory = memory_of(profile, world)
+    record = memory.record(pod, view)
+    found = Feasible(pod, view, record, record.prepared)
+    if record.fresh or record.rejected is not None or len(record.narrowing) > 1:
+        found.active = memory.complete(record, pod, view)
+        refused = _refusal(found.active)
+        if refused is not None:
+            return _refused(view, found.active, *refused)
+    record.refresh()
+    if record.domain or found.active is not record.prepared:
+        error = _ask_the_rest(found)
+        if error:
+            return _rejection(view, found.active, error=error)
+    if world.nominations:
+        _leave_room(found)
+    if pod.pod.status.nominated_node_name or world.nominations:
+        _prefer_nominated(found)
+    some = record.count if found.mask is None else found.mask.any()
+    if some:
+        return found
+    return _explain_rejection(found)
+
+
+def rank(profile: Profile, found: Feasible, rng: np.random.Generator) -> Placement:
+    """Choose the best of the feasible rows; among equals each is as likely."""
+    row = found.chosen
+    if row is None:
+        row = _best(profile, found, rng)
+    states = found.record.states
+    if found.active is not found.record.prepared:
+        states = {p.plugin.name: p.state for p in found.active if not p.skip}
+    return Placement(found.pod, row, found.view.nodes.names[row], states)
+
+
+def decide(
+    profile: Profile, pod: PodFacts, world: World, now: float, rng: np.random.Generator
+) -> Placement | Rejection:
+    """Both halves at once."""
+    found = feasible(profile, pod, world, now)
+    return found if isinstance(found, Rejection) else rank(profile, found, rng)
+
+
+def after_reject(profile: Profile, rejection: Rejection, world: World, now: float) -> Effect | None:
+    """Ask the plugins what to do about a pod that fits nowhere (PostFilter).
+
+    They are asked in order until one succeeds or says that nothing can help; what they say is
+    joined, and the last one to say something about the nomination is heard.
+    """
+    if rejection.error or not rejection.nodes:
+        return None
+    view = View(world, rejection.pod, now)
+    effects: list[Effect] = []
+    for plugin in profile.having(AfterRejects):
+        effect: Effect = plugin.after_reject(rejection.states.get(plugin.name), rejection, view)
+        effects.append(effect)
+        if effect.code is not Code.UNSCHEDULABLE:
+            break
+    return _merged(effects) if effects else None
+
+
+def _merged(effects: list[Effect]) -> Effect:
+    last = effects[-1]
+    if last.code is Code.PASS:
+        return last
+    return Effect(
+        plugin=last.plugin,
+        message=", ".join(e.message for e in effects if e.message),
+        nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
+        evict=tuple(pod for e in effects for pod in e.evict),
+        calls=tuple(call for e in effects for call in e.calls),
+        code=last.code,
+    )
+
+
+def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
+    record, size = found.record, found.view.nodes.size
+    known = record.simple and found.active is record.prepared
+    if known and (found.mask is None or record.flat):
+        total = record.total[:size]
+        if found.mask is not None:
+            total = np.where(found.mask, total, NOWHERE)
+        ties = (total == total.max()).nonzero()[0]
+    else:
+        rows = best_tier(found.active, found.rows)
+        sums = total_of(score_rows(profile, found.active, rows), len(rows))
+        ties = rows[sums == sums.max()]
+    if len(ties) == 1:
+        return int(ties[0])
+    return int(ties[int(rng.random() * len(ties))])
+
+
+def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
+    """What preparing came to: the first unresolvable word, else the last of the others."""
+    last = None
+    for prepared in active:
+        if prepared.reject is not None:
+            last = (prepared.plugin.name, prepared.reject)
+            if prepared.reject.code is not Code.UNSCHEDULABLE:
+                return last
+    if last is not None:
+        return last
+    narrowing = [p for p in active if p.narrow is not None]
+    if len(narrowing) > 1 and not len(_common(narrowing)):
+        names = sorted(p.plugin.name for p in narrowing)
+        words = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+        return ", ".join(names), Reject(Code.UNRESOLVABLE, (words,))
+    return None
+
+
+def _common(narrowing: list[Prepared]) -> Rows:
+    common = narrowing[0].narrow
+    assert common is not None
+    for prepared in narrowing[1:]:
+        common = np.intersect1d(common, prepared.narrow)  # type: ignore[arg-type]
+    return common
+
+
+def _ask_the_rest(found: Feasible) -> str:
+    """Let plugins whose answers are not kept strike out rows; answers an error, or ""."""
+    size = found.view.nodes.size
+    mask = found.record.ok[:size].copy()
+    for prepared in found.active:
+        if prepared.answers is not None or prepared.skip:
+            continue
+        if prepared.narrow is not None:
+            allowed = np.zeros(size, np.bool_)
+            allowed[prepared.narrow] = True
+            mask &= allowed
+        if not prepared.filters:
+            continue
+        rows = mask.nonzero()[0]
+        verdicts = ask_filter(prepared.plugin, prepared.state, rows, size)
+        failed = (verdicts == Code.ERROR).nonzero()[0]
+        if len(failed):
+            words = ", ".join(prepared.plugin.reasons(prepared.state, int(rows[failed[0]])))
+            return f'running "{prepared.plugin.name}" filter plugin: {words}'
+        mask[rows] = verdicts == 0
+    found.mask = mask
+    return ""
+
+
+def _leave_room(found: Feasible) -> None:
+    """Strike out rows that would not take this pod beside the pods nominated to them."""
+    filters = filters_of(found.active)
+    for row, others in found.view.nominated.items():
+        mask = found.record.ok if found.mask is None else found.mask
+        if mask[row]:
+            objection = judge_beside_nominated(filters, row, others)
+            if objection is not None:
+                _own_mask(found)[row] = False
+                found.words[row] = objection
+
+
+def _own_mask(found: Feasible) -> NDArray[np.bool_]:
+    if found.mask is None:
+        found.mask = found.record.ok[: found.view.nodes.size].copy()
+    return found.mask
+
+
+def _prefer_nominated(found: Feasible) -> None:
+    pod, world = found.pod, found.view.world
+    node = world.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
+    row = world.nodes.row_of.get(node)
+    if row is not None:
+        mask = found.record.ok if found.mask is None else found.mask
+        if mask[row]:
+            found.chosen = row
+
+
+def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Any, State], ...]:
+    """Plugins that filter for this pod, with their states, in order."""
+    return tuple((p.plugin, p.state) for p in active if p.filters and p.reject is None)
+
+
+def _rejection(
+    view: View,
+    active: Iterable[Prepared],
+    *,
+    prefilter: tuple[str, Reject] | None = None,
+    error: str = "",
+) -> Rejection:
+    """A rejection that counts for every node alike."""
+    nodes = view.nodes
+    codes = np.zeros(nodes.size, np.int8)
+    if prefilter is not None:
+        codes[nodes.rows] = prefilter[1].code
+    return Rejection(
+        pod=view.pod, view=view, nodes=nodes.node_count, codes=codes,
+        plugin_of=np.full(nodes.size, PASSED, np.int8), filters=filters_of(active),
+        states={p.plugin.name: p.state for p in active if not p.skip and p.reject is None},
+        prefilter=prefilter, error=error,
+    )  # fmt: skip
+
+
+def _refused(view: View, active: list[Prepared], plugin: str, reject: Reject) -> Rejection:
+    if reject.code is Code.ERROR:
+        words = ", ".join(reject.reasons)
+        return _rejection(view, active, error=f'running PreFilter plugin "{plugin}": {words}')
+    return _rejection(view, active, prefilter=(plugin, reject))
+
+
+def _explain_rejection(found: Feasible) -> Rejection:
+    """Find each row's first objection, asking in order and only about rows still undecided."""
+    nodes = found.view.nodes
+    told = _rejection(found.view, found.active)
+    narrowing = [p for p in found.active if p.narrow is not None]
+    told.narrowed_by = tuple(p.plugin.name for p in narrowing)
+    told.words = found.words
+    undecided = nodes.alive[: nodes.size].copy()
+    if narrowing:
+        kept = np.zeros(nodes.size, np.bool_)
+        kept[_common(narrowing)] = True
+        out = (undecided & ~kept).nonzero()[0]
+        told.codes[out], told.plugin_of[out] = Code.UNRESOLVABLE, EXCLUDED
+        undecided[out] = False
+    filtering = [p for p in found.active if p.filters and p.reject is None]
+    for index, prepared in enumerate(filtering):
+        rows = undecided.nonzero()[0]
+        verdicts = _verdicts(prepared, rows, nodes.size)
+        out = verdicts.nonzero()[0]
+        told.codes[rows[out]], told.plugin_of[rows[out]] = verdicts[out], index
+        undecided[rows[out]] = False
+    for row, word in found.words.items():
+        told.codes[row] = word.code
+    return told
+
+
+def _verdicts(prepared: Prepared, rows: Rows, size: int) -> Verdicts:
+    if prepared.answers is not None and prepared.answers.verdicts is not None:
+        kept: Verdicts = prepared.answers.verdicts[rows]
+        return kept
+    return ask_filter(prepared.plugin, prepared.state, rows, size)

@@ -1,0 +1,95 @@
+"""Scores of feasible rows in full: raw, normalized, weighted; and the tiers above them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.framework.plugin import (
+    Normalizes,
+    PreScores,
+    RawScores,
+    Reject,
+    Rows,
+    Scales,
+    Tiers,
+    implements,
+)
+from holdfast.framework.plugin import Skip as Skipped
+from holdfast.framework.prepared import Prepared
+from holdfast.framework.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What one plugin gives each of the rows asked about."""
+
+    plugin: str
+    weight: int
+    raw: RawScores
+    normalized: RawScores
+
+    @property
+    def weighted(self) -> RawScores:
+        """What counts in the sum."""
+        return self.normalized * self.weight
+
+
+class InvalidScore(Exception):
+    """A plugin's score is outside 0..100, or scoring failed: the attempt is an error."""
+
+
+def best_tier(active: Iterable[Prepared], rows: Rows) -> Rows:
+    """Rows of the lowest tier; of several plugins with tiers the first is compared first."""
+    for prepared in active:
+        if not prepared.skip and implements(prepared.plugin, Tiers):
+            tiers = prepared.plugin.tier(prepared.state, rows)
+            rows = rows[tiers == tiers.min()]
+    return rows
+
+
+def score_rows(profile: Profile, active: Iterable[Prepared], rows: Rows) -> list[Score]:
+    """Every plugin's scores of the rows, which are all the rows being ranked."""
+    return [
+        score
+        for prepared in active
+        if prepared.scores and (score := _score(profile, prepared, rows)) is not None
+    ]
+
+
+def total(scores: Iterable[Score], count: int) -> NDArray[np.float64]:
+    """The weighted sum of each row."""
+    sums = np.zeros(count)
+    for score in scores:
+        sums += score.weighted
+    return sums
+
+
+def _score(profile: Profile, prepared: Prepared, rows: Rows) -> Score | None:
+    plugin, state = prepared.plugin, prepared.state
+    if implements(plugin, PreScores):
+        answer = plugin.pre_score(state, rows)
+        if isinstance(answer, Skipped):
+            return None
+        if isinstance(answer, Reject):
+            words = ", ".join(answer.reasons)
+            raise InvalidScore(f'running PreScore plugin "{plugin.name}": {words}')
+    if prepared.answers is not None and prepared.answers.raw is not None:
+        raw = prepared.answers.raw[rows]
+    else:
+        raw = plugin.score(state, rows)
+    normalized = raw
+    if implements(plugin, Normalizes):
+        normalized = plugin.normalize(state, rows, raw)
+    elif implements(plugin, Scales):
+        normalized = plugin.scale(state, raw, float(raw.min()), float(raw.max()))
+    if len(rows) and (normalized.min() < 0 or normalized.max() > 100):
+        wrong = int(np.argmax((normalized < 0) | (normalized > 100)))
+        raise InvalidScore(
+            f'plugin "{plugin.name}" returns an invalid score {int(normalized[wrong])}, '
+            "it should in the range of [0, 100] after normalizing"
+        )
+    return Score(plugin.name, profile.weight(plugin.name), raw, normalized)

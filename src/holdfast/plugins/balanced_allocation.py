@@ -1,0 +1,157 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose cpu and memory fill up evenly.
+
+How even a node is *without* the pod is the same question for every pod, so it is a column of the
+picture, kept up to date row by row, and not part of each class's work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.requests import pod_request
+from holdfast.api.resource_names import is_scalar
+from holdfast.columns.amounts import Amounts
+from holdfast.columns.derived import Derived
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.arguments import Arguments
+from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip
+from holdfast.framework.view import View
+
+Terms = tuple[tuple[int, int], ...]
+"""(resource id, amount the pod adds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    nodes: Picture
+    terms: Terms
+    without: Derived
+
+
+class BalancedAllocation:
+    """Score how much more even the node becomes with the pod."""
+
+    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    epochs: ClassVar[tuple[str, ...]] = ()
+    scope: ClassVar[Scope] = Scope.ROW
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        read = Arguments(self.name, args, ("resources",))
+        default = ({"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1})
+        names: list[str] = []
+        for i, entry in enumerate(read.get("resources", default)):
+            if entry.get("weight", 1) != 1:
+                read.wrong(f"resources[{i}].weight", "must be 1")
+            if entry.get("name") in names:
+                read.wrong(f"resources[{i}].name", "Duplicate value", "FieldValueDuplicate")
+            names.append(str(entry.get("name", "")))
+        read.refuse_if_wrong()
+        self._names = tuple(names)
+
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
+        """What the pod adds of the resources looked at."""
+        return self._terms(pod, view.nodes)
+
+    def _terms(self, pod: PodFacts, nodes: Picture) -> Terms:
+        asked = pod_request(pod.pod).amounts
+        return tuple(
+            (nodes.resources.id(name), asked.get(name, 0))
+            for name in self._names
+            if asked.get(name, 0) or not is_scalar(name)
+        )
+
+    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+        """Nothing to say about a pod that asks for none of the resources."""
+        nodes = view.nodes
+        terms = self._terms(pod, nodes)
+        if not any(amount for _, amount in terms):
+            return Skip()
+        ids = tuple(id_ for id_, _ in terms)
+        without = nodes.derived.get((self.name, ids))
+        if without is None:
+            nothing = tuple((id_, 0) for id_ in ids)
+            without = nodes.derived[self.name, ids] = Derived(
+                nodes.journal,
+                nodes.capacity,
+                lambda rows: evenness(nodes.amounts, nothing, rows),
+                lambda row: evenness_at(nodes.amounts, nothing, row),
+            )
+        return _State(nodes, terms, without)
+
+    def score(self, state: _State, rows: AnyRows) -> RawScores:
+        """75 for no change, towards 100 for the better, towards 50 for the worse."""
+        state.without.refresh(state.nodes.size)
+        gain = evenness(state.nodes.amounts, state.terms, rows) - state.without.values[rows]
+        score: RawScores = 50.0 + np.floor((50.0 + gain) * 0.5)
+        return score
+
+    def row(self, state: _State, row: int) -> tuple[int, float]:
+        """The same for one row."""
+        state.without.refresh(state.nodes.size)
+        gain = evenness_at(state.nodes.amounts, state.terms, row) - state.without.at[row]
+        return 0, 50.0 + (50.0 + gain) // 2.0
+
+
+def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
+    """100 times one less the standard deviation of what is used of each resource, whole."""
+    shares = [
+        np.minimum((amounts.requested[id_][rows] + asked) / amounts.divisor[id_][rows], 1.0)
+        for id_, asked in terms
+    ]
+    lacking = any(amounts.zeros[id_] for id_, _ in terms)
+    if len(shares) == 2 and not lacking:
+        deviation = np.abs((shares[0] - shares[1]) * 0.5)
+    elif len(shares) < 2 and not lacking:
+        deviation = np.zeros(len(shares[0]))
+    else:
+        has = [amounts.allocatable[id_][rows] > 0 for id_, _ in terms]
+        deviation = _deviation(np.array(shares), np.array(has))
+    whole: NDArray[np.float64] = np.trunc((1.0 - deviation) * 100.0)
+    return whole
+
+
+def _deviation(shares: NDArray[np.float64], has: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Per row, over the resources the node has: [resource, row]."""
+    count = has.sum(axis=0)
+    shares = np.where(has, shares, 0.0)
+    divisor = np.maximum(count, 1)
+    total = np.zeros(shares.shape[1])
+    for share in shares:  # in order, as upstream adds them up
+        total = total + share
+    mean = total / divisor
+    squares = np.zeros(shares.shape[1])
+    for share, here in zip(shares, has, strict=True):
+        squares = squares + np.where(here, (share - mean) * (share - mean), 0.0)
+    general = np.sqrt(squares / divisor)
+    if len(shares) < 2:
+        return np.zeros(shares.shape[1])
+    high = np.max(np.where(has, shares, -np.inf), axis=0, initial=-np.inf)
+    low = np.min(np.where(has, shares, np.inf), axis=0, initial=np.inf)
+    pair = np.where(count == 2, np.abs((high - low) / 2.0), 0.0)
+    return np.where(count > 2, general, pair)
+
+
+def evenness_at(amounts: Amounts, terms: Terms, row: int) -> float:
+    """The same for one row."""
+    shares = []
+    for id_, asked in terms:
+        have = amounts.allocatable_at[id_][row]
+        if have:
+            share = (amounts.requested_at[id_][row] + asked) / have
+            shares.append(share if share < 1.0 else 1.0)
+    if len(shares) == 2:
+        deviation = abs((shares[0] - shares[1]) / 2.0)
+    elif len(shares) > 2:
+        mean = sum(shares) / len(shares)
+        deviation = math.sqrt(sum((s - mean) * (s - mean) for s in shares) / len(shares))
+    else:
+        deviation = 0.0
+    return float(math.trunc((1.0 - deviation) * 100.0))

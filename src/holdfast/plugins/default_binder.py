@@ -1,0 +1,38 @@
+"""DefaultBinder: write the Binding that puts a pod on its node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from holdfast.api.scheme import PODS
+from holdfast.framework.plugin import Call, Calls, Placement, Skip
+
+
+class DefaultBinder:
+    """Bind a pod; the annotations other plugins prepared travel in the same write."""
+
+    name: ClassVar[str] = "DefaultBinder"
+    epochs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, _args: Mapping[str, Any]) -> None:
+        pass
+
+    def bind(self, _state: None, placement: Placement) -> Calls | Skip:
+        """A stand-in for a Reservation is no pod: somebody else writes that."""
+        if placement.pod.reserve_for:
+            return Skip()
+        return self._write(placement)
+
+    def _write(self, placement: Placement) -> Calls:
+        pod = placement.pod
+        metadata: dict[str, Any] = {"namespace": pod.namespace, "name": pod.name}
+        if pod.pod.uid:
+            metadata["uid"] = pod.pod.uid
+        if placement.annotations:
+            metadata["annotations"] = dict(placement.annotations)
+        body = {
+            "apiVersion": "v1", "kind": "Binding", "metadata": metadata,
+            "target": {"kind": "Node", "name": placement.node},
+        }  # fmt: skip
+        yield Call("bind", PODS.path(pod.namespace, pod.name, "binding"), body)

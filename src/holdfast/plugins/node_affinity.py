@@ -1,0 +1,181 @@
+"""NodeAffinity: node selectors and affinity, required and preferred."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from holdfast.api.node import Node
+from holdfast.api.node_selection import (
+    NAME_FIELD,
+    NodeTerms,
+    PreferredNodes,
+    RequiredNodes,
+    compile_preferred,
+    compile_selector,
+    preferred_nodes,
+    required_nodes,
+)
+from holdfast.api.pod import NodeAffinity as AffinitySpec
+from holdfast.api.pod import NodeSelectorTerm, Pod
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.selection import required_selected, term_selected, terms_selected
+from holdfast.errors import BadRequest, Invalid
+from holdfast.framework.arguments import Arguments
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    ClusterEvent,
+    Code,
+    Narrow,
+    Part,
+    RawScores,
+    Reject,
+    Rows,
+    Scope,
+    Skip,
+    Verdicts,
+)
+from holdfast.framework.view import View
+
+REASON = "node(s) didn't match Pod's node affinity/selector"
+ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+CONFLICT = "pod affinity terms conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    nodes: Picture
+    enforced: NodeTerms | None
+    required: RequiredNodes
+    preferred: PreferredNodes
+
+
+class NodeAffinity:
+    """Rule out nodes the pod must not run on, prefer those it would like."""
+
+    name: ClassVar[str] = "NodeAffinity"
+    # A node that comes may be one that matchFields name.
+    epochs: ClassVar[tuple[str, ...]] = ("nodes",)
+    scope: ClassVar[Scope] = Scope.NODE
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        read = Arguments(self.name, args, ("addedAffinity",))
+        given = read.get("addedAffinity", {})
+        self._enforced: NodeTerms | None = None
+        self._added = PreferredNodes()
+        try:
+            added = msgspec.convert(given, AffinitySpec)
+            needed = added.required_during_scheduling_ignored_during_execution
+            if needed is not None:
+                self._enforced = compile_selector(needed, "addedAffinity", strict=True)
+            self._added = compile_preferred(
+                added.preferred_during_scheduling_ignored_during_execution, "addedAffinity"
+            )
+        except (msgspec.ValidationError, BadRequest, Invalid) as wrong:
+            read.wrong("addedAffinity", str(wrong))
+        read.refuse_if_wrong()
+
+    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+        """The node selector and the node affinity, as written."""
+        spec = pod.pod.spec
+        affinity = spec.affinity.node_affinity if spec.affinity else None
+        return (tuple(sorted(spec.node_selector.items())), affinity)
+
+    def prepare(self, pod: PodFacts, view: View) -> Skip | Reject | Narrow | Part:
+        """Compile; when every term names its nodes, only those are looked at."""
+        required = required_nodes(pod.pod)
+        try:
+            preferred = preferred_nodes(pod.pod)
+        except (BadRequest, Invalid) as wrong:
+            return Reject(Code.ERROR, (str(wrong),))
+        filters = not required.everything or self._enforced is not None
+        scores = bool(preferred.terms or self._added.terms)
+        if not filters and not scores:
+            return Skip()
+        preferred = PreferredNodes((*preferred.terms, *self._added.terms))
+        part = Part(_State(view.nodes, self._enforced, required, preferred), filters, scores)
+        names = named_nodes(pod.pod)
+        if names is None:
+            return part
+        if not names:
+            return Reject(Code.UNRESOLVABLE, (CONFLICT,))
+        rows = [view.nodes.row_of[name] for name in names if name in view.nodes.row_of]
+        return Narrow(part, np.array(rows, np.intp))
+
+    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+        """Unresolvable where the labels do not fit."""
+        passes = required_selected(state.nodes, state.required, rows)
+        if state.enforced is not None:
+            passes &= terms_selected(state.nodes, state.enforced, rows)
+        return np.where(passes, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
+
+    def score(self, state: _State, rows: AnyRows) -> RawScores:
+        """The sum of the weights of what the node has."""
+        raw: RawScores = np.zeros(len(state.nodes.taint_set[rows]))
+        for weight, term in state.preferred.terms:
+            raw += weight * term_selected(state.nodes, term, rows)
+        return raw
+
+    def scale(self, _state: _State, raw: Any, _low: float, high: float) -> Any:
+        """The best gets 100."""
+        return raw * 0.0 if high == 0 else (100.0 * raw) // high
+
+    def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
+        """What the scheduler demands comes before what the pod does."""
+        node = state.nodes.nodes[row]
+        if state.enforced is None or node is None:
+            return (REASON,)
+        own = state.enforced.matches(node.metadata.labels, node.name)
+        return (REASON,) if own else (ENFORCED,)
+
+    def tally(self, state: _State, rows: Rows) -> Mapping[str, int]:
+        """Count both reasons."""
+        if state.enforced is None:
+            return {REASON: len(rows)}
+        own = int(np.count_nonzero(terms_selected(state.nodes, state.enforced, rows)))
+        return {REASON: own, ENFORCED: len(rows) - own}
+
+    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+        """A node matches that did not before."""
+        required = required_nodes(pod.pod)
+
+        def fits(node: Node | None) -> bool:
+            if node is None:
+                return False
+            labels, name = node.metadata.labels, node.name
+            enforced = self._enforced is None or self._enforced.matches(labels, name)
+            return enforced and required.matches(labels, name)
+
+        return event.resource == "Node" and fits(event.new) and not fits(event.old)
+
+
+def named_nodes(pod: Pod) -> frozenset[str] | None:
+    """The nodes a pod names by ``matchFields``, if every term does; None if some does not."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    needed = affinity and affinity.required_during_scheduling_ignored_during_execution
+    if not needed or not needed.node_selector_terms:
+        return None
+    names: set[str] = set()
+    for term in needed.node_selector_terms:
+        named = _named_by(term)
+        if named is None:
+            return None
+        names |= named
+    return frozenset(names)
+
+
+def _named_by(term: NodeSelectorTerm) -> frozenset[str] | None:
+    named: frozenset[str] | None = None
+    for field in term.match_fields:
+        if field.key == NAME_FIELD and field.operator == "In":
+            values = frozenset(field.values)
+            named = values if named is None else named & values
+    return named

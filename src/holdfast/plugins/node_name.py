@@ -1,0 +1,77 @@
+"""NodeName: a pod that names its node goes there or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    ClusterEvent,
+    Code,
+    Rows,
+    Scope,
+    Skip,
+    Verdicts,
+)
+from holdfast.framework.view import View
+
+REASON = "node(s) didn't match the requested node name"
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    nodes: Picture
+    node: str
+
+
+class NodeName:
+    """Rule out every node but ``spec.nodeName``, if that is set."""
+
+    name: ClassVar[str] = "NodeName"
+    epochs: ClassVar[tuple[str, ...]] = ()
+    scope: ClassVar[Scope] = Scope.NODE
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, _args: Mapping[str, Any]) -> None:
+        pass
+
+    def reads(self, pod: PodFacts, _view: View) -> str:
+        """The name."""
+        return pod.pod.spec.node_name
+
+    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+        """Nothing to say about a pod that names none."""
+        name = pod.pod.spec.node_name
+        return _State(view.nodes, name) if name else Skip()
+
+    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+        """Unresolvable everywhere else."""
+        verdicts = np.full(state.nodes.capacity, Code.UNRESOLVABLE, np.int8)
+        here = state.nodes.row_of.get(state.node)
+        if here is not None:
+            verdicts[here] = Code.PASS
+        return verdicts[rows]
+
+    def row(self, state: _State, row: int) -> tuple[int, float]:
+        """The same for one row."""
+        return (0 if state.nodes.names[row] == state.node else 2), 0.0
+
+    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+        """There is only one."""
+        return (REASON,)
+
+    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+        """There is only one."""
+        return {REASON: len(rows)}
+
+    def hint(self, event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
+        """Any new node may be the one."""
+        return event.resource == "Node" and event.action == "Add"

@@ -1,0 +1,91 @@
+"""NodePorts: a host port belongs to one pod of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.ports import HostPort, clash
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    ClusterEvent,
+    Code,
+    Scope,
+    Skip,
+    Verdicts,
+)
+from holdfast.framework.view import View
+
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    nodes: Picture
+    wanted: frozenset[HostPort]
+
+
+class NodePorts:
+    """Rule out nodes where a wanted host port is taken."""
+
+    name: ClassVar[str] = "NodePorts"
+    epochs: ClassVar[tuple[str, ...]] = ()
+    scope: ClassVar[Scope] = Scope.ROW
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, _args: Mapping[str, Any]) -> None:
+        pass
+
+    def reads(self, pod: PodFacts, _view: View) -> frozenset[HostPort]:
+        """The ports."""
+        return pod.host_ports
+
+    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+        """Nothing to say about a pod without host ports."""
+        return _State(view.nodes, pod.host_ports) if pod.host_ports else Skip()
+
+    def filter(self, state: _State, rows: AnyRows, change: Change = NONE) -> Verdicts:
+        """Unschedulable where a port is taken."""
+        verdicts = np.zeros(state.nodes.capacity, np.int8)
+        verdicts[list(state.nodes.ports.rows_taken(state.wanted))] = Code.UNSCHEDULABLE
+        answer: Verdicts = verdicts[rows]
+        for position, row in change.touches(rows):
+            answer[position] = self._under(state, row, change)
+        return answer
+
+    def _under(self, state: _State, row: int, change: Change) -> int:
+        gone = {pod.uid for pod in change.removed.get(row, ())}
+        stay = [pod for uid, pod in state.nodes.pods_on(row).items() if uid not in gone]
+        for pod in (*stay, *change.added.get(row, ())):
+            if pod.host_ports and clash(state.wanted, pod.host_ports):
+                return Code.UNSCHEDULABLE
+        return Code.PASS
+
+    def row(self, state: _State, row: int) -> tuple[int, float]:
+        """The same for one row."""
+        return int(state.nodes.ports.taken_at(row, state.wanted)), 0.0
+
+    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+        """There is only one."""
+        return (REASON,)
+
+    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+        """There is only one."""
+        return {REASON: len(rows)}
+
+    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+        """A new node, or a pod that went and held one of our ports."""
+        if event.resource == "Node":
+            return event.action == "Add"
+        if event.action != "Delete" or event.old is None:
+            return False
+        gone = view.world.facts(event.old)
+        placed = gone.pod.spec.node_name or gone.pod.status.nominated_node_name
+        return bool(placed) and clash(pod.host_ports, gone.host_ports)

@@ -1,0 +1,204 @@
+"""The plugin: filter by what is free, score by the configured strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.requests import Reading, pod_request
+from holdfast.api.resource_names import is_extended, is_scalar
+from holdfast.columns.amounts import Amounts, Request
+from holdfast.columns.cells import Cells
+from holdfast.columns.interner import CPU, PODS, ResourceNames
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    Code,
+    Part,
+    RawScores,
+    Rows,
+    Scope,
+    Verdicts,
+)
+from holdfast.framework.view import View
+from holdfast.plugins.node_resources_fit.arguments import read_args
+from holdfast.plugins.node_resources_fit.strategies import Scorer
+
+TOO_MANY = "Too many pods"
+# Upstream's scorer does not look at what the pod asks for as a whole; its filter does.
+_BY_CONTAINERS = Reading(pod_level=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FitState:
+    """What one request needs, with the columns it is compared with.
+
+    ``backed`` are resources that devices may serve instead: they are not checked on nodes that
+    have none of them. ``left`` marks rows where the Reservation plugin has the word.
+    """
+
+    amounts: Amounts
+    names: ResourceNames
+    needs: Request
+    needs_at: tuple[tuple[Cells[int], int, int], ...]
+    slots_at: Cells[int]
+    backed: frozenset[int]
+    left: NDArray[np.bool_] | None
+    left_rows: frozenset[int]
+    scorer: Scorer
+
+
+class NodeResourcesFit:
+    """Rule out nodes without room; prefer by LeastAllocated or another strategy."""
+
+    name: ClassVar[str] = "NodeResourcesFit"
+    epochs: ClassVar[tuple[str, ...]] = ("classes", "reservations")
+    scope: ClassVar[Scope] = Scope.ROW
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        self._args = read_args(args)
+
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
+        """The request, and which offers could serve it instead of free room."""
+        matched = None if pod.reserve_for else view.matched
+        asked = pod_request(pod.pod, _BY_CONTAINERS)
+        scored = (asked.nonzero_millicores, asked.nonzero_bytes)
+        return (pod.request, scored, None if matched is None else matched.key)
+
+    def prepare(self, pod: PodFacts, view: View) -> FitState | Part:
+        """Look up the columns of everything asked for."""
+        nodes = view.nodes
+        amounts, names = nodes.amounts, nodes.resources
+        needs = tuple((r, a) for r, a in pod.request if not self._ignored(names[r]))
+        needs_at = tuple((amounts.free_at[r], a, r) for r, a in needs)
+        left, left_rows = None, frozenset[int]()
+        matched = None if pod.reserve_for else view.matched
+        if matched is not None and len(matched.rows):
+            left = np.zeros(nodes.capacity, np.bool_)
+            left[matched.rows] = True
+            left_rows = frozenset(matched.rows.tolist())
+        state = FitState(
+            amounts, names, needs, needs_at, amounts.free_at[PODS], _backed(view, needs), left,
+            left_rows, Scorer(self._args, amounts, self._terms(pod, names)),
+        )  # fmt: skip
+        return state if self._args.resources else Part(state, scores=False)
+
+    def _ignored(self, name: str) -> bool:
+        if not is_extended(name):
+            return False
+        return (
+            name in self._args.ignored
+            or name.split("/", maxsplit=1)[0] in self._args.ignored_groups
+        )
+
+    def _terms(self, pod: PodFacts, names: ResourceNames) -> list[tuple[int, int, int]]:
+        asked = pod_request(pod.pod, _BY_CONTAINERS)
+        amounts = {**asked.amounts, "cpu": asked.nonzero_millicores, "memory": asked.nonzero_bytes}
+        return [
+            (names.id(name), weight, amounts.get(name, 0))
+            for name, weight in self._args.resources
+            if amounts.get(name, 0) or not is_scalar(name)
+        ]
+
+    def filter(self, state: FitState, rows: AnyRows, change: Change = NONE) -> Verdicts:
+        """Unschedulable where room is short, unresolvable where there never was enough."""
+        free, slots = state.amounts.free, state.amounts.free[PODS][rows]
+        fits = slots >= 1
+        for resource, amount in state.needs:
+            enough = free[resource][rows] >= amount
+            if resource in state.backed:
+                enough |= state.amounts.allocatable[resource][rows] == 0
+            fits &= enough
+        if state.left is not None:
+            fits |= state.left[rows]
+        verdicts: Verdicts = (~fits).view(np.int8)
+        if state.needs and not fits.all():
+            verdicts[self._never(state, rows) & ~fits] = Code.UNRESOLVABLE
+        if change:
+            for position, row in change.touches(rows):
+                verdicts[position] = self._verdict(state, row, change)
+        return verdicts
+
+    def _never(self, state: FitState, rows: AnyRows) -> NDArray[np.bool_]:
+        allocatable = state.amounts.allocatable
+        never: NDArray[np.bool_] = np.zeros(len(allocatable[CPU][rows]), np.bool_)
+        for resource, amount in state.needs:
+            short = allocatable[resource][rows] < amount
+            if resource in state.backed:
+                short &= allocatable[resource][rows] > 0
+            never |= short
+        return never
+
+    def score(self, state: FitState, rows: AnyRows) -> RawScores:
+        """By the strategy."""
+        return state.scorer.many(rows)
+
+    def row(self, state: FitState, row: int) -> tuple[int, float]:
+        """The same for one row."""
+        verdict = 0
+        if state.slots_at[row] < 1:
+            verdict = self._verdict(state, row, NONE)
+        else:
+            for free_at, amount, _ in state.needs_at:
+                if free_at[row] < amount:
+                    verdict = self._verdict(state, row, NONE)
+                    break
+        return verdict, state.scorer.one(row)
+
+    def _verdict(self, state: FitState, row: int, change: Change) -> int:
+        """The long way for one row that may not fit, or under a change."""
+        if row in state.left_rows:
+            return 0
+        short = _shortages(state, row, change)
+        if any(amount > have for _, amount, have in short):
+            return 2
+        return 1 if short else 0
+
+    def reasons(self, state: FitState, row: int, change: Change = NONE) -> tuple[str, ...]:
+        """Everything that is short, pods first."""
+        words = [
+            TOO_MANY if resource == PODS else f"Insufficient {state.names[resource]}"
+            for resource, _, _ in _shortages(state, row, change)
+        ]
+        return tuple(words)
+
+    def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
+        """Count the shortages of many rows."""
+        free = state.amounts.free
+        counts = {TOO_MANY: int(np.count_nonzero(free[PODS][rows] < 1))}
+        for resource, amount in state.needs:
+            short = free[resource][rows] < amount
+            if resource in state.backed:
+                short &= state.amounts.allocatable[resource][rows] > 0
+            counts[f"Insufficient {state.names[resource]}"] = int(np.count_nonzero(short))
+        return {reason: count for reason, count in counts.items() if count}
+
+
+def _shortages(state: FitState, row: int, change: Change) -> list[tuple[int, int, int]]:
+    """(resource, asked, what the node has at all) of everything short; pods as asking for 0."""
+    freed, slots = change.freed(row) if change else ({}, 0)
+    short = [(PODS, 0, 0)] if state.slots_at[row] + slots < 1 else []
+    for free_at, amount, resource in state.needs_at:
+        have = state.amounts.allocatable_at[resource][row]
+        if have == 0 and resource in state.backed:
+            continue
+        if free_at[row] + freed.get(resource, 0) < amount:
+            short.append((resource, amount, have))
+    return short
+
+
+def _backed(view: View, needs: Request) -> frozenset[int]:
+    """Extended resources that a device class serves."""
+    devices, names = view.world.devices, view.nodes.resources
+    if devices is None:
+        return frozenset()
+    return frozenset(
+        r for r, _ in needs if is_extended(names[r]) and devices.class_for(names[r]) is not None
+    )

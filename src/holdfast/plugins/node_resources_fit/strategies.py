@@ -1,0 +1,142 @@
+"""How good a node is by how much of it would be taken.
+
+A strategy scores each resource 0..100 from what the node has (c) and what would be taken of it
+(q), then averages by weight. All divisions are whole-number divisions, done in float64: exact
+below 2^46, beyond which the ledgers' own int64 is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.amounts import Amounts
+from holdfast.columns.cells import Cells
+from holdfast.framework.plugin import AnyRows, RawScores
+from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
+
+Shape = Sequence[tuple[int, int]]
+Level = Callable[[Any, Any], Any]
+"""Score of one resource for c > 0, for arrays and for single numbers alike."""
+
+
+def least(c: Any, q: Any) -> Any:
+    """The emptier the better.
+
+    >>> least(4000.0, 500.0), least(4000.0, 5000.0)
+    (87.0, 0.0)
+    """
+    if isinstance(c, float):
+        return (c - q) * 100.0 // c if q <= c else 0.0
+    return np.floor(np.maximum(c - q, 0.0) * 100.0 / c)
+
+
+def most(c: Any, q: Any) -> Any:
+    """The fuller the better.
+
+    >>> most(4000.0, 500.0)
+    12.0
+    """
+    if isinstance(c, float):
+        return min(q, c) * 100.0 // c
+    return np.floor(np.minimum(q, c) * 100.0 / c)
+
+
+def by_shape(shape: Shape) -> Level:
+    """Follow a broken line over utilization."""
+
+    def level(c: Any, q: Any) -> Any:
+        used = most(c, q)
+        if isinstance(used, float):
+            return float(broken_line(shape, int(used)))
+        table = np.array([broken_line(shape, p) for p in range(101)], np.float64)
+        return table[used.astype(np.intp)]
+
+    return level
+
+
+def broken_line(shape: Shape, p: int) -> int:
+    """The line's value at p, in integers that truncate toward zero.
+
+    >>> broken_line(((0, 0), (100, 100)), 62)
+    62
+    """
+    for i, (used, score) in enumerate(shape):
+        if p <= used:
+            if i == 0:
+                return score
+            before, start = shape[i - 1]
+            rise = (score - start) * (p - before)
+            run = used - before
+            return start + (rise // run if rise >= 0 else -(-rise // run))
+    return shape[-1][1]
+
+
+class Scorer:
+    """Scores rows for pods with one request, under one strategy."""
+
+    def __init__(
+        self, args: FitArgs, amounts: Amounts, terms: Sequence[tuple[int, int, int]]
+    ) -> None:
+        """Terms are (resource id, weight, the pod's amount), scalars it does not ask for left out.
+
+        The amount of cpu and memory is the non-zero one, as is what is counted on the node.
+        """
+        self._amounts = amounts
+        self._ratio = args.strategy not in (LEAST, MOST)
+        self._level = by_shape(args.shape) if self._ratio else least
+        if args.strategy == MOST:
+            self._level = most
+        self._terms = [(id_, float(w), float(p), *_used(amounts, id_)) for id_, w, p in terms]
+
+    def many(self, rows: AnyRows) -> RawScores:
+        """Scores of rows."""
+        sums: Any = 0.0
+        weights: Any = 0.0
+        for id_, weight, asked, used, _ in self._terms:
+            c = self._amounts.divisor[id_][rows]
+            q = used[rows] + asked
+            level = self._level(c, q)
+            counts: Any = weight
+            if self._amounts.zeros[id_]:
+                counts = weight * (self._amounts.allocatable[id_][rows] > 0)
+            if self._ratio:
+                counts = counts * (level > 0)
+            sums = sums + level * counts
+            weights = weights + counts
+        return self._average(sums, weights, rows)
+
+    def _average(self, sums: Any, weights: Any, rows: AnyRows) -> RawScores:
+        if isinstance(sums, float):  # no resource counts
+            return np.zeros(len(self._amounts.nonzero_bytes))[rows]
+        if isinstance(weights, float):
+            mean = sums / weights
+        else:
+            mean = np.where(weights > 0, sums / np.where(weights > 0, weights, 1.0), 0.0)
+        scores: RawScores = np.floor(mean + 0.5) if self._ratio else np.floor(mean)
+        return scores
+
+    def one(self, row: int) -> float:
+        """The score of one row."""
+        sums = weights = 0.0
+        for id_, weight, asked, _, used_at in self._terms:
+            c = self._amounts.allocatable_at[id_][row]
+            if not c:
+                continue
+            level = self._level(float(c), used_at[row] + asked)
+            if level > 0 or not self._ratio:
+                sums += level * weight
+                weights += weight
+        if not weights:
+            return 0.0
+        return (sums / weights + 0.5) // 1.0 if self._ratio else sums // weights
+
+
+def _used(amounts: Amounts, id_: int) -> tuple[NDArray[Any], Cells[Any]]:
+    """What counts as taken: non-zero requests of cpu and memory, plain ones of the rest."""
+    if id_ < 2:
+        return (amounts.nonzero_millicores, amounts.nonzero_bytes)[id_], amounts.nonzero_at[id_]
+    return amounts.requested[id_], amounts.requested_at[id_]

@@ -1,0 +1,88 @@
+"""NodeUnschedulable: a cordoned node takes only pods that tolerate it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from holdfast.api.node import Node, Taint
+from holdfast.api.tolerations import NO_SCHEDULE, tolerated
+from holdfast.columns.cells import Cells, cells
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    ClusterEvent,
+    Code,
+    Rows,
+    Scope,
+    Skip,
+    Verdicts,
+)
+from holdfast.framework.view import View
+
+REASON = "node(s) were unschedulable"
+CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    nodes: Picture
+    unschedulable_at: Cells[bool]
+
+
+class NodeUnschedulable:
+    """Rule out nodes with ``spec.unschedulable``."""
+
+    name: ClassVar[str] = "NodeUnschedulable"
+    epochs: ClassVar[tuple[str, ...]] = ()
+    scope: ClassVar[Scope] = Scope.NODE
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, _args: Mapping[str, Any]) -> None:
+        pass
+
+    def reads(self, pod: PodFacts, _view: View) -> bool:
+        """Whether the pod tolerates a cordon."""
+        return tolerated(pod.pod.spec.tolerations, CORDON)
+
+    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+        """Nothing to say about a pod that tolerates it."""
+        if self.reads(pod, view):
+            return Skip()
+        return _State(view.nodes, cells(view.nodes.unschedulable))
+
+    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+        """Unresolvable where cordoned."""
+        verdicts: Verdicts = state.nodes.unschedulable[rows].astype(np.int8)
+        return verdicts * np.int8(Code.UNRESOLVABLE)
+
+    def row(self, state: _State, row: int) -> tuple[int, float]:
+        """The same for one row."""
+        return (2 if state.unschedulable_at[row] else 0), 0.0
+
+    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+        """There is only one."""
+        return (REASON,)
+
+    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+        """There is only one."""
+        return {REASON: len(rows)}
+
+    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+        """A node became or is schedulable, or the pod now tolerates cordons."""
+        if event.resource == "Node":
+            return _opened(event.old, event.new)
+        own = event.new is not None and event.new.uid == pod.uid
+        return own and event.action == "UpdatePodToleration" and self.reads(pod, view)
+
+
+def _opened(old: Node | None, new: Node | None) -> bool:
+    if new is None or new.spec.unschedulable:
+        return False
+    return old is None or old.spec.unschedulable

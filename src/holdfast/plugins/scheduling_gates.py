@@ -1,0 +1,33 @@
+"""SchedulingGates: a pod with gates is not even queued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import ClusterEvent, Code, Reject
+from holdfast.framework.view import View
+
+
+class SchedulingGates:
+    """Keep pods out of the queue while ``spec.schedulingGates`` is not empty."""
+
+    name: ClassVar[str] = "SchedulingGates"
+    epochs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, _args: Mapping[str, Any]) -> None:
+        pass
+
+    def pre_enqueue(self, pod: PodFacts, _view: View) -> Reject | None:
+        """Name the gates."""
+        gates = pod.pod.spec.scheduling_gates
+        if not gates:
+            return None
+        names = " ".join(gate.name for gate in gates)
+        return Reject(Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{names}]",))
+
+    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+        """The pod itself lost its last gate."""
+        own = event.new is not None and event.new.uid == pod.pod.uid
+        return own and event.action == "UpdatePodSchedulingGatesEliminated"
