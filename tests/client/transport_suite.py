@@ -1,8 +1,9 @@
 """What every transport owes a Client, whichever server is behind it.
 
-Subclass ``TransportSuite`` and give it a fixture ``transport``: a Transport to an API server with
-a ``default`` namespace, as a user who may do anything. Every test works in a namespace of its own,
-so that the server may be shared.
+Subclass ``TransportSuite`` and give it three fixtures. ``transport``: a Transport to an API server
+as a user who may do anything. ``let_pass(seconds)``: let the server's time pass. ``compact()``:
+make the server forget its history. Every test works in a namespace of its own, so that the server
+may be shared.
 """
 
 import asyncio
@@ -289,15 +290,14 @@ class TransportSuite:
             live = await anext(watch)
             assert (live.type, live.object.name) == ("ADDED", "c")
 
-    async def test_a_watch_ends_cleanly_when_its_time_is_over(self, client, namespace):
+    async def test_a_watch_ends_cleanly_when_its_time_is_over(self, client, namespace, let_pass):
         start = (await client.list(LEASES, namespace)).resource_version
-        events = [
-            e
-            async for e in client.watch(
-                LEASES, namespace, resource_version=start, timeout_seconds=1
-            )
-        ]
-        assert [e.type for e in events if e.type != "BOOKMARK"] == []
+        await client.create(LEASES, a_lease("l", namespace), namespace)
+        watch = client.watch(LEASES, namespace, resource_version=start, timeout_seconds=2)
+        assert (await anext(watch)).type == "ADDED"
+        ending = asyncio.create_task(take(watch, 1))
+        await let_pass(2.5)
+        assert await ending == []
 
     async def test_a_line_may_be_of_any_length(self, client, namespace):
         start = (await client.list(CONFIG_MAPS, namespace)).resource_version
@@ -308,9 +308,15 @@ class TransportSuite:
         assert events[0].object["data"]["text"] == long
         assert events[1].object["metadata"]["name"] == "short"
 
-    async def test_a_version_whose_history_is_gone_is_expired(self, client, namespace, old_version):
+    async def test_a_version_whose_history_is_gone_is_expired(self, client, namespace, compact):
+        start = (await client.list(LEASES, namespace)).resource_version
+        for name in ("a", "b"):
+            await client.create(LEASES, a_lease(name, namespace), namespace)
+        await compact()
         with pytest.raises(Expired):
-            await take(client.watch(LEASES, namespace, resource_version=old_version), 1)
+            await take(client.watch(LEASES, namespace, resource_version=start), 1)
+        now = await client.list(LEASES, namespace)
+        assert [lease.name for lease in now.items] == ["a", "b"]
 
     async def test_a_watch_of_nothing_known_is_not_found(self, client):
         things = Resource("nobody.example", "v1", "things", "Thing", dict)

@@ -1,0 +1,10 @@
+import pytest
+from transport_suite import TransportSuite
+
+from holdfast.apiserver.inprocess import InProcessTransport
+
+
+class TestInProcess(TransportSuite):
+    @pytest.fixture
+    def transport(self, embedded):
+        return InProcessTransport(embedded.server)
