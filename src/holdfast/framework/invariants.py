@@ -88,7 +88,12 @@ def _devices_serve_one_claim(world: World) -> list[str]:
     """I3: a device that is not shareable serves one claim."""
     if world.devices is None:
         return []
-    return [f"I3: {problem}" for problem in world.devices.double_bookings()]
+    holdings = world.devices.holdings
+    return [
+        f"I3: device {device} serves {count} claims"
+        for device, count in holdings.whole.items()
+        if count > 1 or device in holdings.shares
+    ]
 
 
 def _pods_on(pods: Iterable[PodFacts]) -> Counter[int]:

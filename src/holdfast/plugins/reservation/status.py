@@ -9,8 +9,8 @@ from holdfast.api.decode import convert_object
 from holdfast.api.requests import pod_request
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
+from holdfast.api.timestamps import rfc3339
 from holdfast.capacity.annotations import resized
-from holdfast.clock import rfc3339
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.framework.plugin import Call, Calls, Placement
