@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
@@ -160,9 +160,16 @@ class SchedulingQueue:
             self._prune()
 
     def reject(
-        self, pod: QueuedPod, rejectors: Iterable[str], pending_on: Iterable[str], now: float
+        self, pod: QueuedPod, rejectors: Collection[str], pending_on: Iterable[str], now: float
     ) -> None:
-        """Put back a pod that fits nowhere; rejectors are the plugins whose hints count."""
+        """Put back a pod that fits nowhere; rejectors are the plugins whose hints count.
+
+        With nobody to blame (no nodes at all) there is no hint to wait for: it counts as an error
+        and is simply tried again.
+        """
+        if not rejectors:
+            self.fail(pod, now)
+            return
         pod.rejections += 1
         pod.errors = 0
         self._put_back(pod, frozenset(rejectors), frozenset(pending_on), now)
