@@ -59,6 +59,8 @@ class Holdings:
 
     def consume(self, device: DeviceId, amounts: Consumed) -> None:
         """Enter capacity consumed of a shared device."""
+        if not amounts:
+            return
         used = self.consumed.setdefault(device, {})
         for name, amount in amounts.items():
             used[name] = used[name] + amount if name in used else amount
@@ -78,9 +80,8 @@ class Holdings:
         if device not in self.shares:
             self.consumed.pop(device, None)
             return
-        used = self.consumed[device]
         for name, amount in amounts.items():
-            used[name] = used[name] - amount
+            self.consumed[device][name] -= amount
 
     def copy(self) -> Holdings:
         """An independent copy."""
