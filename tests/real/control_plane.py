@@ -86,9 +86,7 @@ class ControlPlane:
         tokens = self.directory / "tokens.csv"
         tokens.write_text(f'{self.token},admin,admin-uid,"system:masters"\n')
         key = self.directory / "service-account.key"
-        subprocess.run(
-            ["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True
-        )
+        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
         self._run(
             "kube-apiserver", "--etcd-servers", f"http://127.0.0.1:{client}",
             "--bind-address", "127.0.0.1", "--secure-port", port,
@@ -121,10 +119,12 @@ class ControlPlane:
             if any(p.poll() is not None for p in self.processes) or time.monotonic() > deadline:
                 logs = [p.read_text()[-800:] for p in self.directory.glob("*.log")]
                 raise RuntimeError("the control plane did not start:\n" + "\n".join(logs))
-            with contextlib.suppress(OSError):
-                with urllib.request.urlopen(request, context=context, timeout=5) as answer:
-                    if answer.status == 200:
-                        return
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(request, context=context, timeout=5) as answer,
+            ):
+                if answer.status == 200:
+                    return
             time.sleep(0.1)
 
     def _kubeconfig(self) -> dict:

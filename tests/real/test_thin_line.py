@@ -1,0 +1,143 @@
+"""The same pod and reservation story on a real kube-apiserver and etcd.
+
+No kubelet runs here: nodes are Node objects made Ready by the test, so pods end at "bound".
+"""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.real.control_plane import free_port
+
+from holdfast.testing import a_device, a_device_class, a_node, a_pod, a_reservation, a_slice
+
+pytestmark = pytest.mark.real
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane):
+    """The control plane with our CRDs and three ready nodes."""
+    control_plane.kubectl("apply", "-f", str(ROOT / "deploy" / "crds"))
+    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    for name in ("node-0", "node-1", "node-2"):
+        node = a_node(name, cpu="16", memory="32Gi")
+        control_plane.kubectl("create", "-f", "-", text=json.dumps(node))
+        control_plane.kubectl(
+            "patch", "node", name, "--subresource=status", "--type=merge",
+            "-p", json.dumps({"status": node["status"]}),
+        )  # fmt: skip
+        control_plane.kubectl("taint", "node", name, "node.kubernetes.io/not-ready-", check=False)
+    return control_plane
+
+
+@contextlib.contextmanager
+def scheduling(cluster, log):
+    """`holdfast scheduler` in a process of its own, as a user runs it."""
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", "scheduler", "--kubeconfig", cluster.kubeconfig,
+             "--health-port", str(free_port())],
+            stdout=out, stderr=out,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture
+def scheduler(cluster, tmp_path):
+    log = tmp_path / "scheduler.log"
+    with scheduling(cluster, log) as process:
+        yield process
+    assert process.returncode == 0, log.read_text()
+
+
+def until(question, seconds=60):
+    """Ask until the answer is true; kubectl cannot await everything."""
+    deadline = time.monotonic() + seconds
+    while not (answer := question()):
+        assert time.monotonic() < deadline, f"never true: {question}"
+        time.sleep(0.1)
+    return answer
+
+
+def bound(cluster, name):
+    return cluster.kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName}")
+
+
+def phase(cluster, name):
+    return cluster.kubectl("get", "reservation", name, "-o", "jsonpath={.status.phase}")
+
+
+def test_a_pod_and_the_guides_reservation(cluster, scheduler):
+    cluster.kubectl("apply", "-f", str(EXAMPLES / "01-first-pod"))
+    assert until(lambda: bound(cluster, "first")).startswith("node-")
+    cluster.kubectl("create", "-f", str(EXAMPLES / "10-reservation" / "reservation-demo.yaml"))
+    until(lambda: phase(cluster, "reservation-demo") == "Available")
+    held = cluster.get("reservation", "reservation-demo")
+    assert held["status"]["allocatable"] == {"cpu": "500m", "memory": "800Mi"}
+    cluster.kubectl("create", "-f", str(EXAMPLES / "10-reservation" / "pod-demo-0.yaml"))
+    assert until(lambda: bound(cluster, "pod-demo-0")) == held["status"]["nodeName"]
+    pod = cluster.get("pod", "pod-demo-0")
+    note = json.loads(
+        pod["metadata"]["annotations"]["scheduling.koordinator.sh/reservation-allocated"]
+    )
+    assert note == {"name": "reservation-demo", "uid": held["metadata"]["uid"]}
+    events = cluster.get("events", "--field-selector", "involvedObject.name=pod-demo-0")["items"]
+    assert "Scheduled" in {event["reason"] for event in events}
+    columns = cluster.kubectl("get", "reservation", "reservation-demo").splitlines()[0].split()
+    assert columns == ["NAME", "PHASE", "AGE", "NODE", "TTL", "EXPIRES"]
+
+
+def test_a_restart_knows_what_is_held(cluster, tmp_path):
+    everything = a_reservation("all", cpu="15", owner_labels={"app": "big"}, allocate_once=False)
+    log = tmp_path / "scheduler.log"
+    names = ("all-0", "all-1", "all-2")
+    with scheduling(cluster, log) as process:
+        for name in names:
+            everything["metadata"]["name"] = name
+            cluster.kubectl("create", "-f", "-", text=json.dumps(everything))
+        until(lambda: all(phase(cluster, n) == "Available" for n in names))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with scheduling(cluster, log):
+        cluster.kubectl("create", "-f", "-", text=json.dumps(a_pod("stranger", cpu="2")))
+        said = until(lambda: cluster.kubectl(
+            "get", "pod", "stranger",
+            "-o", "jsonpath={.status.conditions[?(@.type=='PodScheduled')].message}"))  # fmt: skip
+        assert said.startswith("0/3 nodes are available: 3 Insufficient cpu.")
+        owner = a_pod("owner", cpu="15", labels={"app": "big"})
+        cluster.kubectl("create", "-f", "-", text=json.dumps(owner))
+        assert until(lambda: bound(cluster, "owner"))
+        cluster.kubectl("delete", "reservation", *names)
+        assert until(lambda: bound(cluster, "stranger"))
+    cluster.kubectl("delete", "pod", "stranger", "owner", "--grace-period=0", "--force")
+
+
+def test_an_extended_resource_is_served_by_a_device(cluster, scheduler):
+    for raw in (
+        a_device_class("gpu.example.com", driver="gpu.example.com",
+                       extended_resource_name="example.com/gpu"),
+        a_slice("gpus", driver="gpu.example.com", node="node-1", devices=[a_device("gpu-0")]),
+        a_pod("gpu-user", cpu="100m", requests={"example.com/gpu": "1"},
+              limits={"example.com/gpu": "1"}),
+    ):  # fmt: skip
+        cluster.kubectl("create", "-f", "-", text=json.dumps(raw))
+    assert until(lambda: bound(cluster, "gpu-user")) == "node-1"
+    status = cluster.get("pod", "gpu-user")["status"]["extendedResourceClaimStatus"]
+    claim = cluster.get("resourceclaim", status["resourceClaimName"])
+    assert (
+        claim["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
+    )
+    results = claim["status"]["allocation"]["devices"]["results"]
+    assert [(r["request"], r["device"]) for r in results] == [("container-0-request-1", "gpu-0")]
