@@ -53,6 +53,8 @@ class Picture:
         self.names: list[str] = []
         self.row_of: dict[str, int] = {}
         self.nodes: list[Node | None] = []
+        self.size = 0
+        """How many rows are in use, dead ones among them."""
         self.capacity = _FIRST_ROWS
         self.amounts = Amounts(_FIRST_RESOURCES, self.capacity)
         self.alive: NDArray[np.bool_] = np.zeros(self.capacity, np.bool_)
@@ -70,11 +72,6 @@ class Picture:
         self._holds: dict[str, Hold] = {}
 
     # --- what others read -------------------------------------------------------------------
-
-    @property
-    def size(self) -> int:
-        """How many rows are in use, dead ones among them."""
-        return len(self.names)
 
     @property
     def node_count(self) -> int:
@@ -231,6 +228,7 @@ class Picture:
                 self._resize(self.amounts.width, self.capacity * 2)
             self.names.append(name)
             self.nodes.append(None)
+            self.size = len(self.names)
         self.row_of[name] = row
         self.alive[row] = True
         self.amounts.open(row)
@@ -353,7 +351,7 @@ class Picture:
         copy.epochs = self.epochs.fork()
         copy.names, copy.row_of = list(self.names), dict(self.row_of)
         copy.nodes = list(self.nodes)
-        copy.capacity = self.capacity
+        copy.capacity, copy.size = self.capacity, self.size
         copy.amounts = self.amounts.resized(self.amounts.width, self.capacity)
         copy.alive, copy.unschedulable = self.alive.copy(), self.unschedulable.copy()
         copy.taint_set, copy.taint_sets = self.taint_set.copy(), self.taint_sets.fork()

@@ -88,6 +88,7 @@ def _passes(column: LabelColumn, requirement: LabelRequirement, rows: SomeRows) 
 def _one_of(column: LabelColumn, requirement: LabelRequirement, ids: NDArray[np.int32]) -> Bools:
     wanted = [v for value in requirement.values if (v := column.values.find(value)) >= 0]
     if len(wanted) == 1:
-        return ids == wanted[0]
+        same: Bools = ids == wanted[0]
+        return same
     found: Bools = np.isin(ids, wanted)
     return found

@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.answers import Answers
-from holdfast.framework.plugin import Code, Filters, Prepares, Scope, Scores, implements
-from holdfast.framework.prepared import Prepared, ask
+from holdfast.framework.plugin import Code, Filters, Prepares, Scope, Scores, Skip, implements
+from holdfast.framework.prepared import Prepared, ask, take
 from holdfast.framework.profile import Profile
 from holdfast.framework.record import Record
 from holdfast.framework.view import View
 
+OFFERS_PLUGIN = "Reservation"
+"""The plugin that gives owners their held room; others leave the rows of matched offers to it."""
 _FEW = 16
 T = TypeVar("T")
 
@@ -27,6 +29,7 @@ class Memory:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
+        self.offers = any(plugin.name == OFFERS_PLUGIN for plugin in profile.plugins)
         self._deciding: tuple[Any, ...] = tuple(
             p
             for p in profile.plugins
@@ -56,24 +59,27 @@ class Memory:
 
         It is the record's own list if none of them has anything to say.
         """
-        fresh = {p.plugin.name: self.prepare(p.plugin, pod, view) for p in record.fresh}
-        if all(p.skip for p in fresh.values()):
+        fresh: dict[str, Prepared] = {}
+        for prepared in record.fresh:
+            plugin = prepared.plugin
+            if implements(plugin, Prepares):
+                answer = plugin.prepare(pod, view)
+                if not isinstance(answer, Skip):
+                    fresh[plugin.name] = take(plugin, answer, prepared.versions)
+        if not fresh:
             return record.prepared
         return [fresh.get(p.plugin.name, p) for p in record.prepared]
 
     def prepare(self, plugin: Any, pod: PodFacts, view: View) -> Prepared:
-        """What the plugin makes of the pod, remembered unless its scope is CLUSTER."""
+        """What the plugin, whose scope is not CLUSTER, makes of the pod; remembered."""
         versions = view.nodes.epochs.of(self._epochs[plugin.name])
-        scope = getattr(plugin, "scope", Scope.CLUSTER)
-        if scope is Scope.CLUSTER:
-            return ask(plugin, pod, view, versions)
         key = (plugin.name, plugin.reads(pod, view))
         found = self._prepared.get(key)
         if found is not None and found.versions == versions:
             return found
         found = ask(plugin, pod, view, versions)
         if found.reject is None:
-            if scope.kept and not found.skip:
+            if plugin.scope.kept and not found.skip:
                 found.answers = Answers(plugin, found.state, found.part, view.nodes)
             _keep(self._prepared, key, found, 4 * _room(view.nodes.capacity))
         return found

@@ -62,7 +62,11 @@ def ask(plugin: Any, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Pr
     """Let the plugin prepare; one that does not is always ready, with no state."""
     if not implements(plugin, Prepares):
         return Prepared(plugin, versions)
-    answer = plugin.prepare(pod, view)
+    return take(plugin, plugin.prepare(pod, view), versions)
+
+
+def take(plugin: Any, answer: Any, versions: tuple[int, ...]) -> Prepared:
+    """Read what ``prepare`` answered."""
     match answer:
         case Skip():
             return Prepared(plugin, versions, skip=True)

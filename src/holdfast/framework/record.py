@@ -73,7 +73,7 @@ class Scaled:
 class Record:
     """What is known about a class of pods.
 
-    ``ok`` are the rows that pass every kept filter, ``total`` their weighted sums, ``NOWHERE``
+    ``clear`` means that preparing ruled nothing out. ``ok`` are the rows that pass every kept filter, ``total`` their weighted sums, ``NOWHERE``
     elsewhere. ``simple`` means that the totals are the whole truth about scores.
     """
 
@@ -89,6 +89,7 @@ class Record:
         self.fresh = [p for p in prepared if p.asked]
         self.domain = [p for p in prepared if p.filters and not p.asked and p.answers is None]
         self.narrowing = [p for p in prepared if p.narrow is not None]
+        self.clear = rejected is None and len(self.narrowing) < 2
         self._nodes = nodes
         self._answers = [p.answers for p in prepared if p.answers is not None]
         self._verdicts = [a.verdicts for a in self._answers if a.verdicts is not None]

@@ -89,17 +89,18 @@ def pre_enqueue(profile: Profile, pod: PodFacts, world: World, now: float) -> Re
 
 def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasible | Rejection:
     """Find the rows that can take the pod, or say why there is none."""
-    view = View(world, pod, now)
+    memory = memory_of(profile, world)
+    view = View(world, pod, now, offers=memory.offers)
     if not world.nodes.row_of:
         return _rejection(view, ())
-    memory = memory_of(profile, world)
     record = memory.record(pod, view)
     found = Feasible(pod, view, record, record.prepared)
-    if record.fresh or record.rejected is not None or len(record.narrowing) > 1:
+    if record.fresh or not record.clear:
         found.active = memory.complete(record, pod, view)
-        refused = _refusal(found.active)
-        if refused is not None:
-            return _refused(view, found.active, *refused)
+        if found.active is not record.prepared or not record.clear:
+            refused = _refusal(found.active)
+            if refused is not None:
+                return _refused(view, found.active, *refused)
     record.refresh()
     if record.domain or found.active is not record.prepared:
         error = _ask_the_rest(found)

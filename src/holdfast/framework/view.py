@@ -32,17 +32,21 @@ class Matched(Protocol):
 
 
 class View:
-    """The world through the eyes of one pod, at one moment."""
+    """The world through the eyes of one pod, at one moment.
+
+    ``offers`` says whether anybody in the profile draws on held room for the pod; without such a
+    plugin no offer matches, and held room is simply taken.
+    """
 
     __slots__ = ("_matched", "_matched_known", "nodes", "now", "pod", "world")
 
-    def __init__(self, world: World, pod: PodFacts, now: float) -> None:
+    def __init__(self, world: World, pod: PodFacts, now: float, *, offers: bool = True) -> None:
         self.world = world
         self.nodes: Picture = world.nodes
         self.pod = pod
         self.now = now
         self._matched: Matched | None = None
-        self._matched_known = False
+        self._matched_known = not offers
 
     @property
     def kind(self) -> Kind:

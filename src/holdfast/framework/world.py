@@ -14,8 +14,11 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import Namespace, PodDisruptionBudget
+from holdfast.capacity.offers import Offers
+from holdfast.capacity.policies import Policies
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.devices.inventory import Inventory
 from holdfast.framework.nominations import Nominations
 
 if TYPE_CHECKING:
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 class Room(Protocol):
     """A ledger of promises or devices that takes objects of some kinds."""
 
-    takes: tuple[type[Object], ...]
+    @property
+    def takes(self) -> tuple[type[Object], ...]:
+        """The kinds."""
+        ...
 
     def upsert(self, obj: Any) -> None:
         """Take in an object, new or changed."""
@@ -54,34 +60,21 @@ class WatchesPods(Protocol):
         ...
 
 
-@runtime_checkable
-class MatchesOffers(Protocol):
-    """A room that holds offers for pods."""
-
-    def match(self, pod: PodFacts) -> Matched | None:
-        """The offers the pod may draw on, or None."""
-        ...
-
-
 class World:
-    """The cluster as deciding sees it.
-
-    ``offers``, ``policies`` and ``devices`` are the rooms of capacity and devices; a world without
-    one of them is a cluster without such objects.
-    """
+    """The cluster as deciding sees it."""
 
     def __init__(
         self,
         nodes: Picture | None = None,
         *,
-        offers: Any = None,
-        policies: Any = None,
-        devices: Any = None,
+        offers: Offers | None = None,
+        policies: Policies | None = None,
+        devices: Inventory | None = None,
     ) -> None:
         self.nodes = nodes or Picture()
-        self.offers = offers
-        self.policies = policies
-        self.devices = devices
+        self.offers = offers or Offers(self.nodes)
+        self.policies = policies or Policies(self.nodes)
+        self.devices = devices or Inventory(self.nodes)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
@@ -89,8 +82,8 @@ class World:
 
     @property
     def rooms(self) -> tuple[Room, ...]:
-        """The rooms there are."""
-        return tuple(r for r in (self.offers, self.policies, self.devices) if r is not None)
+        """The ledgers of capacity and devices."""
+        return (self.offers, self.policies, self.devices)
 
     def facts(self, pod: Pod, reserve_for: str = "") -> PodFacts:
         """Digest a pod in this world's resource ids."""
@@ -98,9 +91,7 @@ class World:
 
     def match(self, pod: PodFacts) -> Matched | None:
         """The offers of held room a pod may draw on, or None."""
-        if isinstance(self.offers, MatchesOffers):
-            return self.offers.match(pod)
-        return None
+        return self.offers.match(pod)
 
     def upsert(self, obj: Object) -> None:
         """Take in an object, new or changed; kinds nobody reads are ignored."""
@@ -148,9 +139,9 @@ class World:
         nodes = self.nodes.fork()
         copy = World(
             nodes,
-            offers=self.offers and self.offers.fork(nodes),
-            policies=self.policies and self.policies.fork(nodes),
-            devices=self.devices and self.devices.fork(nodes),
+            offers=self.offers.fork(nodes),
+            policies=self.policies.fork(nodes),
+            devices=self.devices.fork(nodes),
         )
         copy.namespaces = dict(self.namespaces)
         copy.budgets = dict(self.budgets)

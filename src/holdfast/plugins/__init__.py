@@ -12,6 +12,7 @@ from __future__ import annotations
 from holdfast.framework.profile import Entry, Profile, build
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
@@ -19,6 +20,8 @@ from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.node_unschedulable import NodeUnschedulable
 from holdfast.plugins.priority_sort import PrioritySort
+from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.resource_policy import ResourcePolicyPlugin
 from holdfast.plugins.scheduling_gates import SchedulingGates
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.plugins.volume_binding import VolumeBinding
@@ -34,8 +37,11 @@ REGISTRY: tuple[Entry, ...] = (
     Entry(NodeResourcesFit, "NodeResourcesFit"),
     Entry(VolumeBinding, "VolumeBinding"),
     Entry(InterPodAffinity, "InterPodAffinity", weight=2),
+    Entry(DynamicResources, "DynamicResources", weight=2),
     Entry(BalancedAllocation, "NodeResourcesBalancedAllocation"),
     Entry(DefaultBinder, "DefaultBinder"),
+    Entry(Reservation, "Reservation", weight=5000),
+    Entry(ResourcePolicyPlugin, "resourcepolicy"),
 )
 
 PROFILE_NAMES = ("default-scheduler", "koord-scheduler")

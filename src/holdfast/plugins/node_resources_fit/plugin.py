@@ -58,7 +58,7 @@ class NodeResourcesFit:
     """Rule out nodes without room; prefer by LeastAllocated or another strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
-    epochs: ClassVar[tuple[str, ...]] = ("classes", "reservations")
+    epochs: ClassVar[tuple[str, ...]] = ("classes",)
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 
@@ -66,11 +66,10 @@ class NodeResourcesFit:
         self._args = read_args(args)
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
-        """The request, and which offers could serve it instead of free room."""
-        matched = None if pod.reserve_for else view.matched
+        """The request, and on which rows an offer may serve it instead of free room."""
         asked = pod_request(pod.pod, _BY_CONTAINERS)
         scored = (asked.nonzero_millicores, asked.nonzero_bytes)
-        return (pod.request, scored, None if matched is None else matched.key)
+        return (pod.request, scored, None if view.matched is None else view.matched.rows.tobytes())
 
     def prepare(self, pod: PodFacts, view: View) -> FitState | Part:
         """Look up the columns of everything asked for."""
@@ -79,7 +78,7 @@ class NodeResourcesFit:
         needs = tuple((r, a) for r, a in pod.request if not self._ignored(names[r]))
         needs_at = tuple((amounts.free_at[r], a, r) for r, a in needs)
         left, left_rows = None, frozenset[int]()
-        matched = None if pod.reserve_for else view.matched
+        matched = view.matched
         if matched is not None and len(matched.rows):
             left = np.zeros(nodes.capacity, np.bool_)
             left[matched.rows] = True
@@ -197,8 +196,6 @@ def _shortages(state: FitState, row: int, change: Change) -> list[tuple[int, int
 def _backed(view: View, needs: Request) -> frozenset[int]:
     """Extended resources that a device class serves."""
     devices, names = view.world.devices, view.nodes.resources
-    if devices is None:
-        return frozenset()
     return frozenset(
         r for r, _ in needs if is_extended(names[r]) and devices.class_for(names[r]) is not None
     )
