@@ -1,0 +1,93 @@
+"""Fields nobody knows, and fields that stand twice."""
+
+import pytest
+
+from holdfast.api import scheme
+from holdfast.apiserver import strict
+from holdfast.errors import BadRequest
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "labels": {"any": "thing"}, "foo": 1},
+    "spec": {
+        "containers": [
+            {"name": "c", "resources": {"limits": {"example.com/x": 1}, "limit": {}}, "bar": 1}
+        ],
+        "foo": {"a": 1},
+        "nodeselector": {},
+        "volumes": [{"name": "v", "csi": {"driver": "d", "volumeAttributes": {"x": "y"}}}],
+    },
+    "extra": 1,
+}
+
+
+def test_unknown_fields_are_named_by_path_in_the_order_they_stand():
+    assert strict.unknown_fields(scheme.PODS, POD) == [
+        "metadata.foo",
+        "spec.containers[0].resources.limit",
+        "spec.containers[0].bar",
+        "spec.foo",
+        "spec.nodeselector",
+        "extra",
+    ]
+
+
+def test_unknown_fields_are_not_kept_and_the_rest_is():
+    kept, _ = strict.prune(("", "v1", "Pod"), POD)
+    assert kept["spec"]["containers"] == [
+        {"name": "c", "resources": {"limits": {"example.com/x": 1}}}
+    ]
+    assert kept["spec"]["volumes"] == POD["spec"]["volumes"]
+    assert kept["metadata"] == {"name": "p", "labels": {"any": "thing"}}
+    assert "extra" not in kept
+    assert "extra" in POD
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj"),
+    [
+        (("apps", "v1", "ControllerRevision"), {"data": {"what": {"ever": 1}}}),
+        (
+            ("resource.k8s.io", "v1", "ResourceClaim"),
+            {
+                "spec": {
+                    "devices": {"config": [{"opaque": {"driver": "d", "parameters": {"x": 1}}}]}
+                }
+            },
+        ),
+        (("", "v1", "ConfigMap"), {"data": {"k": "v"}, "binaryData": {"b": ""}}),
+        (("example.com", "v1", "Widget"), {"spec": {"size": 1}}),
+    ],
+)
+def test_free_form_parts_and_foreign_kinds_have_no_unknown_fields(kind, obj):
+    assert strict.unknown_fields(kind, obj) == []
+    assert strict.prune(kind, obj)[0] == obj
+
+
+def test_maps_of_objects_are_checked_value_by_value():
+    slice_ = {"spec": {"devices": [{"attributes": {"a": {"int": 1, "ints": [1], "intt": 2}}}]}}
+    kind = ("resource.k8s.io", "v1", "ResourceSlice")
+    assert strict.unknown_fields(kind, slice_) == ["spec.devices[0].attributes.a.intt"]
+
+
+def test_values_of_the_wrong_shape_are_left_for_validation():
+    odd = {"spec": {"containers": "many", "affinity": 3}}
+    assert strict.prune(scheme.PODS, odd) == (odd, [])
+
+
+def test_duplicates_are_named_by_path():
+    body = b'{"metadata":{"name":"q","name":"r"},"spec":{"c":[{"a":1,"a":2}],"d":{"e":1}}}'
+    assert strict.duplicate_fields(body) == ["metadata.name", "spec.c[0].a"]
+    assert strict.duplicate_fields(b'{"a":{"b":1},"c":{"b":1}}') == []
+    with pytest.raises(BadRequest, match="no JSON"):
+        strict.duplicate_fields(b"{")
+
+
+def test_the_words_are_upstreams():
+    words = strict.complaints(["spec.nope"], ["metadata.name"])
+    assert words == ['duplicate field "metadata.name"', 'unknown field "spec.nope"']
+    assert strict.message(words, "Pod", "v1") == (
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
+        'duplicate field "metadata.name", unknown field "spec.nope"'
+    )
