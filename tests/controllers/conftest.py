@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from small_cluster import start_small_cluster
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    """Controllers and simulated nodes, no scheduler."""
+    async with start_small_cluster(tmp_path) as running:
+        yield running

@@ -1,0 +1,71 @@
+"""An API server with controllers and simulated nodes on a virtual clock; no scheduler."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.agent.fleet import Fleet
+from holdfast.api.scheme import PODS
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.server import ApiServer
+from holdfast.client.client import Client
+from holdfast.controllers.group import ControllerGroup
+from holdfast.store import Store
+from holdfast.testing.builders import resource_of
+from holdfast.testing.clock import VirtualClock
+
+
+@dataclass
+class SmallCluster:
+    client: Client
+    clock: VirtualClock
+    controllers: ControllerGroup
+    fleet: Fleet
+
+    async def create(self, *objects):
+        for raw in objects:
+            await self.client.create(resource_of(raw), raw, raw["metadata"].get("namespace", ""))
+        await self.clock.settle()
+
+    async def pods(self, namespace="default"):
+        return (await self.client.list(PODS, namespace)).items
+
+    async def bind_all(self, node, namespace="default"):
+        """Put every pod without a node on ``node``, as a scheduler would."""
+        for pod in await self.pods(namespace):
+            if not pod.spec.node_name:
+                binding = {
+                    "apiVersion": "v1", "kind": "Binding",
+                    "metadata": {"name": pod.name, "namespace": namespace},
+                    "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+                }  # fmt: skip
+                await self.client.bind(namespace, pod.name, binding)
+        await self.clock.settle()
+
+    async def get(self, resource, name, namespace=""):
+        return await self.client.get(resource, name, namespace)
+
+
+@asynccontextmanager
+async def start_small_cluster(directory: Path):
+    clock = VirtualClock()
+    store = Store.open(directory, clock)
+    clock.busy[:] = [lambda: store.busy]
+    server = ApiServer.create(store, clock)
+    await server.start()
+    client = Client(InProcessTransport(server), "test")
+    controllers = ControllerGroup(client, clock)
+    fleet = Fleet(client, clock)
+    await controllers.start()
+    await fleet.start()
+    await clock.settle()
+    try:
+        yield SmallCluster(client, clock, controllers, fleet)
+    finally:
+        await fleet.stop()
+        await controllers.stop()
+        await client.close()
+        await server.stop()
+        await store.close()

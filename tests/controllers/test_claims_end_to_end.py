@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from holdfast.api.scheme import EVENTS, PODS, RESOURCE_CLAIMS
+from holdfast.controllers.claim_cleanup import FINALIZER
+from holdfast.testing import a_claim_template, a_node, a_pod
+
+ENTRY = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+
+
+async def claims(cluster):
+    return (await cluster.client.list(RESOURCE_CLAIMS, "default")).items
+
+
+async def allocate(cluster, claim, pod):
+    """Do what the scheduler does before it binds."""
+    protect = {"metadata": {"finalizers": [FINALIZER]}}
+    await cluster.client.patch(RESOURCE_CLAIMS, claim.name, protect, "default")
+    result = {"request": "req-0", "driver": "d.example.com", "pool": "n", "device": "gpu-0"}
+    result["request"] = claim.spec.devices.requests[0].name
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": pod.name, "uid": pod.uid}],
+    }
+    await cluster.client.patch(
+        RESOURCE_CLAIMS, claim.name, {"status": status}, "default", subresource="status"
+    )
+    await cluster.clock.settle()
+
+
+async def test_a_pod_gets_its_claim_runs_with_it_and_takes_it_along(cluster):
+    await cluster.create(a_node("n"), a_claim_template("t"), a_pod("p", claims=ENTRY))
+    (claim,) = await claims(cluster)
+    pod = await cluster.get(PODS, "p", "default")
+    assert claim.name.startswith("p-gpu-")
+    (recorded,) = pod.status.resource_claim_statuses
+    assert (recorded.name, recorded.resource_claim_name) == ("gpu", claim.name)
+
+    await allocate(cluster, claim, pod)
+    await cluster.bind_all("n")
+    assert (await cluster.get(PODS, "p", "default")).status.phase == "Running"
+
+    await cluster.client.delete(PODS, "p", "default")
+    await cluster.clock.advance(2)
+    assert await claims(cluster) == ()
+
+
+async def test_a_template_that_comes_late_is_waited_for(cluster):
+    await cluster.create(a_node("n"), a_pod("p", claims=ENTRY))
+    await cluster.clock.advance(1)
+    assert await claims(cluster) == ()
+    events = (await cluster.client.list(EVENTS, "default")).items
+    assert [e.reason for e in events] == ["FailedResourceClaimCreation"]
+    assert 'resource claim template "t"' in events[0].message
+
+    await cluster.create(a_claim_template("t"))
+    assert len(await claims(cluster)) == 1
+
+
+async def test_a_claim_of_a_pod_that_has_ended_is_released_at_once(cluster):
+    short = {"holdfast.dev/run-for": "5s"}
+    await cluster.create(
+        a_node("n"), a_claim_template("t"), a_pod("p", claims=ENTRY, annotations=short)
+    )
+    (claim,) = await claims(cluster)
+    await allocate(cluster, claim, await cluster.get(PODS, "p", "default"))
+    await cluster.bind_all("n")
+    assert len(await claims(cluster)) == 1
+    await cluster.clock.advance(6)
+    assert (await cluster.get(PODS, "p", "default")).status.phase == "Succeeded"
+    assert await claims(cluster) == ()
+
+
+async def test_a_deleted_claim_is_made_again(cluster):
+    await cluster.create(a_node("n"), a_claim_template("t"), a_pod("p", claims=ENTRY))
+    (first,) = await claims(cluster)
+    await cluster.client.delete(RESOURCE_CLAIMS, first.name, "default")
+    await cluster.clock.advance(1)
+    (second,) = await claims(cluster)
+    assert second.uid != first.uid
+    pod = await cluster.get(PODS, "p", "default")
+    assert [s.resource_claim_name for s in pod.status.resource_claim_statuses] == [second.name]

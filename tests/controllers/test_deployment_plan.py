@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast.api.meta import Condition
+from holdfast.api.scheme import REPLICASETS
+from holdfast.clock import rfc3339
+from holdfast.controllers import revisions, rollout
+from holdfast.controllers.deployment import plan_deployment
+from holdfast.controllers.rollout import DESIRED, MAXIMUM, Bounds, resolve
+from holdfast.controllers.writes import Delete, Patch
+from holdfast.testing import a_deployment, a_pod, a_replica_set, typed
+
+NOW = 1_700_000_000.0
+
+
+def a_web(replicas=4, *, strategy=None, status=None, annotations=None, **spec):
+    raw = a_deployment("web", replicas=replicas)
+    raw["spec"] |= {"progressDeadlineSeconds": 600, "revisionHistoryLimit": 10, **spec}
+    if strategy:
+        raw["spec"]["strategy"] = strategy
+    if status:
+        raw["status"] = status
+    return typed(
+        raw, generation=1, annotations=annotations or {"deployment.kubernetes.io/revision": "1"}
+    )
+
+
+def rolling(surge, unavailable):
+    limits = {"maxSurge": surge, "maxUnavailable": unavailable}
+    return {"type": "RollingUpdate", "rollingUpdate": limits}
+
+
+def an_rs(web, name, size, *, available=None, current=True, revision=1, age=100, desired=None):
+    """A ReplicaSet of the Deployment; one that is not current has another template."""
+    desired = web.spec.replicas if desired is None else desired
+    bounds = Bounds.of(web)
+    raw = a_replica_set(name, replicas=size)
+    raw["spec"]["template"] = dict(web.spec.template)
+    if not current:
+        raw["spec"]["template"] = {**web.spec.template, "spec": {"containers": [{"name": "old"}]}}
+    raw["spec"]["selector"] = {"matchLabels": {"app": "web"}}
+    available = size if available is None else available
+    raw["status"] = {
+        "replicas": size, "readyReplicas": available, "availableReplicas": available,
+        "observedGeneration": 1,
+    }  # fmt: skip
+    annotations = {
+        revisions.REVISION: str(revision), DESIRED: str(desired),
+        MAXIMUM: str(desired + bounds.surge),
+    }  # fmt: skip
+    return typed(
+        raw, generation=1, annotations=annotations, labels={"app": "web"},
+        creation_timestamp=rfc3339(NOW - age),
+        owner_references=[
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": web.uid,
+             "controller": True}
+        ],
+    )  # fmt: skip
+
+
+def sizes(plan):
+    return {
+        w.name: w.patch["spec"]["replicas"]
+        for w in plan.writes
+        if isinstance(w, Patch)
+        and w.resource == REPLICASETS
+        and "replicas" in w.patch.get("spec", {})
+    }
+
+
+def status(plan):
+    found = [w.patch["status"] for w in plan.writes if isinstance(w, Patch) and w.subresource]
+    return found[-1] if found else None
+
+
+def said(plan, type_):
+    conditions = {c["type"]: c for c in status(plan)["conditions"]}
+    return conditions[type_]["status"], conditions[type_]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("value", "total", "up", "expected"),
+    [("25%", 10, True, 3), ("25%", 10, False, 2), ("100%", 3, True, 3), (2, 10, True, 2)],
+)
+def test_percentages_round_surge_up_and_unavailability_down(value, total, up, expected):
+    assert resolve(value, total, up=up) == expected
+
+
+def test_both_bounds_zero_still_lets_something_move():
+    bounds = Bounds.of(a_web(3, strategy=rolling(0, "10%")))
+    assert (bounds.surge, bounds.unavailable) == (0, 1)
+
+
+def test_the_first_look_creates_the_replica_set():
+    web = a_web(
+        3, annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}", "team": "a"}
+    )
+    plan = plan_deployment(web, [], [], NOW)
+
+    assert plan.creation is not None
+    body = plan.creation.body
+    digest = body["metadata"]["labels"]["pod-template-hash"]
+    assert body["metadata"]["name"] == f"web-{digest}"
+    assert body["spec"]["selector"]["matchLabels"] == {"app": "web", "pod-template-hash": digest}
+    assert body["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] == digest
+    assert body["spec"]["replicas"] == 3
+    annotations = body["metadata"]["annotations"]
+    assert annotations == {"team": "a", revisions.REVISION: "1", DESIRED: "3", MAXIMUM: "4"}
+    assert plan.notes == (f"Scaled up replica set web-{digest} from 0 to 3",)
+    assert said(plan, "Progressing") == ("True", "NewReplicaSetCreated")
+    assert said(plan, "Available") == ("False", "MinimumReplicasUnavailable")
+
+
+def test_the_hash_follows_the_template_and_the_collisions():
+    template = a_web().spec.template
+    assert revisions.template_hash(template, 0) == revisions.template_hash(dict(template), 0)
+    assert revisions.template_hash(template, 0) != revisions.template_hash(template, 1)
+    other = {**template, "spec": {"containers": []}}
+    assert revisions.template_hash(template, 0) != revisions.template_hash(other, 0)
+
+
+def test_templates_compare_without_hash_and_empty_parts():
+    one = {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}}
+    other = {
+        "metadata": {"labels": {"a": "b", revisions.HASH: "h"}, "creationTimestamp": None},
+        "spec": {"x": 1, "securityContext": {}},
+    }
+    assert revisions.same_template(one, other)
+    assert not revisions.same_template(one, {**other, "spec": {"x": 2}})
+
+
+def test_a_roll_out_grows_the_new_by_the_surge_first():
+    web = a_web(4, strategy=rolling(1, 1))
+    old = an_rs(web, "old", 4, current=False)
+    plan = plan_deployment(web, [old], [], NOW)
+    assert plan.creation.body["spec"]["replicas"] == 1
+    assert plan.creation.body["metadata"]["annotations"][revisions.REVISION] == "2"
+
+
+def test_a_roll_out_shrinks_the_old_only_by_what_is_available_above_the_least():
+    web = a_web(4, strategy=rolling(1, 1))
+    old = an_rs(web, "old", 4, current=False)
+    starting = an_rs(web, "new", 1, available=0, revision=2)
+    assert sizes(plan_deployment(web, [old, starting], [], NOW)) == {"old": 3}
+    started = an_rs(web, "new", 1, revision=2)
+    assert sizes(plan_deployment(web, [old, started], [], NOW)) == {"old": 2}
+
+
+def test_a_roll_out_removes_unavailable_old_replicas_first():
+    web = a_web(4, strategy=rolling(1, 0))
+    sick = an_rs(web, "sick", 2, available=0, current=False, age=50)
+    well = an_rs(web, "well", 2, current=False, age=100)
+    new = an_rs(web, "new", 1, available=1, revision=3)
+    assert sizes(plan_deployment(web, [sick, well, new], [], NOW)) == {"sick": 1}
+
+
+def test_nothing_moves_while_the_new_replicas_do_not_come_up():
+    web = a_web(4, strategy=rolling(1, 0))
+    old = an_rs(web, "old", 4, current=False)
+    stuck = an_rs(web, "new", 1, available=0, revision=2)
+    assert sizes(plan_deployment(web, [old, stuck], [], NOW)) == {}
+
+
+def test_recreate_waits_for_the_last_old_pod():
+    web = a_web(2, strategy={"type": "Recreate"})
+    old = an_rs(web, "old", 2, current=False)
+    assert sizes(plan_deployment(web, [old], [], NOW)) == {"old": 0}
+
+    empty = an_rs(web, "old", 0, current=False)
+    lingering = typed(
+        a_pod("p", node="n"),
+        owner_references=[
+            {"kind": "ReplicaSet", "name": "old", "uid": empty.uid, "controller": True}
+        ],
+    )
+    assert plan_deployment(web, [empty], [lingering], NOW).creation is None
+    assert plan_deployment(web, [empty], [], NOW).creation.body["spec"]["replicas"] == 2
+
+
+def test_scaling_in_the_middle_of_a_roll_out_is_proportional():
+    web = a_web(20, strategy=rolling(5, 5))
+    old = an_rs(web, "old", 8, current=False, desired=10, age=100)
+    new = an_rs(web, "new", 7, revision=2, desired=10, age=50)
+    assert sizes(plan_deployment(web, [old, new], [], NOW)) == {"old": 13, "new": 12}
+
+
+def test_scaling_a_single_replica_set_is_immediate():
+    web = a_web(7)
+    only = an_rs(web, "only", 3, desired=3)
+    plan = plan_deployment(web, [only], [], NOW)
+    assert sizes(plan) == {"only": 7}
+    assert plan.notes == ("Scaled up replica set only from 3 to 7",)
+
+
+def test_a_paused_deployment_scales_but_does_not_roll():
+    web = a_web(4, paused=True)
+    old = an_rs(web, "old", 2, current=False, desired=2)
+    plan = plan_deployment(web, [old], [], NOW)
+    assert plan.creation is None
+    assert sizes(plan) == {"old": 4}
+    assert said(plan, "Progressing") == ("Unknown", "DeploymentPaused")
+
+
+def test_rolling_back_gives_the_old_replica_set_the_highest_number():
+    web = a_web(2)
+    back = an_rs(web, "first", 0, revision=1, age=200)
+    bad = an_rs(web, "second", 2, revision=2, current=False)
+    plan = plan_deployment(web, [back, bad], [], NOW)
+    patches = [
+        w.patch["metadata"] for w in plan.writes if isinstance(w, Patch) and w.name == "first"
+    ]
+    changes = [p["annotations"] for p in patches if revisions.REVISION in p["annotations"]]
+    assert changes == [{revisions.REVISION: "3", revisions.HISTORY: "1"}]
+
+
+def test_a_complete_roll_out_says_so_and_forgets_old_revisions():
+    web = a_web(2, revisionHistoryLimit=1)
+    olds = [an_rs(web, f"old-{n}", 0, current=False, revision=n) for n in (1, 2, 3)]
+    new = an_rs(web, "new", 2, revision=4)
+    plan = plan_deployment(web, [*olds, new], [], NOW)
+    assert said(plan, "Progressing") == ("True", "NewReplicaSetAvailable")
+    assert said(plan, "Available") == ("True", "MinimumReplicasAvailable")
+    assert [w.name for w in plan.writes if isinstance(w, Delete)] == ["old-1", "old-2"]
+
+
+def test_a_settled_deployment_needs_no_writes():
+    web = a_web(2)
+    new = an_rs(web, "new", 2)
+    settled = msgspec.structs.replace(
+        web, status=msgspec.convert(status(plan_deployment(web, [new], [], NOW)), type(web.status))
+    )
+    assert plan_deployment(settled, [new], [], NOW + 5000).writes == ()
+
+
+def test_a_roll_out_without_progress_is_called_late_after_its_deadline():
+    web = a_web(2)
+    stuck = an_rs(web, "new", 2, available=0)
+    plan = plan_deployment(web, [stuck], [], NOW)
+    assert said(plan, "Progressing") == ("True", "ReplicaSetUpdated")
+    known = msgspec.structs.replace(web, status=msgspec.convert(status(plan), type(web.status)))
+    waiting = plan_deployment(known, [stuck], [], NOW + 100)
+    assert (waiting.writes, waiting.again_after) == ((), 501.0)
+    late = plan_deployment(known, [stuck], [], NOW + 601)
+    assert said(late, "Progressing") == ("False", "ProgressDeadlineExceeded")
+
+
+def test_a_resumed_deployment_is_not_late_for_the_time_it_was_paused():
+    web = a_web(2, paused=True)
+    stuck = an_rs(web, "new", 2, available=0)
+    paused = status(plan_deployment(web, [stuck], [], NOW))
+    resumed = typed(
+        a_deployment("web", replicas=2) | {"status": paused}, generation=1, uid=web.uid,
+        annotations=web.metadata.annotations,
+    )  # fmt: skip
+    raw_spec = msgspec.structs.replace(
+        resumed.spec, progress_deadline_seconds=600, revision_history_limit=10
+    )
+    resumed = msgspec.structs.replace(resumed, spec=raw_spec)
+    plan = plan_deployment(resumed, [stuck], [], NOW + 5000)
+    assert said(plan, "Progressing") == ("Unknown", "DeploymentResumed")
+
+
+def test_a_failing_replica_set_shows_in_the_deployment():
+    web = a_web(2)
+    failing = an_rs(web, "new", 2, available=0)
+    condition = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "reason": "FailedCreate",
+        "message": "quota",
+    }
+    failing = msgspec.structs.replace(
+        failing,
+        status=msgspec.structs.replace(
+            failing.status,
+            conditions=tuple(msgspec.convert([condition], tuple[Condition, ...])),
+        ),
+    )
+    assert said(plan_deployment(web, [failing], [], NOW), "ReplicaFailure") == (
+        "True",
+        "FailedCreate",
+    )
+
+
+def test_growth_never_exceeds_the_most():
+    for total in range(12):
+        for current in range(total + 1):
+            bounds = Bounds(replicas=6, surge=2, unavailable=1, rolling=True)
+            grown = rollout.grown(bounds, total, current)
+            assert grown <= 6 or grown == current
+            assert total - current + grown <= max(bounds.most, total)
