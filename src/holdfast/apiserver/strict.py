@@ -122,13 +122,11 @@ def complaints(unknown: Iterable[str], duplicate: Iterable[str] = ()) -> list[st
     ]
 
 
-def message(words: Iterable[str], kind: str, version: str) -> str:
-    """Join complaints to the error text of fieldValidation=Strict.
+def message(words: Iterable[str], kind: str = "", version: str = "") -> str:
+    """Join complaints to the error text of fieldValidation=Strict, upstream's when given a kind.
 
-    >>> message(complaints(["spec.a", "spec.b"]), "Pod", "v1").partition("strict")[2]
-    ' decoding error: unknown field "spec.a", unknown field "spec.b"'
+    >>> message(complaints(["spec.a", "spec.b"]))
+    'strict decoding error: unknown field "spec.a", unknown field "spec.b"'
     """
-    return (
-        f'{kind} in version "{version}" cannot be handled as a {kind}: '
-        f"strict decoding error: {', '.join(words)}"
-    )
+    prefix = f'{kind} in version "{version}" cannot be handled as a {kind}: ' if kind else ""
+    return f"{prefix}strict decoding error: {', '.join(words)}"
