@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import random
 import shutil
@@ -82,8 +83,9 @@ class RunningServer:
         """One request over HTTPS; a body that is no bytes is sent as JSON."""
         data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         sent = {"content-type": "application/json"} if data is not None else {}
+        sending = io.BytesIO(data) if data and len(data) > 1_000_000 else data
         async with (session or self.session).request(
-            method, self.url + path, data=data, params=query, headers=sent | (headers or {})
+            method, self.url + path, data=sending, params=query, headers=sent | (headers or {})
         ) as response:
             return Answer(response.status, response.headers, await response.read())
 
@@ -155,7 +157,8 @@ async def start_server(
     store = Store.open(
         directory / "store", clock, index=index_with_fields, retention=retention or Retention()
     )
-    credentials = ensure_credentials(directory / "pki", clock.now())
+    # Certificates are judged by the machine's time, whatever clock the server runs on.
+    credentials = ensure_credentials(directory / "pki", SystemClock().now())
     server = ApiServer.create(store, clock, rng=random.Random(1))
     await server.start()
     front = await serve_https(server, "127.0.0.1", 0, credentials)

@@ -89,6 +89,15 @@ def check_size(body: bytes) -> None:
         raise TooLarge(f"Request entity too large: limit is {BODY_LIMIT}")
 
 
+def may_be_deep(body: bytes) -> bool:
+    """Tell whether a body has brackets enough to be nested too deep; most have not.
+
+    Forms without brackets (protobuf, block YAML) have to be walked.
+    """
+    brackets = body.count(b"{") + body.count(b"[")
+    return not 0 < brackets <= DEPTH_LIMIT
+
+
 def check_depth(value: Any, limit: int = DEPTH_LIMIT) -> None:
     """Refuse nesting that would exhaust whoever walks the object later.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.apiserver import strict
-from holdfast.apiserver.body import check_depth, read_object
+from holdfast.apiserver.body import check_depth, may_be_deep, read_object
 from holdfast.apiserver.negotiation import PROTOBUF, YAML
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import BadRequest, Cause, Details, Invalid, NotBuilt
+from holdfast.errors import BadRequest, Cause, Details, Invalid
 
 Object = dict[str, Any]
 _LEVELS = ("", "Ignore", "Warn", "Strict")
@@ -17,7 +17,8 @@ _LEVELS = ("", "Ignore", "Warn", "Strict")
 def read_body(op: Operation) -> Object:
     """Read the body as an object of the operation's kind, strict about fields if asked."""
     obj = read_object(op.request)
-    check_depth(obj)
+    if may_be_deep(op.request.body):
+        check_depth(obj)
     check_kind(op, obj)
     media = op.request.headers.get("content-type", "")
     body = b"" if media.startswith((PROTOBUF, YAML)) else op.request.body
@@ -56,10 +57,7 @@ def known_fields(op: Operation, obj: Object, body: bytes = b"") -> Object:
     elif level == "Ignore":
         return obj
     else:
-        try:
-            unknown = strict.unknown_fields(op.served.resource, obj)
-        except NotBuilt:  # until strict checking is there
-            return obj
+        unknown = strict.unknown_fields(op.served.resource, obj)
     if level == "Ignore":
         return obj
     repeated = strict.duplicate_fields(body) if body and level == "Strict" else []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import uuid
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from holdfast.apiserver.registry import Served
@@ -39,6 +41,27 @@ def metadata_of(obj: Object) -> Object:
     return meta
 
 
+_pool = bytearray()
+
+
+def new_uid() -> str:
+    """Make a random uid (RFC 4122, version 4).
+
+    Randomness is drawn from the system a few hundred uids at a time: a system call for each
+    would cost more than everything else about it.
+    """
+    if len(_pool) < 16:
+        _pool.extend(os.urandom(4096))
+    drawn = bytes(_pool[-16:])
+    del _pool[-16:]
+    return str(uuid.UUID(bytes=drawn, version=4))
+
+
+@lru_cache(maxsize=4)
+def _stamp(second: int) -> str:
+    return rfc3339(second)
+
+
 def generate_name(prefix: str, rng: random.Random) -> str:
     """Add five letters to a prefix; which five is the caller's dice.
 
@@ -68,9 +91,9 @@ def new_metadata(obj: Object, served: Served, namespace: str, now: float) -> Obj
         meta["namespace"] = namespace
     else:
         meta.pop("namespace", None)
-    meta["uid"] = str(uuid.uuid4())
+    meta["uid"] = new_uid()
     meta["resourceVersion"] = ""
-    meta["creationTimestamp"] = rfc3339(now)
+    meta["creationTimestamp"] = _stamp(int(now))
     if served.counts_generations:
         meta["generation"] = 1
     return ordered(meta)

@@ -22,6 +22,7 @@ from holdfast.apiserver.reading import get, list_objects
 from holdfast.apiserver.registry import Registry, Served
 from holdfast.apiserver.reviews import REVIEWS
 from holdfast.apiserver.routing import Call, read_call
+from holdfast.apiserver.subresources.binding import bind_named
 from holdfast.apiserver.subresources.table import answer_subresource
 from holdfast.apiserver.updating import update
 from holdfast.apiserver.user import User
@@ -130,6 +131,8 @@ class ApiServer:
             return await answer_subresource(op)
         if review := REVIEWS.get(served.id):
             return await review(op, self.authorizer)
+        if served.id == ("", "bindings") and call.verb == "create":
+            return await bind_named(op)
         if call.verb not in served.resource.verbs:
             raise NotAllowed("the server does not allow this method on the requested resource")
         if self._definitions.concerns(op):

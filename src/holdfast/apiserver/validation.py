@@ -6,6 +6,7 @@ Thin for now: the shapes that our own rooms read. Errors name the field in upstr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from holdfast.api import causes, names
@@ -34,6 +35,11 @@ _IMMUTABLE_SPECS = {
     ("apps", "deployments"): ("selector",),
     ("apps", "replicasets"): ("selector",),
 }
+
+
+# The same few labels stand on thousands of objects.
+_label_key = lru_cache(maxsize=4096)(names.label_key)
+_label_value = lru_cache(maxsize=4096)(names.label_value)
 
 
 def check_new(op: Operation, obj: Object) -> None:
@@ -90,12 +96,12 @@ def _labels(labels: Any) -> Iterable[Cause]:
         yield causes.invalid(at, labels, "must be a map of strings")
         return
     for key, value in (labels or {}).items():
-        for words in names.label_key(key):
+        for words in _label_key(key):
             yield causes.invalid(at, key, words)
         if not isinstance(value, str):
             yield causes.invalid(at, value, "must be a string")
         else:
-            for words in names.label_value(value):
+            for words in _label_value(value):
                 yield causes.invalid(at, value, words)
 
 
@@ -106,7 +112,7 @@ def _annotations(annotations: Any) -> Iterable[Cause]:
         return
     total = 0
     for key, value in (annotations or {}).items():
-        for words in names.label_key(key.lower()):
+        for words in _label_key(key.lower()):
             yield causes.invalid(at, key, words)
         if not isinstance(value, str):
             yield causes.invalid(at, value, "must be a string")

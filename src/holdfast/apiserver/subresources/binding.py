@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from holdfast.api import causes
@@ -26,6 +27,14 @@ async def bind(op: Operation) -> Response:
         raise BadRequest("name in URL does not match name in Binding object")
     await bind_pod(op, binding)
     return success(status=201)
+
+
+async def bind_named(op: Operation) -> Response:
+    """Bind the pod that a Binding posted to the collection of bindings names."""
+    name = str(metadata_of(read_object(op.request)).get("name") or "")
+    pods = op.context.registry.find("", "v1", "pods")
+    call = replace(op.call, plural="pods", name=name, subresource="binding")
+    return await bind(replace(op, call=call, served=pods))
 
 
 async def bind_pod(op: Operation, binding: Object) -> None:

@@ -1,0 +1,31 @@
+"""Small objects and paths that the tests of this room share."""
+
+from typing import Any
+
+PODS = "/api/v1/namespaces/default/pods"
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+NAMESPACES = "/api/v1/namespaces"
+
+
+def pod(name: str = "a", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "nginx"}], **spec},
+    }  # fmt: skip
+
+
+def labelled(name: str, **labels: str) -> dict[str, Any]:
+    made = pod(name)
+    made["metadata"]["labels"] = labels
+    return made
+
+
+def configmap(name: str = "a", **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def binding(name: str, node: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, **metadata},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }  # fmt: skip

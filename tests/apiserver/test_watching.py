@@ -1,0 +1,181 @@
+import asyncio
+
+import pytest
+from server_fixture import start_server
+from shapes import CONFIGMAPS, PODS, configmap, labelled, pod
+
+from holdfast.store import Retention
+from holdfast.testing.clock import VirtualClock
+
+
+async def version(api):
+    return (await api.call("GET", PODS)).json["metadata"]["resourceVersion"]
+
+
+def brief(events):
+    return [(e["type"], e["object"]["metadata"]["name"]) for e in events]
+
+
+async def test_A026_a_watch_replays_exactly_what_came_after_its_version_also_after_a_restart(
+    tmp_path,
+):
+    async with start_server(tmp_path) as api:
+        await api.create(PODS, pod("before"))
+        start = await version(api)
+        await api.create(PODS, pod("one"))
+        await api.create(CONFIGMAPS, configmap("other"))
+        await api.call("DELETE", f"{PODS}/before")
+        async with api.watch(PODS, resourceVersion=start) as w:
+            first = await w.take(2)
+    assert brief(first) == [("ADDED", "one"), ("DELETED", "before")]
+    async with start_server(tmp_path) as api, api.watch(PODS, resourceVersion=start) as w:
+        assert await w.take(2) == first
+        await api.create(PODS, pod("two"))
+        assert brief(await w.take(1)) == [("ADDED", "two")]
+
+
+async def test_A028_a_streaming_list_sends_the_state_a_marked_bookmark_then_what_happens(api):
+    for name in ("a", "b"):
+        await api.create(PODS, pod(name))
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan",
+             "allowWatchBookmarks": "true"}  # fmt: skip
+    async with api.watch(PODS, **query) as w:
+        assert brief(await w.take(2)) == [("ADDED", "a"), ("ADDED", "b")]
+        mark = await w.next()
+        assert mark["type"] == "BOOKMARK"
+        assert mark["object"] == {
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": {
+                "resourceVersion": await version(api),
+                "annotations": {"k8s.io/initial-events-end": "true"},
+            },
+        }  # fmt: skip
+        await api.create(PODS, pod("c"))
+        assert brief(await w.take(1)) == [("ADDED", "c")]
+
+
+async def test_A028_a_streaming_list_without_a_match_rule_is_refused(api):
+    answer = await api.call("GET", PODS, watch="true", sendInitialEvents="true")
+    assert answer.status == 422
+    assert answer.json["message"] == (
+        'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: '
+        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ({"resourceVersionMatch": "NotOlderThan"}, 422),
+        ({"resourceVersion": "x"}, 400),
+        ({"resourceVersion": "999999"}, 504),
+        ({"fieldSelector": "spec.foo=1"}, 400),
+        ({"labelSelector": "a in"}, 400),
+    ],
+)
+async def test_a_watch_that_makes_no_sense_is_refused(api, query, status):
+    assert (await api.call("GET", PODS, watch="true", **query)).status == status
+
+
+async def test_without_a_version_the_present_state_comes_first(api):
+    await api.create(PODS, pod("a"))
+    async with api.watch(PODS) as w:
+        assert brief(await w.take(1)) == [("ADDED", "a")]
+        await api.call("DELETE", f"{PODS}/a")
+        assert brief(await w.take(1)) == [("DELETED", "a")]
+
+
+async def test_leaving_a_selector_is_a_deletion_and_entering_it_an_addition(api):
+    await api.create(PODS, labelled("a", app="x"))
+    merge = {"content-type": "application/merge-patch+json"}
+    async with api.watch(PODS, labelSelector="app=x", resourceVersion=await version(api)) as w:
+        for label in ("y", "x", "x2"):
+            change = {"metadata": {"labels": {"app": label}}}
+            await api.call("PATCH", f"{PODS}/a", change, headers=merge)
+        await api.create(PODS, labelled("other", app="y"))
+        await api.create(PODS, labelled("last", app="x"))
+        assert brief(await w.take(4)) == [
+            ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a"), ("ADDED", "last"),
+        ]  # fmt: skip
+
+
+async def test_a_field_selector_follows_pods_onto_a_node(api):
+    await api.create(PODS, pod("a"))
+    start = await version(api)
+    async with api.watch(
+        "/api/v1/pods", fieldSelector="spec.nodeName=n1", resourceVersion=start
+    ) as w:
+        target = {"metadata": {"name": "a"}, "target": {"name": "n1"}}
+        assert (await api.call("POST", f"{PODS}/a/binding", target)).status == 201
+        assert brief(await w.take(1)) == [("ADDED", "a")]
+
+
+async def test_compacted_history_is_a_410(tmp_path):
+    async with start_server(tmp_path, retention=Retention(seconds=0, least=1)) as api:
+        await api.create(PODS, pod("a"))
+        for name in ("b", "c", "d"):
+            await api.create(PODS, pod(name))
+        await api.store.compact()
+        answer = await api.call("GET", PODS, watch="true", resourceVersion="1")
+        assert (answer.status, answer.json["reason"]) == (410, "Expired")
+
+
+async def test_bookmarks_come_on_an_idle_watch_and_it_ends_cleanly_in_time(tmp_path):
+    clock = VirtualClock()
+    async with (
+        start_server(tmp_path, clock=clock) as api,
+        api.watch(PODS, resourceVersion="0", allowWatchBookmarks="true", timeoutSeconds="90") as w,
+    ):
+        reading = asyncio.create_task(w.next())
+        await clock.advance(60)
+        event = await reading
+        assert event["type"] == "BOOKMARK"
+        assert event["object"]["metadata"]["resourceVersion"] == str(api.store.revision)
+        reading = asyncio.create_task(w.next())
+        await clock.advance(30)
+        assert (await reading)["type"] == "BOOKMARK"
+        assert await w.next() is None
+
+
+async def test_a_peer_that_hangs_up_leaves_no_watch_behind(api):
+    async with api.watch(PODS, resourceVersion="0"):
+        assert len(api.server.context.watches) == 1
+    while api.server.context.watches:
+        await asyncio.sleep(0.01)
+
+
+async def test_fifty_watchers_lose_nothing(api):
+    start = await version(api)
+
+    async def follow():
+        async with api.watch(PODS, resourceVersion=start) as w:
+            return [e["object"]["metadata"]["name"] for e in await w.take(40)]
+
+    followers = [asyncio.create_task(follow()) for _ in range(50)]
+    names = [f"p{i}" for i in range(40)]
+    await asyncio.gather(*(api.create(PODS, pod(name)) for name in names))
+    seen = await asyncio.gather(*followers)
+    assert all(sorted(one) == sorted(names) for one in seen)
+    assert all(one == seen[0] for one in seen)
+
+
+async def test_metadata_watchers_see_metadata_only(api):
+    form = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    async with api.watch(PODS, headers={"accept": form}) as w:
+        await api.create(PODS, labelled("a", app="x"))
+        event = await w.next()
+    assert set(event["object"]) == {"kind", "apiVersion", "metadata"}
+    assert event["object"]["kind"] == "PartialObjectMetadata"
+    assert event["object"]["metadata"]["labels"] == {"app": "x"}
+
+
+async def test_table_watchers_see_columns_once(api):
+    form = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+    async with api.watch(PODS, headers={"accept": form}) as w:
+        await api.create(PODS, pod("a"))
+        await api.create(PODS, pod("b"))
+        first, second = await w.take(2)
+    assert first["object"]["kind"] == "Table"
+    assert first["object"]["columnDefinitions"]
+    assert not second["object"].get("columnDefinitions")
+    assert second["object"]["rows"][0]["cells"][0] == "b"
