@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import pytest
+
+from holdfast.agent.fleet import Fleet
+from holdfast.agent.nodes import LEASE_NAMESPACE, NodeShape
+from holdfast.agent.objects import AGENT_NODES, AGENT_PODS
+from holdfast.api.scheme import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
+from holdfast.clock import parse_rfc3339, rfc3339_micro
+from holdfast.errors import NotFound
+from holdfast.testing import a_claim, a_node, a_pod
+
+
+async def renewed(cluster, name):
+    lease = await cluster.get(LEASES, name, LEASE_NAMESPACE)
+    return parse_rfc3339(lease.spec.renew_time)
+
+
+def ready(node):
+    return next((c.status for c in node.status.conditions if c.type == "Ready"), None)
+
+
+async def test_registered_nodes_are_ready_untainted_and_beat(cluster):
+    await cluster.fleet.register(3, NodeShape(cpu="4"))
+    await cluster.clock.settle()
+    nodes = (await cluster.client.list(AGENT_NODES)).items
+    assert [n.name for n in nodes] == ["node-0001", "node-0002", "node-0003"]
+    assert {ready(n) for n in nodes} == {"True"}
+    assert len({n.internal_ip for n in nodes}) == 3
+    assert all(n.status.allocatable["cpu"] == "4" and not n.spec.taints for n in nodes)
+
+    await cluster.clock.advance(25)
+    for node in nodes:
+        assert cluster.clock.now() - await renewed(cluster, node.name) <= 11
+
+
+async def test_many_nodes_do_not_beat_at_one_moment(cluster):
+    await cluster.fleet.register(100)
+    await cluster.clock.advance(20)
+    times = {await renewed(cluster, f"node-{i:04d}") for i in range(1, 101)}
+    assert len(times) >= 40
+    assert cluster.clock.now() - min(times) <= 11
+
+
+async def test_a_node_made_by_hand_is_adopted(cluster):
+    raw = a_node("mine", cpu="4", ready=False)
+    raw["status"].pop("allocatable", None)
+    raw["status"]["capacity"] = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    await cluster.create(raw)
+    node = await cluster.get(NODES, "mine")
+    assert ready(node) == "True"
+    assert node.status.allocatable["cpu"] == "4"
+    assert not [t for t in node.spec.taints if "not-ready" in t.key]
+    assert cluster.clock.now() - await renewed(cluster, "mine") <= 1
+
+
+async def test_a_node_somebody_else_beats_for_is_adopted_when_they_stop(cluster):
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "theirs", "namespace": LEASE_NAMESPACE},
+        "spec": {
+            "holderIdentity": "theirs", "leaseDurationSeconds": 40,
+            "renewTime": rfc3339_micro(cluster.clock.now()),
+        },
+    }  # fmt: skip
+    await cluster.client.create(LEASES, lease, LEASE_NAMESPACE)
+    await cluster.create(a_node("theirs", ready=False), a_pod("p", node="theirs"))
+    assert ready(await cluster.get(NODES, "theirs")) != "True"
+    await cluster.clock.advance(30)
+    assert (await cluster.get(PODS, "p", "default")).status.phase == "Pending"
+
+    await cluster.clock.advance(15)
+    assert ready(await cluster.get(NODES, "theirs")) == "True"
+    assert (await cluster.get(PODS, "p", "default")).status.phase == "Running"
+
+
+async def test_a_deleted_node_takes_its_lease_along(cluster):
+    await cluster.create(a_node("n"))
+    await cluster.client.delete(NODES, "n")
+    await cluster.clock.advance(15)
+    with pytest.raises(NotFound):
+        await cluster.get(LEASES, "n", LEASE_NAMESPACE)
+
+
+async def test_pods_get_their_own_addresses_and_keep_them_over_a_restart(cluster):
+    await cluster.create(a_node("n"), *(a_pod(f"p{i}", node="n", cpu="1") for i in range(3)))
+    before = {p.name: p.status.pod_ip for p in (await cluster.client.list(AGENT_PODS)).items}
+    assert len(set(before.values())) == 3
+
+    await cluster.fleet.stop()
+    cluster.fleet = Fleet(cluster.client, cluster.clock)
+    await cluster.fleet.start()
+    await cluster.create(a_pod("late", node="n"))
+    after = {p.name: p.status.pod_ip for p in (await cluster.client.list(AGENT_PODS)).items}
+    assert after.items() >= before.items()
+    assert after["late"] not in before.values()
+
+
+async def test_scheduling_conditions_survive_the_start(cluster):
+    await cluster.create(a_node("n"), a_pod("p"))
+    await cluster.bind_all("n")
+    pod = await cluster.get(PODS, "p", "default")
+    assert {c.type for c in pod.status.conditions} >= {"PodScheduled", "Ready", "Initialized"}
+
+
+async def test_a_slow_pod_holds_its_place_until_it_has_stopped(cluster):
+    slow = {"holdfast.dev/stop-after": "20s"}
+    await cluster.create(a_node("n"), a_pod("p", node="n", annotations=slow))
+    await cluster.client.delete(PODS, "p", "default")
+    await cluster.clock.advance(19)
+    assert (await cluster.get(PODS, "p", "default")).terminating
+    await cluster.clock.advance(2)
+    with pytest.raises(NotFound):
+        await cluster.get(PODS, "p", "default")
+
+
+async def test_a_pod_starts_when_its_claim_is_reserved_for_it(cluster):
+    claims = [{"name": "gpu", "resourceClaimName": "c"}]
+    await cluster.create(a_node("n"), a_claim("c"), a_pod("p", node="n", claims=claims))
+    await cluster.clock.advance(1)
+    pod = await cluster.get(PODS, "p", "default")
+    assert pod.status.phase == "Pending"
+    events = (await cluster.client.list(EVENTS, "default")).items
+    assert "FailedPrepareDynamicResources" in {e.reason for e in events}
+
+    claim = await cluster.get(RESOURCE_CLAIMS, "c", "default")
+    request = claim.spec.devices.requests[0].name
+    result = {"request": request, "driver": "d.example.com", "pool": "n", "device": "x"}
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": pod.uid}],
+    }
+    await cluster.client.patch(
+        RESOURCE_CLAIMS, "c", {"status": status}, "default", subresource="status"
+    )
+    await cluster.clock.settle()
+    assert (await cluster.get(PODS, "p", "default")).status.phase == "Running"
+
+
+async def test_health_follows_the_work(cluster):
+    assert cluster.fleet.healthy
+    assert cluster.controllers.healthy
+    await cluster.fleet.stop()
+    await cluster.controllers.stop()
+    assert not cluster.fleet.healthy
+    assert not cluster.controllers.healthy
