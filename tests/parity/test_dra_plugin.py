@@ -86,7 +86,8 @@ def test_normalize(record):
 def test_allocated_devices(record):
     case, state = record.input, record.observed["allocatedState"]
     claims = [convert_object(raw, ResourceClaim) for raw in case["allocatedResourceClaims"] or ()]
-    claims += [convert_object(raw, ResourceClaim) for raw in case["inflightResourceClaims"] or ()]
+    inflight = (case["inflightResourceClaims"] or {}).values()
+    claims += [convert_object(raw, ResourceClaim) for raw in inflight]
     holdings = Holdings.of(claims, sharing=case["enabledConsumableCapacity"])
     whole = {tuple(d[k] for k in ("driver", "pool", "device")) for d in state["allocatedDevices"]}
     assert set(holdings.whole) == whole

@@ -218,6 +218,11 @@ def _obstacle(claim: ResourceClaim, inventory: Inventory) -> str:
     if inventory.claims.promised(claim.uid) is not None:
         return f"resource claim {claim.key} is in the process of being allocated"
     for request in claim.spec.devices.requests:
+        where = f"resource claim {claim.key}, request {request.name}"
+        if request.first_available and not inventory.features.prioritized_list:
+            return f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled"
+        if request.exactly is None and not request.first_available:
+            return f"{where}: unknown request type"
         asked = {f"{request.name}/{s.name}": s.device_class_name for s in request.first_available}
         if request.exactly is not None:
             asked = {request.name: request.exactly.device_class_name}

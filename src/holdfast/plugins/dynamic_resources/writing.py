@@ -14,7 +14,7 @@ import msgspec
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
-from holdfast.clock import rfc3339
+from holdfast.api.timestamps import rfc3339
 from holdfast.devices.extended import Breakdown
 from holdfast.devices.failures import AllocationError
 from holdfast.devices.pod_claims import reserved_for

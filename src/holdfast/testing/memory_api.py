@@ -1,0 +1,139 @@
+"""A tiny API server in memory: carries out the Calls that plugins yield.
+
+What is stored is told to a world at once, as informers would do a little later. Only what plugins
+write is understood: create, get, merge patch (also of status) and delete, with versions, uid
+guards and finalizers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Generator
+from itertools import count
+from typing import Any
+
+from holdfast.api.meta import Object
+from holdfast.errors import AlreadyExists, Conflict, HoldfastError, NotFound
+from holdfast.framework.plugin import Call
+from holdfast.framework.world import World
+from holdfast.testing.builders import Raw, resource_of, typed
+
+
+def _never(_: Call) -> HoldfastError | None:
+    return None
+
+
+class MemoryApi:
+    """Objects by path; ``fail`` answers a call with the error to raise, or None."""
+
+    def __init__(
+        self, world: World | None = None, fail: Callable[[Call], HoldfastError | None] = _never
+    ) -> None:
+        self.world = world
+        self.fail = fail
+        self.objects: dict[str, Raw] = {}
+        self.calls: list[Call] = []
+        self._versions = count(100)
+        self._made = count()
+
+    def put(self, raw: Raw) -> Object:
+        """Store an object as somebody else would."""
+        meta = raw["metadata"]
+        path = resource_of(raw).path(meta.get("namespace", ""), meta["name"])
+        self.objects[path] = copy.deepcopy(raw)
+        self.objects[path]["metadata"].setdefault("uid", typed(raw).uid)
+        stored: Object = typed(self._stored(path))
+        return stored
+
+    def of_kind(self, kind: str) -> list[Raw]:
+        """Every stored object of a kind."""
+        return [raw for raw in self.objects.values() if raw["kind"] == kind]
+
+    def drive(self, steps: Generator[Call, Any, None]) -> None:
+        """Run a plugin's generator to its end; what it raises comes through."""
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = self.carry_out(call)
+                except HoldfastError as failure:
+                    call = steps.throw(failure)
+                else:
+                    call = steps.send(answer)
+        except StopIteration:
+            return
+
+    def carry_out(self, call: Call) -> Raw:
+        """Perform one call and return the stored object."""
+        self.calls.append(call)
+        failure = self.fail(call)
+        if failure is not None:
+            raise failure
+        verbs = {
+            "create": self._create, "get": self._get, "patch": self._patch, "delete": self._delete,
+        }  # fmt: skip
+        return copy.deepcopy(verbs[call.verb](call))
+
+    def _create(self, call: Call) -> Raw:
+        raw = copy.deepcopy(call.body)
+        meta, number = raw["metadata"], next(self._made)
+        meta["name"] = meta.get("name") or f"{meta['generateName']}{number}"
+        meta["uid"] = f"made-{number}"
+        path = f"{call.path}/{meta['name']}"
+        if path in self.objects:
+            raise AlreadyExists(f"{path} is there already")
+        self.objects[path] = raw
+        return self._stored(path)
+
+    def _get(self, call: Call) -> Raw:
+        return self._found(call.path)
+
+    def _patch(self, call: Call) -> Raw:
+        path = call.path.removesuffix("/status")
+        raw = self._found(path)
+        for field, guard in call.body.get("metadata", {}).items():
+            if field in ("uid", "resourceVersion") and guard != raw["metadata"].get(field):
+                raise Conflict(f"{path} is at another {field} than {guard}")
+        of_status = path != call.path
+        change = {k: v for k, v in call.body.items() if (k == "status") == of_status}
+        self.objects[path] = merge(raw, change)
+        return self._stored(path)
+
+    def _delete(self, call: Call) -> Raw:
+        raw = self._found(call.path)
+        if raw["metadata"].get("finalizers"):
+            raw["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+            return self._stored(call.path)
+        del self.objects[call.path]
+        if self.world is not None:
+            self.world.delete(typed(raw))
+        return raw
+
+    def _found(self, path: str) -> Raw:
+        if path not in self.objects:
+            raise NotFound(f"{path} not found")
+        return self.objects[path]
+
+    def _stored(self, path: str) -> Raw:
+        raw = self.objects[path]
+        raw["metadata"]["resourceVersion"] = str(next(self._versions))
+        if self.world is not None:
+            self.world.upsert(typed(raw))
+        return raw
+
+
+def merge(old: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch.
+
+    >>> merge({"a": 1, "b": {"c": 2}}, {"a": None, "b": {"d": 3}})
+    {'b': {'c': 2, 'd': 3}}
+    """
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    merged = copy.deepcopy(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged

@@ -1,0 +1,199 @@
+"""The DynamicResources plugin through all its points, as upstream's TestPlugin walks them."""
+
+import copy
+import json
+import re
+
+import numpy as np
+
+from holdfast.api.decode import convert_object
+from holdfast.api.pod import Pod
+from holdfast.api.timestamps import parse_rfc3339
+from holdfast.columns.picture import Picture
+from holdfast.devices.features import Features
+from holdfast.devices.inventory import Inventory
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.framework.plugin import Code, Part, Placement, Reject, Skip
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.plugins.dynamic_resources import DynamicResources
+from holdfast.testing.builders import typed
+from holdfast.testing.memory_api import MemoryApi
+from parity.harness import parity
+
+NOT_BUILT = {
+    "DRA-disabled": "the DynamicResourceAllocation gate",
+    "add-allocation-timestamp-failure": "needs a device that waits for binding conditions",
+    "bind-claim-with-binding-conditions": "binding conditions",
+    "bind-failure-concurrent-deallocation": "binding conditions",
+    "bound-claim-with-failed-binding": "binding conditions",
+    "bound-claim-with-mixed-binding-conditions": "binding conditions",
+    "bound-claim-with-timed-out-binding": "binding conditions",
+    "canceled": "a search cannot be cancelled from outside",
+    "multi-claims-binding-conditions-one-fail": "binding conditions",
+    "prebind-fail-with-binding-timeout": "binding conditions",
+}
+
+
+def world_of(case):
+    on = {gate for gate, enabled in (case["features"] or {}).items() if enabled}
+    features = Features(
+        admin_access="enableDRAAdminAccess" in on,
+        prioritized_list="enableDRAPrioritizedList" in on,
+        device_taints="enableDRADeviceTaints" in on,
+        binding_conditions=False,
+    )
+    nodes = Picture()
+    world = World(nodes, devices=Inventory(nodes, features))
+    for raw in (*(case["nodes"] or ()), *(case["classes"] or ()), *(case["objs"] or ())):
+        if raw["kind"] in ("Node", "DeviceClass", "ResourceSlice"):
+            world.upsert(typed(raw))
+    for raw in case["inFlightClaims"] or ():
+        world.devices.claims.promise(typed(raw, uid="in-flight"))
+    return world
+
+
+class Walk:
+    """One record, step by step."""
+
+    def __init__(self, record):
+        case = record.input
+        self.record = record
+        self.world = world_of(case)
+        self.api = MemoryApi(self.world, self.fail)
+        for raw in case["claims"] or ():
+            self.api.put(raw)
+        for raw in case["objs"] or ():
+            if raw["kind"] == "Pod":
+                self.api.put(raw)
+        self.plugin = DynamicResources(case["args"])
+        self.pod = self.world.facts(convert_object(case["pod"], Pod))
+        now = parse_rfc3339(record.raw.get("recordedAt") or "2026-01-01T00:00:00Z")
+        self.view = View(self.world, self.pod, now)
+        self.state = None
+        self.skipped = False
+        self.placement = None
+        self.scores = []
+
+    def fail(self, call):
+        if self.record.input["failPatch"] and call.verb == "patch" and "/pods/" in call.path:
+            return Unavailable("patch error")
+        if self.record.input["numClientReactors"] and call.verb == "create":
+            return Unavailable("claim creation errors")
+        return None
+
+    def step(self, name):
+        point, _, node = name.partition("/")
+        if self.skipped:
+            return "Success", ()
+        if point.startswith("unreserve"):
+            return self.unreserve()
+        return getattr(self, point.lower())(*([node] if node else []))
+
+    def preenqueue(self):
+        return status(self.plugin.pre_enqueue(self.pod, self.view))
+
+    def prefilter(self):
+        answer = self.plugin.prepare(self.pod, self.view)
+        self.skipped = isinstance(answer, Skip)
+        if self.skipped:
+            return "Skip", ()
+        if isinstance(answer, Reject):
+            return status(answer)
+        self.state = answer.state if isinstance(answer, Part) else answer
+        return status(None)
+
+    def filter(self, node):
+        row = self.world.nodes.row_of[node]
+        code = Code(int(self.plugin.filter(self.state, np.array([row]))[0]))
+        return code.word, self.plugin.reasons(self.state, row) if code else ()
+
+    def score(self, node):
+        row = self.world.nodes.row_of[node]
+        self.scores.append(float(self.plugin.score(self.state, np.array([row]))[0]))
+        return status(None)
+
+    def normalizescore(self):
+        raw = np.array(self.scores)
+        self.scores = self.plugin.normalize(self.state, np.arange(len(raw)), raw).tolist()
+        return status(None)
+
+    def reserve(self):
+        node = self.record.observed["selectedNode"]
+        self.placement = Placement(self.pod, self.world.nodes.row_of[node], node, {})
+        return status(self.plugin.reserve(self.state, self.placement))
+
+    def prebind(self):
+        try:
+            self.api.drive(self.plugin.pre_bind(self.state, self.placement))
+        except HoldfastError as failure:
+            return "Error", (str(failure),)
+        return status(None)
+
+    def unreserve(self):
+        self.api.drive(self.plugin.undo_bind(self.state, self.placement))
+        self.plugin.unreserve(self.state, self.placement)
+        return status(None)
+
+    def promises(self):
+        """The uids this attempt promised devices under."""
+        return () if self.state is None else {c.uid for c in self.state.written.promises}
+
+    def postfilter(self):
+        effect = self.plugin.after_reject(self.state, None, self.view)
+        for call in effect.calls:
+            self.api.carry_out(call)
+        return effect.code.word, (effect.message,)
+
+
+def status(refusal):
+    return ("Success", ()) if refusal is None else (refusal.code.word, refusal.reasons)
+
+
+def stored(claim):
+    """A claim without what upstream's comparison leaves out."""
+    claim = copy.deepcopy(claim)
+    for field in ("uid", "resourceVersion"):
+        claim["metadata"].pop(field, None)
+    allocation = (claim.get("status") or {}).get("allocation")
+    if allocation:
+        if "allocationTimestamp" in allocation:
+            allocation["allocationTimestamp"] = "<ANY>"
+        for result in allocation["devices"].get("results") or ():
+            result.pop("device")
+            result.pop("shareID", None)
+    claim["status"] = {
+        field: value for field, value in (claim.get("status") or {}).items() if value
+    }
+    return json.dumps(claim, sort_keys=True)
+
+
+def same_names(text):
+    return re.sub(r"extended-resources-\d+", "extended-resources-0", text)
+
+
+@parity("dynamicresources_plugin.jsonl", "TestPlugin", where=lambda r: r.name not in NOT_BUILT)
+def test_every_point(record):
+    walk = Walk(record)
+    timestamps = "enableDRADeviceBindingConditions" in (record.input["features"] or {})
+    claims = sorted(stored(c) for c in record.input["claims"] or ())
+    for wanted, observed in zip(record.expected["steps"], record.observed["steps"], strict=True):
+        code, reasons = walk.step(wanted["step"])
+        told = observed["status"]
+        assert (code, list(reasons)) == (told["code"], told.get("reasons") or []), wanted["step"]
+        if "claims" in wanted:
+            claims = sorted(same_names(stored(c)) for c in wanted["claims"] or ())
+        got = sorted(same_names(stored(c)) for c in walk.api.of_kind("ResourceClaim"))
+        if not timestamps:
+            got = [text.replace('"allocationTimestamp": "<ANY>", ', "") for text in got]
+        assert got == claims, wanted["step"]
+        if "pod" in wanted:
+            got = [pod.get("status") or {} for pod in walk.api.of_kind("Pod")]
+            assert json.loads(same_names(json.dumps(got))) == [wanted["pod"].get("status") or {}]
+        if code == "Success":
+            held = walk.world.devices.claims
+            uids = {"in-flight", *walk.promises()}
+            in_flight = [uid for uid in uids if held.promised(uid) is not None]
+            assert len(in_flight) == len(wanted.get("inFlightClaims") or ()), wanted["step"]
+    if record.expected.get("normalizedScores") and not walk.skipped:
+        assert walk.scores == [entry["score"] for entry in record.expected["normalizedScores"]]
