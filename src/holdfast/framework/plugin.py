@@ -176,6 +176,16 @@ Calls = Generator[Call, Any, None]
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node on which evicting the victims, most important first, would make room."""
+
+    node: str
+    victims: tuple[PodFacts, ...]
+    violations: int
+    """Victims that a disruption budget would have spared."""
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """What ``after_reject`` wants done about a pod that fits nowhere; the scheduler does it."""
 
@@ -187,6 +197,10 @@ class Effect:
     calls: tuple[Call, ...] = ()
     """Writes to carry out now (deallocate a claim, delete a leftover)."""
     code: Code = Code.UNSCHEDULABLE
+    """PASS ends the chain with success; UNRESOLVABLE and ERROR end it too."""
+    candidates: tuple[Candidate, ...] = ()
+    """For explanations: every node that was considered good enough, and those equally good."""
+    tied: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -73,8 +73,9 @@ class Scaled:
 class Record:
     """What is known about a class of pods.
 
-    ``clear`` means that preparing ruled nothing out. ``ok`` are the rows that pass every kept filter, ``total`` their weighted sums, ``NOWHERE``
-    elsewhere. ``simple`` means that the totals are the whole truth about scores.
+    ``clear`` means that preparing ruled nothing out. ``ok`` are the rows that pass every kept
+    filter, ``total`` their weighted sums, ``NOWHERE`` elsewhere. ``simple`` means that the totals
+    are the whole truth about scores.
     """
 
     def __init__(

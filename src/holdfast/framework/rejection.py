@@ -55,6 +55,7 @@ class Rejection:
     plugin_of: NDArray[np.int8]
     filters: tuple[tuple[Any, State], ...] = ()
     states: Mapping[str, State] = field(default_factory=dict)
+    prepared: frozenset[str] = frozenset()
     prefilter: tuple[str, Reject] | None = None
     narrowed_by: tuple[str, ...] = ()
     words: Mapping[int, Word] = field(default_factory=dict)

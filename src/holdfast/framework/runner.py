@@ -7,9 +7,7 @@ remembered between calls only makes the next one cheaper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +16,28 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.answers import ask_filter
 from holdfast.framework.hypothesis import judge_beside_nominated
 from holdfast.framework.memory import Memory
+from holdfast.framework.objections import (
+    common_rows,
+    filters_of,
+    first_objections,
+    refused,
+    rejection_of,
+)
 from holdfast.framework.plugin import (
     AfterRejects,
     Code,
     Effect,
     Placement,
     PreEnqueues,
+    Prepares,
     Reject,
     Rows,
-    State,
-    Verdicts,
+    implements,
 )
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 from holdfast.framework.record import NOWHERE, Record
-from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection, Word
+from holdfast.framework.rejection import Rejection, Word
 from holdfast.framework.scoring import best_tier, score_rows
 from holdfast.framework.scoring import total as total_of
 from holdfast.framework.view import View
@@ -78,12 +83,20 @@ def memory_of(profile: Profile, world: World) -> Memory:
 
 
 def pre_enqueue(profile: Profile, pod: PodFacts, world: World, now: float) -> Reject | None:
-    """Say why a pod may not even be queued, or None; the first plugin that objects speaks."""
+    """Say why a pod may not even be queued, or None."""
+    gate = closed_gate(profile, pod, world, now)
+    return None if gate is None else gate[1]
+
+
+def closed_gate(
+    profile: Profile, pod: PodFacts, world: World, now: float
+) -> tuple[str, Reject] | None:
+    """Which plugin keeps a pod out of the queue and why, or None; the first one speaks."""
     view = View(world, pod, now)
     for plugin in profile.having(PreEnqueues):
         refusal: Reject | None = plugin.pre_enqueue(pod, view)
         if refusal is not None:
-            return refusal
+            return plugin.name, refusal
     return None
 
 
@@ -92,20 +105,20 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
     memory = memory_of(profile, world)
     view = View(world, pod, now, offers=memory.offers)
     if not world.nodes.row_of:
-        return _rejection(view, ())
+        return rejection_of(view, ())
     record = memory.record(pod, view)
     found = Feasible(pod, view, record, record.prepared)
     if record.fresh or not record.clear:
         found.active = memory.complete(record, pod, view)
         if found.active is not record.prepared or not record.clear:
-            refused = _refusal(found.active)
-            if refused is not None:
-                return _refused(view, found.active, *refused)
+            refusal = _refusal(found.active)
+            if refusal is not None:
+                return refused(view, found.active, *refusal)
     record.refresh()
     if record.domain or found.active is not record.prepared:
         error = _ask_the_rest(found)
         if error:
-            return _rejection(view, found.active, error=error)
+            return rejection_of(view, found.active, error=error)
     if world.nominations:
         _leave_room(found)
     if pod.pod.status.nominated_node_name or world.nominations:
@@ -113,7 +126,7 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
     some = record.count if found.mask is None else found.mask.any()
     if some:
         return found
-    return _explain_rejection(found)
+    return first_objections(view, found.active, found.words)
 
 
 def rank(profile: Profile, found: Feasible, rng: np.random.Generator) -> Placement:
@@ -146,7 +159,11 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     view = View(world, rejection.pod, now)
     effects: list[Effect] = []
     for plugin in profile.having(AfterRejects):
-        effect: Effect = plugin.after_reject(rejection.states.get(plugin.name), rejection, view)
+        if implements(plugin, Prepares) and plugin.name not in rejection.prepared:
+            # Another plugin's word ended preparing before this one's turn; upstream's says this.
+            effect = Effect(plugin.name, "not found", code=Code.ERROR)
+        else:
+            effect = plugin.after_reject(rejection.states.get(plugin.name), rejection, view)
         effects.append(effect)
         if effect.code is not Code.UNSCHEDULABLE:
             break
@@ -195,19 +212,11 @@ def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
     if last is not None:
         return last
     narrowing = [p for p in active if p.narrow is not None]
-    if len(narrowing) > 1 and not len(_common(narrowing)):
+    if len(narrowing) > 1 and not len(common_rows(narrowing)):
         names = sorted(p.plugin.name for p in narrowing)
         words = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
         return ", ".join(names), Reject(Code.UNRESOLVABLE, (words,))
     return None
-
-
-def _common(narrowing: list[Prepared]) -> Rows:
-    common = narrowing[0].narrow
-    assert common is not None
-    for prepared in narrowing[1:]:
-        common = np.intersect1d(common, prepared.narrow)  # type: ignore[arg-type]
-    return common
 
 
 def _ask_the_rest(found: Feasible) -> str:
@@ -260,68 +269,3 @@ def _prefer_nominated(found: Feasible) -> None:
         mask = found.record.ok if found.mask is None else found.mask
         if mask[row]:
             found.chosen = row
-
-
-def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Any, State], ...]:
-    """Plugins that filter for this pod, with their states, in order."""
-    return tuple((p.plugin, p.state) for p in active if p.filters and p.reject is None)
-
-
-def _rejection(
-    view: View,
-    active: Iterable[Prepared],
-    *,
-    prefilter: tuple[str, Reject] | None = None,
-    error: str = "",
-) -> Rejection:
-    """A rejection that counts for every node alike."""
-    nodes = view.nodes
-    codes = np.zeros(nodes.size, np.int8)
-    if prefilter is not None:
-        codes[nodes.rows] = prefilter[1].code
-    return Rejection(
-        pod=view.pod, view=view, nodes=nodes.node_count, codes=codes,
-        plugin_of=np.full(nodes.size, PASSED, np.int8), filters=filters_of(active),
-        states={p.plugin.name: p.state for p in active if not p.skip and p.reject is None},
-        prefilter=prefilter, error=error,
-    )  # fmt: skip
-
-
-def _refused(view: View, active: list[Prepared], plugin: str, reject: Reject) -> Rejection:
-    if reject.code is Code.ERROR:
-        words = ", ".join(reject.reasons)
-        return _rejection(view, active, error=f'running PreFilter plugin "{plugin}": {words}')
-    return _rejection(view, active, prefilter=(plugin, reject))
-
-
-def _explain_rejection(found: Feasible) -> Rejection:
-    """Find each row's first objection, asking in order and only about rows still undecided."""
-    nodes = found.view.nodes
-    told = _rejection(found.view, found.active)
-    narrowing = [p for p in found.active if p.narrow is not None]
-    told.narrowed_by = tuple(p.plugin.name for p in narrowing)
-    told.words = found.words
-    undecided = nodes.alive[: nodes.size].copy()
-    if narrowing:
-        kept = np.zeros(nodes.size, np.bool_)
-        kept[_common(narrowing)] = True
-        out = (undecided & ~kept).nonzero()[0]
-        told.codes[out], told.plugin_of[out] = Code.UNRESOLVABLE, EXCLUDED
-        undecided[out] = False
-    filtering = [p for p in found.active if p.filters and p.reject is None]
-    for index, prepared in enumerate(filtering):
-        rows = undecided.nonzero()[0]
-        verdicts = _verdicts(prepared, rows, nodes.size)
-        out = verdicts.nonzero()[0]
-        told.codes[rows[out]], told.plugin_of[rows[out]] = verdicts[out], index
-        undecided[rows[out]] = False
-    for row, word in found.words.items():
-        told.codes[row] = word.code
-    return told
-
-
-def _verdicts(prepared: Prepared, rows: Rows, size: int) -> Verdicts:
-    if prepared.answers is not None and prepared.answers.verdicts is not None:
-        kept: Verdicts = prepared.answers.verdicts[rows]
-        return kept
-    return ask_filter(prepared.plugin, prepared.state, rows, size)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from holdfast.framework.profile import Entry, Profile, build
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
@@ -19,6 +20,7 @@ from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.node_unschedulable import NodeUnschedulable
+from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.priority_sort import PrioritySort
 from holdfast.plugins.reservation import Reservation
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
@@ -36,8 +38,10 @@ REGISTRY: tuple[Entry, ...] = (
     Entry(NodePorts, "NodePorts"),
     Entry(NodeResourcesFit, "NodeResourcesFit"),
     Entry(VolumeBinding, "VolumeBinding"),
+    Entry(PodTopologySpread, "PodTopologySpread", weight=2),
     Entry(InterPodAffinity, "InterPodAffinity", weight=2),
     Entry(DynamicResources, "DynamicResources", weight=2),
+    Entry(DefaultPreemption, "DefaultPreemption"),
     Entry(BalancedAllocation, "NodeResourcesBalancedAllocation"),
     Entry(DefaultBinder, "DefaultBinder"),
     Entry(Reservation, "Reservation", weight=5000),

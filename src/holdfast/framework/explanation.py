@@ -1,0 +1,154 @@
+"""Why a pod goes where it goes, or nowhere: the same deciding, told in full.
+
+The answer is plain data in the shape that ``holdfast explain`` prints. Here, and only here, nodes
+are walked one by one: somebody wants to read about each of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from holdfast.api.pod import Pod
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.objections import first_objections
+from holdfast.framework.plugin import Code, Effect, Reject, Rows
+from holdfast.framework.profile import Profile
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.runner import Feasible, after_reject, closed_gate, feasible
+from holdfast.framework.scoring import InvalidScore, Score, best_tier, score_rows, total
+from holdfast.framework.world import World
+
+Json = dict[str, Any]
+
+
+def explain(profile: Profile, pod: Pod, world: World, now: float, *, preempt: bool = False) -> Json:
+    """Tell what the profile makes of a pod in this world, node by node.
+
+    A pod that is on a node already is explained as if it were not.
+    """
+    facts, world = _unplaced(pod, world)
+    told: Json = {
+        "pod": facts.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
+        "best": [], "preemption": None,
+    }  # fmt: skip
+    gate = closed_gate(profile, facts, world, now)
+    if gate is not None:
+        told["preEnqueue"] = _status(*gate)
+        told["message"] = ", ".join(gate[1].reasons)
+        return told
+    found = feasible(profile, facts, world, now)
+    if isinstance(found, Rejection):
+        _tell_rejection(told, profile, found, world, now, preempt=preempt)
+        return told
+    try:
+        _tell_scores(told, profile, found)
+    except InvalidScore as wrong:
+        told["error"] = told["message"] = str(wrong)
+    return told
+
+
+def _unplaced(pod: Pod, world: World) -> tuple[PodFacts, World]:
+    """The pod as it would be without a node, and a world it does not stand in."""
+    uid = pod.uid or pod.key
+    if world.nodes.pod(uid) is not None:
+        world = world.fork()
+        world.delete(pod)
+    if pod.spec.node_name:
+        pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+    return world.facts(pod), world
+
+
+def _status(plugin: str, reject: Reject) -> Json:
+    return {"plugin": plugin, "code": reject.code.word, "reasons": list(reject.reasons)}
+
+
+def _tell_rejection(
+    told: Json,
+    profile: Profile,
+    rejection: Rejection,
+    world: World,
+    now: float,
+    *,
+    preempt: bool,
+) -> None:
+    told["message"] = rejection.message()
+    if rejection.error:
+        told["error"] = rejection.error
+        return
+    if rejection.prefilter is not None:
+        told["preFilter"] = _status(*rejection.prefilter)
+    told["nodes"] = [_rejected(rejection, int(row)) for row in world.nodes.rows]
+    if preempt:
+        effect = after_reject(profile, rejection, world, now)
+        told["preemption"] = effect and _preemption(effect)
+
+
+def _rejected(rejection: Rejection, row: int) -> Json:
+    return {
+        "name": rejection.view.nodes.names[row],
+        "feasible": False,
+        "plugin": rejection.plugin_at(row) or None,
+        "code": Code(int(rejection.codes[row])).word,
+        "reasons": list(rejection.reasons(row)),
+        "scores": {},
+        "total": None,
+    }
+
+
+def _preemption(effect: Effect) -> Json:
+    return {
+        "nominatedNode": effect.nominate or None,
+        "victims": sorted(pod.key for pod in effect.evict),
+        "tied": sorted(effect.tied),
+        "candidates": [
+            {
+                "node": candidate.node,
+                "victims": sorted(pod.key for pod in candidate.victims),
+                "pdbViolations": candidate.violations,
+            }
+            for candidate in effect.candidates
+        ],
+        "message": effect.message,
+    }
+
+
+def _tell_scores(told: Json, profile: Profile, found: Feasible) -> None:
+    """Score the rows that are ranked (the lowest tier); the others are feasible and no more."""
+    nodes = found.view.nodes
+    rows = best_tier(found.active, found.rows)
+    scores = score_rows(profile, found.active, rows)
+    sums = total(scores, len(rows))
+    others = first_objections(found.view, found.active, found.words)
+    passing = set(found.rows.tolist())
+    told["schedulable"] = True
+    told["nodes"] = [
+        _passed(nodes.names[row], int(row), rows, scores, sums)
+        if row in passing
+        else _rejected(others, int(row))
+        for row in nodes.rows
+    ]
+    best = rows[sums == sums.max()].tolist() if found.chosen is None else [found.chosen]
+    told["best"] = sorted(nodes.names[row] for row in best)
+
+
+def _passed(name: str, row: int, rows: Rows, scores: list[Score], sums: Any) -> Json:
+    answer: Json = {
+        "name": name, "feasible": True, "plugin": None, "code": Code.PASS.word, "reasons": [],
+        "scores": {}, "total": None,
+    }  # fmt: skip
+    at = int(np.searchsorted(rows, row))
+    if at == len(rows) or rows[at] != row:
+        return answer
+    answer["scores"] = {
+        score.plugin: {
+            "raw": int(score.raw[at]),
+            "normalized": int(score.normalized[at]),
+            "weighted": int(score.weighted[at]),
+        }
+        for score in scores
+    }
+    answer["total"] = int(sums[at])
+    return answer

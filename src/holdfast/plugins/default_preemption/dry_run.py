@@ -1,0 +1,61 @@
+"""One node's dry run: take everybody less important away, then let back whom we can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.workloads import PodDisruptionBudget
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.hypothesis import judge_beside_nominated
+from holdfast.framework.plugin import Candidate, Change, Code, State
+from holdfast.framework.rejection import Word
+from holdfast.plugins.default_preemption.budgets import violating
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What stays the same from node to node."""
+
+    preemptor: PodFacts
+    nodes: Picture
+    filters: Sequence[tuple[Any, State]]
+    nominated: Mapping[int, Mapping[str, PodFacts]]
+    budgets: Sequence[PodDisruptionBudget]
+    now: float
+
+    def objection(self, row: int, gone: Sequence[PodFacts]) -> Word | None:
+        """Why the row would still not do were these pods gone, or None."""
+        beside = self.nominated.get(row, {})
+        change = Change(removed={row: gone})
+        return judge_beside_nominated(self.filters, row, beside, change)
+
+
+def dry_run(question: Question, row: int) -> Candidate | Word:
+    """Find the fewest and least important victims on a row, or say why it is no use."""
+    nodes, now, ceiling = question.nodes, question.now, question.preemptor.priority
+    lower = [pod for pod in nodes.pods_on(row).values() if pod.priority < ceiling]
+    if not lower:
+        return Word("DefaultPreemption", Code.UNRESOLVABLE, (NO_VICTIMS,))
+    word = question.objection(row, lower)
+    if word is not None:
+        return word
+    lower.sort(key=lambda pod: importance(pod, now))
+    beyond = violating(lower, question.budgets)
+    order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
+    gone = list(order)
+    for pod in order:
+        without = [p for p in gone if p is not pod]
+        if question.objection(row, without) is None:
+            gone = without
+    victims = tuple(sorted(gone, key=lambda pod: importance(pod, now)))
+    return Candidate(nodes.names[row], victims, sum(p.uid in beyond for p in victims))
+
+
+def importance(pod: PodFacts, now: float) -> tuple[int, float]:
+    """Smaller is more important: higher priority first, then whoever started earlier."""
+    return (-pod.priority, pod.started(now))

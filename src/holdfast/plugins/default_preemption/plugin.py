@@ -1,0 +1,124 @@
+"""The plugin: who is eligible, which nodes are tried, which one is taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from holdfast.api.pod import Pod
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.arguments import Arguments
+from holdfast.framework.plugin import Candidate, ClusterEvent, Code, Effect, State
+from holdfast.framework.rejection import Rejection, available
+from holdfast.framework.view import View
+from holdfast.plugins.default_preemption.dry_run import Question, dry_run
+
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NEVER = "preemption: not eligible due to preemptionPolicy=Never."
+VICTIM_LEAVING = "preemption: not eligible due to a terminating pod on the nominated node."
+_SHIFT = 2**31
+
+
+class DefaultPreemption:
+    """Name the node where the least is lost, and who has to go there."""
+
+    name: ClassVar[str] = "DefaultPreemption"
+    epochs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        known = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute")
+        read = Arguments(self.name, args, known)
+        percentage = read.get(known[0], 10)
+        absolute = read.get(known[1], 100)
+        if not 0 <= percentage <= 100:
+            read.wrong(known[0], "not in valid range [0, 100]")
+        if absolute < 0:
+            read.wrong(known[1], "not in valid range [0, inf)")
+        if percentage == 0 and absolute == 0:
+            for name in known:
+                read.wrong(name, "cannot be zero at the same time")
+        read.refuse_if_wrong()
+
+    def after_reject(self, _state: State, rejection: Rejection, view: View) -> Effect:
+        """Dry-run every node that eviction could help; nobody is evicted here."""
+        pod = view.pod
+        refusal = self._not_eligible(pod, rejection, view)
+        if refusal:
+            return Effect(self.name, refusal)
+        candidates, words = self._dry_runs(rejection, view)
+        if not candidates:
+            return Effect(
+                self.name, f"preemption: {available(rejection.nodes, words)}", nominate=""
+            )
+        ranked = sorted(candidates, key=lambda candidate: cost(candidate, view.now))
+        best = ranked[0]
+        tied = tuple(c.node for c in ranked if cost(c, view.now) == cost(best, view.now))
+        return Effect(
+            self.name, nominate=best.node, evict=best.victims, code=Code.PASS,
+            candidates=tuple(candidates), tied=tied,
+        )  # fmt: skip
+
+    def _not_eligible(self, pod: PodFacts, rejection: Rejection, view: View) -> str:
+        if pod.pod.spec.preemption_policy == "Never":
+            return NEVER
+        nominations = view.world.nominations
+        node = nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
+        row = view.nodes.row_of.get(node)
+        if row is None or rejection.codes[row] == Code.UNRESOLVABLE:
+            return ""
+        leaving = any(
+            other.priority < pod.priority and _is_leaving(other.pod)
+            for other in view.nodes.pods_on(row).values()
+        )
+        return VICTIM_LEAVING if leaving else ""
+
+    def _dry_runs(
+        self, rejection: Rejection, view: View
+    ) -> tuple[list[Candidate], Mapping[str, int]]:
+        budgets = tuple(view.world.budgets.values())
+        question = Question(
+            view.pod, view.nodes, rejection.filters, view.nominated, budgets, view.now
+        )
+        tried = rejection.rows_with(Code.UNSCHEDULABLE).tolist()
+        words: Counter[str] = Counter({NOT_HELPFUL: rejection.nodes - len(tried)})
+        candidates: list[Candidate] = []
+        for row in tried:
+            found = dry_run(question, row)
+            if isinstance(found, Candidate):
+                candidates.append(found)
+            else:
+                words.update(found.reasons)
+        return candidates, {reason: count for reason, count in words.items() if count}
+
+    def hint(self, _event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
+        """Nothing by itself: what was preempted comes back through the other plugins."""
+        return False
+
+
+def cost(candidate: Candidate, now: float) -> tuple[int, int, int, int, float]:
+    """What a candidate costs, most weighty first; smaller is better.
+
+    Broken budgets, the most important victim, all victims' priorities, how many, and how long
+    ago the most important ones started (the later the better).
+    """
+    victims = candidate.victims
+    highest = max((v.priority for v in victims), default=-_SHIFT)
+    return (
+        candidate.violations,
+        highest,
+        sum(v.priority + _SHIFT for v in victims),
+        len(victims),
+        -_earliest(victims, highest, now),
+    )
+
+
+def _earliest(victims: Sequence[PodFacts], priority: int, now: float) -> float:
+    return min((v.started(now) for v in victims if v.priority == priority), default=now)
+
+
+def _is_leaving(pod: Pod) -> bool:
+    return pod.terminating and any(
+        c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
+        for c in pod.status.conditions
+    )

@@ -1,0 +1,99 @@
+"""Constraints, read once per class of pods: what to count, where, and how even it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.labels import (
+    EQUALS,
+    EVERYTHING,
+    NOTHING,
+    LabelRequirement,
+    Selector,
+    conjunction,
+    from_selector,
+)
+from holdfast.api.node_selection import RequiredNodes
+from holdfast.api.pod import Pod, Toleration, TopologySpreadConstraint
+from holdfast.api.tolerations import find_untolerated
+from holdfast.columns.picture import Picture
+from holdfast.columns.selection import required_selected
+
+HARD = "DoNotSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint with everything filled in; ``matches_self``: the pod counts itself."""
+
+    key: str
+    max_skew: int
+    min_domains: int
+    selector: Selector
+    honor_affinity: bool
+    honor_taints: bool
+    matches_self: bool
+    hidden_keys: frozenset[str]
+    """Label keys the pod was looked up under that the selector does not mention."""
+
+    @property
+    def counted(self) -> Selector:
+        """What existing pods are counted by: upstream counts none of them for an empty one."""
+        return NOTHING if self.selector == EVERYTHING else self.selector
+
+
+def hard_constraints(pod: Pod) -> tuple[Constraint, ...]:
+    """Read the constraints that rule nodes out; raises BadRequest for a bad selector."""
+    return tuple(
+        _read(constraint, pod)
+        for constraint in pod.spec.topology_spread_constraints
+        if constraint.when_unsatisfiable == HARD
+    )
+
+
+def _read(constraint: TopologySpreadConstraint, pod: Pod) -> Constraint:
+    labels = pod.metadata.labels
+    selector = from_selector(constraint.label_selector)
+    keys = constraint.match_label_keys
+    if keys and selector != NOTHING:
+        own = (LabelRequirement(k, EQUALS, (labels[k],)) for k in keys if k in labels)
+        selector = _joined(selector, own)
+    return Constraint(
+        key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        selector=selector,
+        honor_affinity=(constraint.node_affinity_policy or "Honor") == "Honor",
+        honor_taints=(constraint.node_taints_policy or "Ignore") == "Honor",
+        matches_self=selector.matches(labels),
+        hidden_keys=frozenset(keys) - selector.keys,
+    )
+
+
+def _joined(selector: Selector, more: Iterable[LabelRequirement]) -> Selector:
+    return conjunction((*(selector.requirements or ()), *more))
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Which nodes count for a constraint: those with every key that pass its policies."""
+
+    keys: tuple[str, ...]
+    required: RequiredNodes | None
+    tolerations: tuple[Toleration, ...] | None
+
+    def rows(self, nodes: Picture) -> NDArray[np.bool_]:
+        """Tell which rows are eligible, over the whole capacity."""
+        mask: NDArray[np.bool_] = nodes.alive & nodes.labels.has_all(self.keys)
+        everywhere = slice(0, nodes.capacity)
+        if self.required is not None and not self.required.everything:
+            mask &= required_selected(nodes, self.required, everywhere)
+        if self.tolerations is not None:
+            sets = nodes.taint_sets
+            fine = [find_untolerated(taints, self.tolerations) is None for taints in sets]
+            mask &= np.array(fine, np.bool_)[nodes.taint_set]
+        return mask
