@@ -1,0 +1,72 @@
+"""The real API server on a store of its own, reached with and without a wire."""
+
+import random
+import time
+from contextlib import asynccontextmanager
+
+from holdfast.apiserver.credentials import client_context, ensure_credentials
+from holdfast.apiserver.http import serve_https
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.server import ApiServer
+from holdfast.client.endpoint import Endpoint
+from holdfast.client.http import HttpTransport
+from holdfast.store import Store
+from holdfast.store.retention import Retention
+
+RETENTION = Retention(seconds=300, least=0)
+
+
+class Embedded:
+    """An API server that can be stopped and started again on the same store."""
+
+    def __init__(self, directory, clock):
+        self.directory, self.clock = directory, clock
+        self.store = self.server = None
+
+    async def start(self):
+        self.store = Store.open(self.directory / "store", self.clock, retention=RETENTION)
+        self.server = ApiServer.create(self.store, self.clock, rng=random.Random(1))
+        await self.server.start()
+
+    async def stop(self):
+        await self.server.stop()
+        await self.store.close()
+
+    async def compact(self):
+        """Forget all history there is, as time does."""
+        await self.clock.advance(2 * RETENTION.seconds)
+        await self.store.compact()
+
+    @property
+    def busy(self):
+        return self.store is not None and self.store.busy
+
+    @asynccontextmanager
+    async def https(self):
+        credentials = ensure_credentials(self.directory / "pki", time.time())
+        front = await serve_https(self.server, "127.0.0.1", 0, credentials)
+        transport = HttpTransport(Endpoint(front.url, ssl_context=client_context(credentials)))
+        try:
+            yield transport
+        finally:
+            await transport.close()
+            await front.close()
+
+
+class Wire:
+    """A transport to whichever server runs now, as a network address would be."""
+
+    def __init__(self, embedded):
+        self.embedded = embedded
+
+    def _now(self):
+        return InProcessTransport(self.embedded.server)
+
+    async def send(self, request):
+        return await self._now().send(request)
+
+    def stream(self, request):
+        return self._now().stream(request)
+
+    async def close(self):
+        pass

@@ -1,0 +1,403 @@
+"""What handlers are told while servers and networks misbehave."""
+
+import asyncio
+import itertools
+import logging
+import random
+
+import pytest
+from handler_record import Record
+from transport_suite import CONFIG_MAPS, NUMBERED, a_config, a_lease
+
+from holdfast.api.scheme import LEASES
+from holdfast.client.client import Client
+from holdfast.client.informer import Informer
+from holdfast.client.informer_set import InformerSet
+from holdfast.errors import Unavailable
+from holdfast.testing import Fault, FaultyTransport
+
+NS = "default"
+
+
+class Scene:
+    """A server, a faulty wire to it, an informer behind the wire, a writer beside it."""
+
+    def __init__(self, wire, clock, resource=LEASES, **scope):
+        self.clock = clock
+        self.wire = FaultyTransport(wire, clock=clock)
+        self.writer = Client(wire)
+        self.record = Record()
+        self.informer = Informer(
+            Client(self.wire), resource, clock=clock, namespace=NS, rng=random.Random(7),
+            on_event=self.record, **scope,
+        )  # fmt: skip
+
+    async def put(self, name, holder="me"):
+        await self.writer.create(LEASES, a_lease(name, NS, holder), NS)
+
+    async def change(self, name, holder):
+        await self.writer.patch(LEASES, name, {"spec": {"holderIdentity": holder}}, NS)
+
+    async def drop(self, name):
+        await self.writer.delete(LEASES, name, NS)
+
+    async def told(self):
+        await self.clock.settle()
+        assert dict(self.informer.cache) == self.record.replayed
+        return self.record.take()
+
+
+@pytest.fixture
+async def scene(wire, clock):
+    made = Scene(wire, clock)
+    yield made
+    await made.informer.stop()
+
+
+async def test_what_exists_is_told_before_it_is_synced_and_changes_after(scene):
+    await scene.put("a")
+    await scene.put("b")
+    scene.informer.start()
+    await scene.informer.synced()
+    assert scene.record.take() == [("added", "a"), ("added", "b")]
+    await scene.change("a", "you")
+    await scene.put("c")
+    await scene.drop("b")
+    assert await scene.told() == [("modified", "a"), ("added", "c"), ("deleted", "b")]
+    assert sorted(scene.informer.cache) == ["default/a", "default/c"]
+    assert scene.informer.cache["default/a"].spec.holder_identity == "you"
+
+
+async def test_an_empty_collection_is_synced_too(scene):
+    scene.informer.start()
+    await scene.informer.synced()
+    assert await scene.told() == [] and scene.informer.has_synced
+
+
+@pytest.mark.parametrize("trouble", ["cut", "torn", "ended"])
+async def test_a_broken_stream_is_resumed_without_missing_or_repeating(scene, trouble):
+    await scene.put("a")
+    # The initial object and its bookmark, one live event, then the break.
+    scene.wire.add(Fault(trouble, lines=3, watch=True))
+    scene.informer.start()
+    await scene.informer.synced()
+    for name in ("b", "c", "d"):
+        await scene.put(name)
+    await scene.change("b", "you")
+    await scene.clock.advance(5)
+    assert await scene.told() == [
+        ("added", "a"), ("added", "b"), ("added", "c"), ("added", "d"), ("modified", "b"),
+    ]  # fmt: skip
+    assert [trouble for trouble, *_ in scene.wire.told] == [trouble]
+
+
+async def test_a_stream_broken_inside_the_first_list_starts_it_again(scene):
+    for name in ("a", "b", "c"):
+        await scene.put(name)
+    scene.wire.add(Fault("cut", lines=2, watch=True))
+    scene.informer.start()
+    await scene.clock.settle()
+    assert not scene.informer.has_synced and scene.record.events == []
+    await scene.clock.advance(5)
+    assert await scene.told() == [("added", "a"), ("added", "b"), ("added", "c")]
+
+
+async def test_after_410_only_the_difference_is_told(scene, embedded):
+    for name in ("stays", "changes", "goes", "reborn"):
+        await scene.put(name)
+    scene.informer.start()
+    await scene.informer.synced()
+    scene.record.take()
+    # The stream breaks; while nobody listens much happens, and the history of it is forgotten.
+    scene.wire.add(Fault("unavailable", watch=True, times=3))
+    for watching in tuple(embedded.server.context.watches):
+        watching.close()
+    await scene.clock.settle()
+    await scene.change("changes", "you")
+    await scene.change("changes", "them")
+    await scene.drop("goes")
+    await scene.drop("reborn")
+    await scene.put("reborn", "somebody else")
+    await scene.put("new")
+    await scene.put("briefly")
+    await scene.drop("briefly")
+    assert await scene.told() == []
+    await embedded.store.compact(scene.clock.now() + 1000)
+    await scene.clock.advance(10)
+    assert await scene.told() == [
+        ("deleted", "goes"), ("modified", "changes"), ("added", "new"),
+        ("deleted", "reborn"), ("added", "reborn"),
+    ]  # fmt: skip
+    assert scene.informer.cache["default/reborn"].spec.holder_identity == "somebody else"
+    await scene.put("live")
+    assert await scene.told() == [("added", "live")]
+
+
+async def test_410_as_an_event_is_understood_and_relisted_at_once(scene):
+    await scene.put("a")
+    scene.wire.add(Fault("expired", lines=3, watch=True))
+    scene.informer.start()
+    await scene.informer.synced()
+    await scene.put("b")
+    await scene.put("c")
+    assert await scene.told() == [("added", "a"), ("added", "b"), ("added", "c")]
+    assert scene.clock.monotonic() == 0
+
+
+async def test_the_same_name_with_another_uid_in_one_stream_is_deleted_and_added(scene):
+    await scene.put("a")
+    scene.informer.start()
+    await scene.informer.synced()
+    await scene.drop("a")
+    await scene.put("a", "another")
+    assert await scene.told() == [("added", "a"), ("deleted", "a"), ("added", "a")]
+
+
+async def test_a_server_restarted_on_its_store_is_followed_on(scene, embedded):
+    await scene.put("a")
+    scene.informer.start()
+    await scene.informer.synced()
+    await embedded.stop()
+    await scene.clock.advance(20)
+    assert await scene.told() == [("added", "a")]
+    await embedded.start()
+    await scene.put("b")
+    await scene.clock.advance(60)
+    assert await scene.told() == [("added", "b")]
+
+
+async def test_a_server_restarted_on_an_empty_store_is_listed_anew(scene, embedded, tmp_path):
+    for name in ("a", "b", "c"):
+        await scene.put(name)
+    scene.informer.start()
+    await scene.informer.synced()
+    await embedded.stop()
+    embedded.directory = tmp_path / "elsewhere"
+    await embedded.start()
+    await scene.put("b")
+    await scene.clock.advance(120)
+    assert sorted(await scene.told()) == [
+        ("added", "a"), ("added", "b"), ("added", "b"), ("added", "c"),
+        ("deleted", "a"), ("deleted", "b"), ("deleted", "c"),
+    ]  # fmt: skip
+
+
+async def test_failures_are_met_with_growing_patience(scene):
+    scene.wire.add(Fault("unavailable", watch=True, times=6))
+    scene.informer.start()
+    times = []
+    for _ in range(6):
+        await scene.clock.settle()
+        times.append(scene.clock.monotonic())
+        attempts = len(scene.wire.told)
+        await scene.clock.advance_until(
+            lambda n=attempts: len(scene.wire.told) > n or scene.informer.has_synced
+        )
+    waits = [later - earlier for earlier, later in itertools.pairwise(times)]
+    bounds = [0.25, 0.5, 1.0, 2.0, 4.0]
+    assert all(low <= wait <= 2 * low for wait, low in zip(waits, bounds, strict=True)), waits
+    assert scene.informer.has_synced
+
+
+async def test_a_server_without_streaming_lists_is_listed_in_pages(scene, monkeypatch):
+    monkeypatch.setattr("holdfast.client.informer.PAGE", 2)
+    refuse_streaming_lists(scene)
+    for name in ("a", "b", "c", "d", "e"):
+        await scene.put(name)
+    scene.informer.start()
+    await scene.clock.advance(1)
+    assert [name for _, name in await scene.told()] == ["a", "b", "c", "d", "e"]
+    await scene.drop("c")
+    assert await scene.told() == [("deleted", "c")]
+
+
+async def test_a_selector_narrows_what_is_told(wire, clock):
+    scene = Scene(wire, clock, CONFIG_MAPS, labels="on=yes")
+    changes = []
+    scene.informer._handlers = [lambda kind, old, new: changes.append(kind)]
+    scene.informer.start()
+    await scene.informer.synced()
+    await scene.writer.create(CONFIG_MAPS, a_config("c", NS, labels={"on": "yes"}), NS)
+    for on in ("no", "yes"):
+        await scene.writer.patch(CONFIG_MAPS, "c", {"metadata": {"labels": {"on": on}}}, NS)
+    await clock.settle()
+    assert changes == ["added", "deleted", "added"]
+    assert list(scene.informer.cache) == ["default/c"]
+    await scene.informer.stop()
+
+
+async def test_what_cannot_be_read_is_logged_once_and_skipped(wire, clock, caplog):
+    scene = Scene(wire, clock, NUMBERED)
+    writer = scene.writer
+
+    async def put(name, value):
+        await writer.create(CONFIG_MAPS, a_config(name, NS, n=value), NS)
+
+    async def change(name, value):
+        await writer.patch(CONFIG_MAPS, name, {"data": {"n": value}}, NS)
+
+    await put("bad", "many")
+    await put("good", "1")
+    caplog.set_level(logging.ERROR)
+    scene.informer.start()
+    await scene.informer.synced()
+    assert await scene.told() == [("added", "good")]
+    await change("bad", "more")
+    await change("good", "2")
+    assert await scene.told() == [("modified", "good")]
+    complaints = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert len(complaints) == 1 and '"default/bad"' in complaints[0] and "data" in complaints[0]
+    await change("bad", "3")
+    assert await scene.told() == [("added", "bad")]
+    # The last readable version stays while it cannot be read; it goes when the object does.
+    await change("good", "none")
+    assert await scene.told() == [] and scene.informer.cache["default/good"].data == {"n": 2}
+    await writer.delete(CONFIG_MAPS, "good", NS)
+    assert await scene.told() == [("deleted", "good")]
+    await scene.informer.stop()
+
+
+async def test_what_cannot_be_read_survives_a_relist_unless_it_is_another_object(
+    wire, clock, embedded
+):
+    scene = Scene(wire, clock, NUMBERED)
+    for name in ("same", "other"):
+        await scene.writer.create(CONFIG_MAPS, a_config(name, NS, n="1"), NS)
+    scene.informer.start()
+    await scene.informer.synced()
+    scene.record.take()
+    scene.wire.add(Fault("unavailable", watch=True, times=3))
+    for watching in tuple(embedded.server.context.watches):
+        watching.close()
+    await clock.settle()
+    await scene.writer.patch(CONFIG_MAPS, "same", {"data": {"n": "many"}}, NS)
+    await scene.writer.delete(CONFIG_MAPS, "other", NS)
+    await scene.writer.create(CONFIG_MAPS, a_config("other", NS, n="many"), NS)
+    await embedded.store.compact(clock.now() + 1000)
+    await clock.advance(10)
+    assert await scene.told() == [("deleted", "other")]
+    assert list(scene.informer.cache) == ["default/same"]
+    await scene.informer.stop()
+
+
+async def test_a_late_handler_is_told_what_is_there(scene):
+    await scene.put("a")
+    scene.informer.start()
+    await scene.informer.synced()
+    late = Record()
+    scene.informer.add_handler(late)
+    await scene.put("b")
+    await scene.clock.settle()
+    assert late.events == [("added", "a"), ("added", "b")]
+
+
+@pytest.mark.parametrize("bug", [ValueError("a bug"), Unavailable("not the server's fault")])
+async def test_a_handler_that_raises_ends_the_informer_loudly(wire, clock, bug, caplog):
+    scene = Scene(wire, clock)
+    await scene.put("a")
+
+    def broken(kind, old, new):
+        raise bug
+
+    scene.informer._handlers = [broken]
+    with pytest.raises((ValueError, RuntimeError)):
+        await scene.informer.run()
+    with pytest.raises((ValueError, RuntimeError)):
+        await scene.informer.synced()
+    assert "leases: no longer followed" in caplog.text
+
+
+async def test_stopping_ends_run_and_cancelling_run_cancels_it(scene, wire, clock):
+    running = asyncio.create_task(scene.informer.run())
+    await scene.informer.synced()
+    await scene.informer.stop()
+    await running
+    other = Scene(wire, clock).informer
+    running = asyncio.create_task(other.run())
+    await other.synced()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_stopped_before_it_synced_it_says_so(scene):
+    scene.wire.add(Fault("unavailable", times=100))
+    scene.informer.start()
+    waiting = asyncio.create_task(scene.informer.synced())
+    await scene.clock.settle()
+    await scene.informer.stop()
+    with pytest.raises(Unavailable, match="leases was stopped"):
+        await waiting
+
+
+async def test_many_events_do_not_hold_the_loop(scene):
+    """Between two turns of the loop at most a few milliseconds of events are taken in."""
+    await asyncio.gather(*(scene.put(f"l{n}") for n in range(300)))
+    gaps, seen = [], 0
+
+    async def neighbour():
+        nonlocal seen
+        while not scene.informer.has_synced:
+            await asyncio.sleep(0)
+            gaps.append(len(scene.record.events) - seen)
+            seen = len(scene.record.events)
+
+    beside = asyncio.create_task(neighbour())
+    slow = scene.informer._handlers[0]
+    scene.informer._handlers = [lambda *change: (busy(0.0005), slow(*change))]
+    scene.informer.start()
+    await beside
+    assert sum(gaps) == 300 and max(gaps) < 50
+
+
+def busy(seconds):
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while loop.time() < until:
+        pass
+
+
+async def test_a_set_starts_all_shares_the_same_and_stops_all(wire, clock):
+    informers = InformerSet(Client(wire), clock=clock)
+    leases = informers.get(LEASES, namespace=NS)
+    assert informers.get(LEASES, namespace=NS) is leases
+    assert informers.get(LEASES, namespace="kube-system") is not leases
+    record = Record()
+    leases.add_handler(record)
+    await Client(wire).create(LEASES, a_lease("a", NS), NS)
+    async with informers:
+        assert record.events == [("added", "a")] and leases.has_synced
+    await Client(wire).create(LEASES, a_lease("b", NS), NS)
+    await clock.settle()
+    assert record.events == [("added", "a")]
+
+
+async def test_a_set_fails_with_its_handlers(wire, clock):
+    informers = InformerSet(Client(wire), clock=clock)
+    informers.get(CONFIG_MAPS, namespace=NS)
+    informers.get(LEASES, namespace=NS).add_handler(lambda *change: 1 / 0)
+    running = asyncio.create_task(informers.run())
+    await clock.settle()
+    await Client(wire).create(LEASES, a_lease("a", NS), NS)
+    with pytest.raises(ZeroDivisionError):
+        await running
+
+
+def refuse_streaming_lists(scene):
+    """Answer sendInitialEvents as a server does that has it switched off."""
+    inner = scene.wire.inner
+
+    class Old:
+        send, close = inner.send, inner.close
+
+        @staticmethod
+        def stream(request):
+            if "sendInitialEvents" in request.query:
+                query = dict(request.query)
+                del query["resourceVersionMatch"]
+                request = type(request)(
+                    request.method, request.path, query, request.headers, request.body
+                )
+            return inner.stream(request)
+
+    scene.wire.inner = Old()

@@ -1,0 +1,79 @@
+"""Whatever happens, the copy ends equal to the server and the events told reproduce it."""
+
+import random
+import tempfile
+from pathlib import Path
+
+from embedded_server import Embedded, Wire
+from handler_record import Record
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transport_suite import a_lease
+
+from holdfast.api.scheme import LEASES
+from holdfast.client.client import Client
+from holdfast.client.informer import Informer
+from holdfast.testing import Chances, FaultyTransport, VirtualClock
+
+NAMES = "abcde"
+TROUBLE = Chances(
+    unavailable=0.1, expired=0.1, cut=0.2, torn=0.1, ended=0.1, delay=0.1, lines=4, seconds=0.5
+)
+
+
+async def step(rng, embedded, writer):
+    """Do one random thing to the server or to an object."""
+    name, deed = rng.choice(NAMES), rng.random()
+    match deed:
+        case _ if deed < 0.04:
+            await embedded.stop()
+            await embedded.clock.advance(rng.choice((0.1, 5)))
+            await embedded.start()
+        case _ if deed < 0.10:
+            await embedded.store.compact(embedded.clock.now() + 1000)
+        case _ if deed < 0.16:
+            for watching in tuple(embedded.server.context.watches):
+                watching.close()
+        case _ if deed < 0.36:
+            await embedded.clock.advance(rng.random())
+        case _:
+            await write(rng, writer, name)
+
+
+async def write(rng, writer, name):
+    listing = await writer.list(LEASES, "default")
+    if name not in {lease.name for lease in listing.items}:
+        await writer.create(LEASES, a_lease(name, "default"), "default")
+    elif rng.random() < 0.4:
+        await writer.delete(LEASES, name, "default")
+        if rng.random() < 0.5:
+            await writer.create(LEASES, a_lease(name, "default", "reborn"), "default")
+    else:
+        holder = {"spec": {"holderIdentity": str(rng.random())}}
+        await writer.patch(LEASES, name, holder, "default")
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+async def test_any_history_of_writes_and_faults_converges(seed):
+    rng, clock, record = random.Random(seed), VirtualClock(), Record()
+    with tempfile.TemporaryDirectory() as directory:
+        embedded = Embedded(Path(directory), clock)
+        clock.busy.append(lambda: embedded.busy)
+        await embedded.start()
+        wire = Wire(embedded)
+        faulty = FaultyTransport(wire, chances=TROUBLE, rng=rng, clock=clock)
+        informer = Informer(
+            Client(faulty), LEASES, clock=clock, namespace="default", rng=rng, on_event=record
+        )
+        informer.start()
+        for _ in range(60):
+            await step(rng, embedded, Client(wire))
+            assert dict(informer.cache) == record.replayed
+        faulty.enabled = False
+        await clock.advance(120)
+        truth = (await Client(wire).list(LEASES, "default")).items
+        assert dict(informer.cache) == {lease.key: lease for lease in truth}
+        assert record.replayed == dict(informer.cache)
+        await informer.stop()
+        await embedded.stop()
