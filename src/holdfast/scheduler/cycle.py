@@ -7,7 +7,7 @@ decision can take the same room, and a refusal withdraws everything in reverse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,8 +75,20 @@ def _turned_away(profile: Profile, rejection: Rejection, world: World, now: floa
         return TurnedAway(rejection.message(), frozenset(), frozenset(), error=True)
     effect = after_reject(profile, rejection, world, now)
     message = rejection.message()
-    if effect is not None and effect.message:
+    if effect is not None and effect.evict:
+        message = f"{message} {_would_help(effect)}"
+        effect = replace(effect, nominate=None)
+    elif effect is not None and effect.message:
         message = f"{message} {effect.message}"
     return TurnedAway(
         message, rejection.rejectors, rejection.pending_on, effect, rejection.retry_at
+    )
+
+
+def _would_help(effect: Effect) -> str:
+    """Say what preemption found; nominating a node nobody is evicted from would only block it."""
+    victims = ", ".join(victim.key for victim in effect.evict)
+    return (
+        f"preemption: evicting {victims} from {effect.nominate} would make room, "
+        "but carrying out preemption is not built yet."
     )
