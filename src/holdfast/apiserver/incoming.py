@@ -54,10 +54,8 @@ def known_fields(op: Operation, obj: Object, body: bytes = b"") -> Object:
     custom = op.served.custom
     if custom is not None:
         obj, unknown = custom.schema.prune(obj)
-    elif level == "Ignore":
-        return obj
     else:
-        unknown = strict.unknown_fields(op.served.resource, obj)
+        obj, unknown = strict.prune(op.served.resource, obj)
     if level == "Ignore":
         return obj
     repeated = strict.duplicate_fields(body) if body and level == "Strict" else []

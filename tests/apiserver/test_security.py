@@ -1,0 +1,208 @@
+import ssl
+import stat
+
+import aiohttp
+import pytest
+import yaml
+from server_fixture import start_server
+from shapes import NAMESPACES, PODS, pod
+
+from holdfast.apiserver.certificates import make_authority, make_client
+from holdfast.apiserver.credentials import client_context
+from holdfast.apiserver.user import component
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def session_for(api, user=None, groups=(), token=""):
+    """A session with a certificate for a user, or with a token, or with nothing."""
+    context = client_context(api.credentials, certificate=False)
+    if user:
+        pair = api.credentials.issue_client(user, groups, _now(api))
+        for part, data in (("crt", pair.certificate), ("key", pair.key)):
+            (api.directory / f"{user}.{part}").write_bytes(data)
+        context.load_cert_chain(api.directory / f"{user}.crt", api.directory / f"{user}.key")
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    connector = aiohttp.TCPConnector(ssl=context)
+    return aiohttp.ClientSession(connector=connector, headers=headers)
+
+
+def _now(api):
+    return api.server.context.clock.now()
+
+
+async def grant(api, user, verbs, resources, *, namespace="default", groups=("",)):
+    rules = [{"verbs": verbs, "apiGroups": list(groups), "resources": resources}]
+    where = f"{RBAC}/namespaces/{namespace}"
+    await api.create(f"{where}/roles", {"metadata": {"name": user}, "rules": rules})
+    await api.create(f"{where}/rolebindings", {
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+        "subjects": [{"kind": "User", "name": user}],
+    })  # fmt: skip
+
+
+async def test_nobody_sees_health_and_version_and_nothing_else(api):
+    async with session_for(api) as nobody:
+        for path in ("/healthz", "/livez", "/readyz", "/version"):
+            assert (await api.call("GET", path, session=nobody)).status == 200
+        for path in (PODS, "/api", "/apis", "/metrics", "/openapi/v3"):
+            answer = await api.call("GET", path, session=nobody)
+            assert (answer.status, answer.json["message"]) == (401, "Unauthorized")
+
+
+async def test_tokens_are_known_by_hash_only(api):
+    config = yaml.safe_load(api.kubeconfig.read_text())
+    token = next(u["user"]["token"] for u in config["users"] if "token" in u["user"])
+    kept = (api.credentials.directory / "tokens.json").read_text()
+    assert token not in kept
+    async with session_for(api, token=token) as admin:
+        assert (await api.call("GET", PODS, session=admin)).status == 200
+    async with session_for(api, token=token + "x") as stranger:
+        assert (await api.call("GET", PODS, session=stranger)).status == 401
+        assert (await api.call("GET", "/healthz", session=stranger)).status == 401
+
+
+async def test_secrets_are_private_files(api):
+    assert stat.S_IMODE(api.kubeconfig.stat().st_mode) == 0o600
+    for name in ("ca.key", "server.key", "admin.key", "tokens.json"):
+        mode = (api.credentials.directory / name).stat().st_mode
+        assert stat.S_IMODE(mode) == 0o600
+    assert stat.S_IMODE(api.credentials.directory.stat().st_mode) == 0o700
+
+
+async def test_credentials_survive_a_restart(tmp_path):
+    async with start_server(tmp_path) as api:
+        before = api.credentials.authority.certificate
+    async with start_server(tmp_path) as api:
+        assert api.credentials.authority.certificate == before
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("newest", "served"), [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)]
+)
+async def test_old_tls_is_refused(api, newest, served):
+    context = client_context(api.credentials)
+    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, newest
+    context.set_ciphers("DEFAULT@SECLEVEL=0")
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as old:
+        if served:
+            assert (await api.call("GET", "/healthz", session=old)).status == 200
+        else:
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await api.call("GET", "/healthz", session=old)
+
+
+async def test_a_certificate_of_another_authority_is_no_way_in(api):
+    other = make_authority("somebody else", _now(api))
+    pair = make_client(other, "eve", ["system:masters"], _now(api))
+    for part, data in (("crt", pair.certificate), ("key", pair.key)):
+        (api.directory / f"eve.{part}").write_bytes(data)
+    context = client_context(api.credentials, certificate=False)
+    context.load_cert_chain(api.directory / "eve.crt", api.directory / "eve.key")
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as eve:
+        with pytest.raises(aiohttp.ClientError):
+            await api.call("GET", "/healthz", session=eve)
+
+
+async def test_requests_meant_for_another_host_are_refused(api):
+    for headers in ({"host": "evil.example.com"}, {"origin": "https://evil.example.com"}):
+        assert (await api.call("GET", "/version", headers=headers)).status == 403
+    for host in ("localhost:1", "127.0.0.1", "[::1]:6443"):
+        assert (await api.call("GET", "/version", headers={"host": host})).status == 200
+
+
+async def test_without_a_role_everything_is_denied_in_upstreams_words(api):
+    async with session_for(api, "bob") as bob:
+        answer = await api.call("GET", PODS, session=bob)
+        assert answer.status == 403
+        assert answer.json["message"] == (
+            'pods is forbidden: User "bob" cannot list resource "pods" in API group "" in the '
+            'namespace "default"'
+        )
+        assert answer.json["details"] == {"kind": "pods"}
+        wide = await api.call("GET", "/apis/apps/v1/deployments", session=bob)
+        assert wide.json["message"] == (
+            'deployments.apps is forbidden: User "bob" cannot list resource "deployments" in API '
+            'group "apps" at the cluster scope'
+        )
+        metrics = await api.call("GET", "/metrics", session=bob)
+        assert metrics.json["message"] == 'forbidden: User "bob" cannot get path "/metrics"'
+        assert (await api.call("GET", "/apis", session=bob)).status == 200
+
+
+async def test_a_role_allows_what_it_says_where_it_says(api):
+    await grant(api, "bob", ["get", "list"], ["pods"])
+    await api.create(NAMESPACES, {"metadata": {"name": "other"}})
+    await api.create(PODS, pod("a"))
+    async with session_for(api, "bob") as bob:
+        assert (await api.call("GET", PODS, session=bob)).status == 200
+        assert (await api.call("GET", f"{PODS}/a", session=bob)).status == 200
+        for method, path in (
+            ("GET", "/api/v1/pods"), ("GET", f"{NAMESPACES}/other/pods"),
+            ("DELETE", f"{PODS}/a"), ("GET", f"{PODS}/a/log"), ("POST", PODS),
+        ):  # fmt: skip
+            assert (await api.call(method, path, session=bob)).status == 403
+        await api.call("DELETE", f"{RBAC}/namespaces/default/rolebindings/bob")
+        assert (await api.call("GET", PODS, session=bob)).status == 403
+
+
+async def test_groups_names_and_subresources_count(api):
+    rules = [
+        {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"],
+         "resourceNames": ["a"]},
+        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*/scale"]},
+    ]  # fmt: skip
+    await api.create(f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": rules})
+    await api.create(f"{RBAC}/clusterrolebindings", {
+        "metadata": {"name": "r"}, "roleRef": {"kind": "ClusterRole", "name": "r"},
+        "subjects": [{"kind": "Group", "name": "ops"}],
+    })  # fmt: skip
+    await api.create(PODS, pod("a"))
+    async with session_for(api, "ann", ["ops"]) as ann:
+        assert (await api.call("GET", f"{PODS}/a", session=ann)).status == 200
+        one = {"fieldSelector": "metadata.name=a"}
+        assert (await api.call("GET", PODS, session=ann, **one)).status == 200
+        assert (await api.call("GET", PODS, session=ann)).status == 403
+        scale = "/apis/apps/v1/namespaces/default/deployments/d/scale"
+        assert (await api.call("GET", scale, session=ann)).status == 404
+
+
+async def test_the_scheduler_may_bind_and_not_read_secrets(api):
+    await api.create(PODS, pod("a"))
+    client = api.client(component("system:kube-scheduler"))
+    target = {"metadata": {"name": "a"}, "target": {"name": "n1"}}
+    await client.bind("default", "a", target)
+    async with session_for(api, "system:kube-scheduler") as scheduler:
+        path = "/api/v1/namespaces/default/secrets"
+        assert (await api.call("GET", path, session=scheduler)).status == 403
+
+
+async def test_reviews_answer_who_and_whether(api):
+    await grant(api, "bob", ["get"], ["pods"])
+    review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    async with session_for(api, "bob", ["dev"]) as bob:
+        me = await api.call(
+            "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, session=bob
+        )
+        assert me.json["status"]["userInfo"] == {
+            "username": "bob", "groups": ["dev", "system:authenticated"],
+        }  # fmt: skip
+        for verb, allowed in (("get", True), ("delete", False)):
+            about = {"namespace": "default", "verb": verb, "resource": "pods"}
+            asked = {"spec": {"resourceAttributes": about}}
+            answer = await api.call("POST", review, asked, session=bob)
+            assert (answer.status, answer.json["status"]["allowed"]) == (201, allowed)
+    asked = {"spec": {"user": "bob", "resourceAttributes": about | {"verb": "get"}}}
+    theirs = await api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", asked)
+    assert theirs["status"]["allowed"] is True
+
+
+async def test_impersonation_needs_the_verb(api):
+    as_bob = {"impersonate-user": "bob"}
+    assert (await api.call("GET", PODS, headers=as_bob)).status == 403
+    async with session_for(api, "eve") as eve:
+        answer = await api.call("GET", PODS, headers={"impersonate-user": "x"}, session=eve)
+        assert answer.status == 403
+        assert 'cannot impersonate resource "users"' in answer.json["message"]
