@@ -133,18 +133,22 @@ class EventRecorder:
         try:
             await self._send(entry)
             self._queue.forget(key)
-        except HoldfastError as failure:
-            again = isinstance(failure, Retryable) and self._queue.failures(key) + 1 < TRIES
-            if again:
-                self._queue.retry(key, failure.after if isinstance(failure, Retryable) else None)
-                return
-            self._queue.forget(key)
+        except Retryable as failure:
+            if self._queue.failures(key) + 1 < TRIES:
+                self._queue.retry(key, failure.after)
+            else:
+                self._give_up(key, entry, failure)
+        except HoldfastError as refused:
+            self._give_up(key, entry, refused)
+
+    def _give_up(self, key: str, entry: _Entry, failure: HoldfastError) -> None:
+        self._queue.forget(key)
+        if not entry.stored:
             self._entries.pop(key, None)
-            about = entry.body["involvedObject"]
-            log.warning(
-                "event %s about %s %s dropped: %s",
-                entry.body["reason"], about.get("kind"), about.get("name"), failure,
-            )  # fmt: skip
+        about, reason = entry.body["involvedObject"], entry.body["reason"]
+        log.warning(
+            "event %s about %s %s dropped: %s", reason, about["kind"], about["name"], failure
+        )
 
     async def _send(self, entry: _Entry) -> None:
         count = entry.count

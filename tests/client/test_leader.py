@@ -1,0 +1,193 @@
+import asyncio
+import random
+
+import pytest
+
+from holdfast.api.scheme import LEASES
+from holdfast.client.client import Client
+from holdfast.client.leader import RAW_LEASES, LeaderElection, LeadershipLost
+from holdfast.clock import parse_rfc3339
+from holdfast.testing import Fault, FaultyTransport
+
+NS = "kube-system"
+
+
+class Replica:
+    """One competitor: what it did when, over a wire of its own."""
+
+    def __init__(self, name, wire, clock, log):
+        self.name, self.clock, self.log = name, clock, log
+        self.wire = FaultyTransport(wire, clock=clock)
+        self.election = LeaderElection(
+            Client(self.wire), clock=clock, identity=name, name="holdfast", namespace=NS,
+            rng=random.Random(name),
+        )  # fmt: skip
+        self.finish = asyncio.Event()
+        self.task = None
+
+    def start(self):
+        self.task = asyncio.create_task(self.election.run(self.lead))
+        return self
+
+    async def lead(self):
+        self.log.append(("starts", self.name))
+        try:
+            await self.finish.wait()
+        finally:
+            self.log.append(("ends", self.name))
+
+    async def kill(self):
+        """Vanish without giving the lease back, as a machine does that loses power."""
+        self.wire.add(Fault("unavailable", times=10**6))
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@pytest.fixture
+def log():
+    return []
+
+
+@pytest.fixture
+async def pair(wire, clock, log):
+    replicas = [Replica(name, wire, clock, log) for name in ("one", "two")]
+    yield replicas
+    for replica in replicas:
+        if replica.task is not None:
+            replica.task.cancel()
+            await asyncio.gather(replica.task, return_exceptions=True)
+
+
+async def lease(wire):
+    return await Client(wire).get(LEASES, "holdfast", NS)
+
+
+async def test_the_first_leads_and_renews_and_the_second_waits(pair, wire, clock, log):
+    one, two = pair
+    one.start()
+    await clock.settle()
+    two.start()
+    await clock.advance(60)
+    assert log == [("starts", "one")]
+    assert one.election.is_leader and not two.election.is_leader
+    assert two.election.leader == "one"
+    held = (await lease(wire)).spec
+    assert (held.holder_identity, held.lease_duration_seconds) == ("one", 15)
+    assert held.lease_transitions == 0
+    assert clock.now() - parse_rfc3339(held.renew_time) <= 2.0
+    assert len(held.renew_time.partition(".")[2]) == len("000000Z")
+    assert parse_rfc3339(held.acquire_time) == clock.now() - 60
+
+
+async def test_the_lease_given_back_is_taken_at_the_next_try(pair, wire, clock, log):
+    one, two = pair
+    one.start()
+    await clock.settle()
+    two.start()
+    await clock.advance(10)
+    one.finish.set()
+    await clock.settle()
+    assert one.task.done() and one.task.exception() is None
+    assert (await lease(wire)).spec.holder_identity in ("", None)
+    await clock.advance(5)
+    assert log == [("starts", "one"), ("ends", "one"), ("starts", "two")]
+    assert (await lease(wire)).spec.lease_transitions == 1
+
+
+async def test_the_lease_of_a_dead_leader_is_taken_when_it_runs_out(pair, wire, clock, log):
+    one, two = pair
+    one.start()
+    await clock.settle()
+    two.start()
+    await clock.advance(20)
+    await one.kill()
+    log.clear()
+    await clock.advance(10)
+    assert log == []
+    await clock.advance(12)
+    assert log == [("starts", "two")]
+    assert two.election.leader == "two"
+
+
+async def test_a_leader_cut_off_stops_before_another_starts(pair, clock, log):
+    one, two = pair
+    one.start()
+    await clock.settle()
+    two.start()
+    await clock.advance(20)
+    one.wire.add(Fault("unavailable", times=10**6))
+    await clock.advance(60)
+    assert log == [("starts", "one"), ("ends", "one"), ("starts", "two")]
+    with pytest.raises(LeadershipLost, match="could not be renewed for 10 s"):
+        await one.task
+
+
+async def test_a_server_that_does_not_answer_is_a_lost_lease_too(pair, clock, log):
+    one, two = pair
+    one.start()
+    await clock.settle()
+    two.start()
+    await clock.advance(20)
+    one.wire.add(Fault("delay", seconds=10**6, times=10**6))
+    await clock.advance(60)
+    assert log == [("starts", "one"), ("ends", "one"), ("starts", "two")]
+
+
+async def test_short_trouble_is_survived(pair, wire, clock, log):
+    one, _ = pair
+    one.start()
+    await clock.advance(5)
+    one.wire.add(
+        Fault("unavailable", method="PUT", times=2),
+        Fault("unavailable_after", method="PUT"),
+        Fault("conflict", method="PUT"),
+    )
+    await clock.advance(30)
+    assert log == [("starts", "one")] and one.election.is_leader
+    assert (await lease(wire)).spec.lease_transitions == 0
+
+
+async def test_a_deleted_lease_is_made_anew_by_its_holder(pair, wire, clock, log):
+    one, _ = pair
+    one.start()
+    await clock.advance(5)
+    await Client(wire).delete(LEASES, "holdfast", NS)
+    await clock.advance(10)
+    assert log == [("starts", "one")] and one.election.is_leader
+    assert (await lease(wire)).spec.holder_identity == "one"
+
+
+async def test_a_stolen_lease_ends_the_work_at_the_next_renewal(pair, wire, clock, log):
+    one, _ = pair
+    one.start()
+    await clock.advance(5)
+    await Client(wire).patch(LEASES, "holdfast", {"spec": {"holderIdentity": "thief"}}, NS)
+    await clock.advance(5)
+    assert log == [("starts", "one"), ("ends", "one")]
+    with pytest.raises(LeadershipLost, match="held by thief"):
+        await one.task
+
+
+async def test_what_others_put_into_the_lease_survives(pair, wire, clock):
+    one, _ = pair
+    body = {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "holdfast", "namespace": NS, "labels": {"kept": "yes"}},
+        "spec": {},
+    }  # fmt: skip
+    await Client(wire).create(RAW_LEASES, body, NS)
+    one.start()
+    await clock.advance(1)
+    found = await lease(wire)
+    assert found.metadata.labels == {"kept": "yes"} and found.spec.holder_identity == "one"
+
+
+async def test_work_that_fails_gives_the_lease_back_and_raises(wire, clock, log):
+    replica = Replica("one", wire, clock, log)
+
+    async def fail():
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        await replica.election.run(fail)
+    assert not (await lease(wire)).spec.holder_identity
