@@ -1,9 +1,9 @@
 """Versioned objects and their watch log, durable in one SQLite file.
 
-Here live: the data directory and its lock, the tables, the writer thread, the objects in
+Lives here: the data directory and its lock, the tables, the writer thread, the objects in
 memory with their indexes, the history that watches replay. Values are opaque bytes.
 
-Here must not live: HTTP, verbs, admission, validation, selectors beyond equality, or any
+May not live here: HTTP, verbs, admission, validation, selectors beyond equality, or any
 opinion about what an object means. Only the API server imports this room.
 """
 

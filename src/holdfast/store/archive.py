@@ -61,7 +61,6 @@ def _read(backup: Path, copy: sqlite3.Connection) -> None:
     with closing(sqlite3.connect(f"{backup.resolve().as_uri()}?mode=ro", uri=True)) as source:
         if schema.check(source, backup) == 0:
             raise errors.BadConfiguration(f"{backup} is not a Holdfast store: it is empty")
-        copy.execute("PRAGMA page_size = 8192")
         source.backup(copy)
     copy.isolation_level = None
     schema.migrate(copy, backup)

@@ -20,12 +20,20 @@ from holdfast.store.records import Change, Event, Key
 Fault = Callable[[sqlite3.Connection], None]
 """Runs inside each transaction before COMMIT and may raise; for tests."""
 
-CHECKPOINT_IDLE = 8 << 20
+CHECKPOINT_IDLE = 4 << 20
 """With so many bytes in the write-ahead log, checkpoint as soon as nothing is queued."""
 CHECKPOINT_BUSY = 128 << 20
 """With so many, checkpoint even though writers wait: the file must not grow for ever."""
 CHUNKS = (256, 64, 16, 4, 1)
+COMPACTION_ROWS = 1_000
 PROBE_BYTES = 65_536
+
+_COMPACTION = """
+DELETE FROM log WHERE rv IN (
+    SELECT rv FROM log JOIN res ON res.id = log.res
+    WHERE rv <= (SELECT max(compact_rv) FROM res) AND rv <= compact_rv LIMIT ?)
+"""
+_UPSERT = "ON CONFLICT DO UPDATE SET uid = excluded.uid, rv = excluded.rv, val = excluded.val"
 
 
 class LogRow(NamedTuple):
@@ -82,7 +90,8 @@ class Database:
             yield Key(*names[number], namespace, name), revision, value
 
     def log(self, after: int = 0) -> Iterator[LogRow]:
-        """Read the events after a revision, in order."""
+        """Read the events after a revision, in order; without those below their floor."""
+        floors = self.floors()
         names = {number: resource for resource, number in self._ids.items()}
         rows = self._connection.execute(
             "SELECT rv, res, ns, name, type, ts, val, prev_rv, prev FROM log"
@@ -91,7 +100,8 @@ class Database:
         )
         for rv, number, ns, name, change, stamp, value, previous_rv, previous in rows:
             key = Key(*names[number], ns, name)
-            yield LogRow(rv, key, Change(change), stamp, value, previous_rv, previous)
+            if rv > floors[names[number]]:
+                yield LogRow(rv, key, Change(change), stamp, value, previous_rv, previous)
 
     def _read_ids(self) -> dict[tuple[str, str], int]:
         rows = self._connection.execute("SELECT id, grp, resource FROM res")
@@ -120,7 +130,7 @@ class Database:
             numbers = [self._number(event.key) for event in events]
             self._insert("log", [_log_row(n, e) for n, e in zip(numbers, events, strict=True)])
             puts = [e for e in last.values() if e.change is not Change.DELETED]
-            self._insert("obj", [_object_row(self._number(e.key), e) for e in puts])
+            self._insert("obj", [_object_row(self._number(e.key), e) for e in puts], _UPSERT)
             for event in last.values():
                 if event.change is Change.DELETED:
                     connection.execute(
@@ -138,28 +148,29 @@ class Database:
             number = self._ids[resource] = self._connection.execute(sql, resource).fetchone()[0]
         return number
 
-    def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+    def _insert(self, table: str, rows: list[tuple[Any, ...]], otherwise: str = "") -> None:
         start = 0
         while start < len(rows):
             size = next(n for n in CHUNKS if n <= len(rows) - start)
             chunk = rows[start : start + size]
             flat = [value for row in chunk for value in row]
-            self._connection.execute(_insertion(table, len(chunk[0]), size), flat)
+            self._connection.execute(_insertion(table, len(chunk[0]), size) + otherwise, flat)
             start += size
 
-    def compact(self, floors: Mapping[tuple[str, str], int]) -> None:
-        """Delete each resource's log up to its floor, and say so, in one transaction."""
+    def compact(self, floors: Mapping[tuple[str, str], int]) -> bool:
+        """Raise floors and delete log rows below them; tell whether some are left.
+
+        Deleting goes piece by piece (call again, with nothing to raise), because writers
+        wait meanwhile. Rows below a floor are never read, so stopping in between is safe.
+        """
         with self._transaction() as connection:
             for (group, plural), floor in floors.items():
                 connection.execute(
                     "UPDATE res SET compact_rv = ? WHERE grp = ? AND resource = ?",
                     (floor, group, plural),
                 )
-            connection.execute(
-                "DELETE FROM log WHERE rv <= ? AND rv <="
-                " (SELECT compact_rv FROM res WHERE id = log.res)",
-                (max(floors.values()),),
-            )
+            gone = connection.execute(_COMPACTION, (COMPACTION_ROWS,)).rowcount
+        return gone == COMPACTION_ROWS
 
     def probe(self) -> None:
         """Try whether commits work again, with enough bytes that a full disk shows."""
@@ -198,4 +209,4 @@ def _object_row(number: int, event: Event) -> tuple[Any, ...]:
 @cache
 def _insertion(table: str, width: int, rows: int) -> str:
     row = f"({','.join('?' * width)})"
-    return f"INSERT OR REPLACE INTO {table} VALUES {','.join([row] * rows)}"
+    return f"INSERT INTO {table} VALUES {','.join([row] * rows)} "

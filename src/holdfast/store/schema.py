@@ -16,7 +16,7 @@ CREATE TABLE res(id INTEGER PRIMARY KEY, grp TEXT NOT NULL, resource TEXT NOT NU
     compact_rv INTEGER NOT NULL DEFAULT 0, UNIQUE(grp, resource));
 CREATE TABLE obj(res INTEGER NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL,
     uid TEXT NOT NULL, rv INTEGER NOT NULL, val BLOB NOT NULL,
-    PRIMARY KEY(res, ns, name)) WITHOUT ROWID;
+    PRIMARY KEY(res, ns, name));
 CREATE TABLE log(rv INTEGER PRIMARY KEY, res INTEGER NOT NULL, ns TEXT NOT NULL,
     name TEXT NOT NULL, type INTEGER NOT NULL, ts INTEGER NOT NULL,
     prev_rv INTEGER, val BLOB NOT NULL, prev BLOB);
@@ -30,12 +30,15 @@ MIGRATIONS: tuple[str, ...] = (FIRST,)
 def connect(path: Path) -> sqlite3.Connection:
     """Open a database file with the settings that make a commit durable."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
-    connection.execute("PRAGMA page_size = 8192")
-    connection.execute("PRAGMA journal_mode = WAL")
-    # NORMAL may lose acknowledged commits at power loss; their revisions would then be
-    # given out again with other content, and caches would silently diverge.
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it when idle
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # NORMAL may lose acknowledged commits at power loss; their revisions would then be
+        # given out again with other content, and caches would silently diverge.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it when idle
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise errors.BadConfiguration(f"{path} cannot be used as a store: {error}") from error
     return connection
 
 

@@ -125,6 +125,11 @@ class Store:
             with suppress(errors.Unavailable):  # the disk is full: what is kept can wait
                 await self.compact()
 
+    @property
+    def busy(self) -> bool:
+        """Tell whether the writer thread has something under way; a virtual clock asks this."""
+        return self._writer.busy
+
     # Reading what is committed.
 
     @property
@@ -324,7 +329,9 @@ class Store:
         if not moved:
             return
         try:
-            await self._writer.do(lambda database: database.compact(moved))
+            more = await self._writer.do(lambda database: database.compact(moved))
+            while more:
+                more = await self._writer.do(lambda database: database.compact({}))
         except (sqlite3.Error, OSError) as error:
             raise self._unavailable(error) from error
         self._compacted |= moved

@@ -54,17 +54,25 @@ class Writer:
         self._committed, self._failed = committed, failed
         self._queue: queue.SimpleQueue[Write | Job] = queue.SimpleQueue()
         self._broken: Exception | None = None
+        self._under_way = 0  # counted on the loop
         # A daemon, so that a program that forgets to close the store can still end.
         self._thread = threading.Thread(target=self._work, name="holdfast-store", daemon=True)
         self._thread.start()
 
+    @property
+    def busy(self) -> bool:
+        """Tell whether something is queued or not reported yet."""
+        return self._under_way > 0
+
     def put(self, write: Write) -> None:
         """Queue a write; ``committed`` or ``failed`` will be called with it on the loop."""
+        self._under_way += 1
         self._queue.put(write)
 
     async def do(self, run: Callable[[Database], T]) -> T:
         """Run something in the writer thread after all that is queued, and await its result."""
         done: asyncio.Future[T] = self._loop.create_future()
+        self._under_way += 1
         self._queue.put(Job(run, done))
         return await done
 
@@ -82,6 +90,7 @@ class Writer:
     async def stop(self) -> None:
         """Commit what is queued, close the database, end the thread."""
         closed: asyncio.Future[None] = self._loop.create_future()
+        self._under_way += 1
         self._queue.put(Job(Database.close, closed, last=True))
         await closed
         self._thread.join()
@@ -120,20 +129,24 @@ class Writer:
             except Exception as error:  # whatever it was, the thread must live to report it
                 self._broken = error
             else:
-                return self._report(self._committed, batch)
-        return self._report(self._failed, batch, self._broken)
+                return self._report(len(batch), self._committed, batch)
+        return self._report(len(batch), self._failed, batch, self._broken)
 
     def _run(self, job: Job) -> None:
         try:
             result = job.run(self._database)
         except Exception as error:
-            self._report(_fail, job.done, error)
+            self._report(1, _fail, job.done, error)
         else:
-            self._report(_finish, job.done, result)
+            self._report(1, _finish, job.done, result)
 
-    def _report(self, call: Callable[..., None], *arguments: Any) -> None:
+    def _report(self, count: int, call: Callable[..., None], *arguments: Any) -> None:
         with suppress(RuntimeError):  # the loop is gone, and with it everybody who waits
-            self._loop.call_soon_threadsafe(call, *arguments)
+            self._loop.call_soon_threadsafe(self._deliver, count, call, arguments)
+
+    def _deliver(self, count: int, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        self._under_way -= count
+        call(*arguments)
 
 
 def _finish(done: asyncio.Future[Any], result: Any) -> None:

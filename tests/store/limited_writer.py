@@ -1,0 +1,56 @@
+"""A process whose files may not grow beyond a limit, which is lifted after the first failure.
+
+Run as ``python limited_writer.py DIRECTORY``; prints the name of each acknowledged object.
+"""
+
+import asyncio
+import resource
+import sys
+from pathlib import Path
+
+from store_objects import build, key
+
+from holdfast import errors
+from holdfast.clock import SystemClock
+from holdfast.store import Store
+
+
+class HastyClock(SystemClock):
+    """Do not make the test wait for the next trial commit."""
+
+    async def sleep(self, seconds):
+        await asyncio.sleep(0.01)
+
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+async def write(store, name):
+    await store.create(key(name), build(name, pad="x" * 20_000))
+    print(name)
+
+
+async def main():
+    store = Store.open(Path(sys.argv[1]), HastyClock())
+    limit(600_000)
+    number = 0
+    try:
+        while True:
+            await write(store, f"p{number:03}")
+            number += 1
+    except errors.Unavailable as full:
+        assert "cannot commit" in str(full), full
+    assert store.revision == number == len(store.list("", "pods"))
+    limit(resource.RLIM_INFINITY)
+    while True:
+        try:
+            await write(store, "z-afterwards")
+            break
+        except errors.Unavailable:
+            await asyncio.sleep(0.01)
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,36 @@
+"""A process that writes in parallel and reports each acknowledged write, until it is killed.
+
+Run as ``python parallel_writer.py DIRECTORY``; prints ``name revision`` lines.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from store_objects import build, key
+
+from holdfast.clock import SystemClock
+from holdfast.store import Store
+
+PARALLEL = 32
+
+
+async def write_for_ever(store, writer):
+    number = 0
+    while True:
+        name = f"w{writer}-{number}"
+        stored = await store.create(key(name), build(name))
+        os.write(1, f"{name} {stored.revision}\n".encode())
+        stored = await store.update(stored, build(name, labels={"again": "yes"}))
+        os.write(1, f"{name} {stored.revision}\n".encode())
+        number += 1
+
+
+async def main():
+    store = Store.open(Path(sys.argv[1]), SystemClock())
+    await asyncio.gather(*(write_for_ever(store, writer) for writer in range(PARALLEL)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

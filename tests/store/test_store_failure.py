@@ -1,0 +1,153 @@
+"""Commits that fail: nothing half done, reads go on, writes come back by themselves."""
+
+import asyncio
+import sqlite3
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from store_objects import build, drain, key, names
+
+from holdfast import errors
+
+WORDS = r"cannot commit \(database or disk is full\).*writes are refused until a trial commit"
+
+
+class Disk:
+    """A disk that can be filled; also holds a commit until told."""
+
+    def __init__(self):
+        self.full = False
+        self.trials = 0
+        self.under_way, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
+
+    def __call__(self, connection):
+        self.under_way.set()
+        assert self.go_on.wait(30)
+        if self.full:
+            self.trials += 1
+            raise sqlite3.OperationalError("database or disk is full")
+
+    async def hold(self):
+        self.go_on.clear()
+        self.under_way.clear()
+
+    async def held(self):
+        assert await asyncio.to_thread(self.under_way.wait, 30)
+
+
+@pytest.fixture
+def disk():
+    return Disk()
+
+
+@pytest.fixture
+async def failing(opened, disk):
+    return opened(fault=disk)
+
+
+async def test_a_failed_commit_fails_its_batch_and_everything_behind_it(failing, disk, clock):
+    store = failing
+    await store.create(key("kept"), build("kept"))
+    await disk.hold()
+    first = store.create(key("a"), build("a"))
+    await disk.held()
+    behind = [store.update(store.latest(key("a")), build("a")), store.create(key("b"), build("b"))]
+    disk.full = True
+    disk.go_on.set()
+    results = await asyncio.gather(first, *behind, return_exceptions=True)
+    assert [type(r) for r in results] == [errors.Unavailable] * 3
+    with pytest.raises(errors.Unavailable, match=WORDS):
+        raise results[2]
+    assert store.latest(key("a")) is None and store.latest(key("b")) is None
+
+
+async def test_reads_and_watches_go_on_while_writes_are_refused(failing, disk, clock):
+    store = failing
+    kept = await store.create(key("kept"), build("kept"))
+    disk.full = True
+    with pytest.raises(errors.Unavailable):
+        await store.create(key("a"), build("a"))
+    with pytest.raises(errors.Unavailable, match=WORDS) as refused:
+        store.update(kept, build("kept"))
+    assert refused.value.after == 1.0
+    assert store.get(key("kept")) is kept and names(store.list("", "pods")) == ["kept"]
+    assert len(await anext(store.watch("", "pods", 0))) == 1
+
+
+async def test_writes_come_back_once_a_trial_commit_succeeds(failing, disk, clock):
+    store = failing
+    kept = await store.create(key("kept"), build("kept"))
+    watch = store.watch("", "pods", 1)
+    disk.full = True
+    with pytest.raises(errors.Unavailable):
+        await store.create(key("a"), build("a"))
+    await clock.advance(5)
+    assert disk.trials >= 5, "it tries about once a second"
+    disk.full = False
+    with pytest.raises(errors.Unavailable):
+        store.update(kept, build("kept"))
+    await clock.advance(1)
+    stored = await store.update(kept, build("kept", labels={"n": "2"}))
+    assert stored.revision > 2, "a revision that was given out is not given out again"
+    assert [e.revision for e in await drain(watch, stored.revision)] == [stored.revision]
+
+
+async def test_a_failure_leaves_nothing_on_disk(failing, disk, clock, opened):
+    await failing.create(key("kept"), build("kept"))
+    disk.full = True
+    for name, plural in (("a", "pods"), ("n", "nodes")):
+        with pytest.raises(errors.Unavailable):
+            await failing.create(key(name, plural), build(name))
+    disk.full = False
+    await clock.advance(1)
+    await failing.create(key("m", "nodes"), build("m"))
+    await failing.close()
+    again = opened()
+    assert names(again.list("", "pods")) == ["kept"] and names(again.list("", "nodes")) == ["m"]
+
+
+async def test_files_that_really_cannot_grow_behave_the_same(tmp_path, opened):
+    program = Path(__file__).with_name("limited_writer.py")
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, program, tmp_path / "data", stdout=asyncio.subprocess.PIPE
+    )
+    reported = (await child.stdout.read()).decode().split()
+    assert await child.wait() == 0
+    assert len(reported) > 3, "some writes fit, and one was made after the limit was lifted"
+    assert names(opened().list("", "pods")) == sorted(reported)
+
+
+async def test_a_commit_that_was_reported_failed_but_reached_the_disk_counts(opened, clock):
+    lie = False
+
+    def lying(connection):
+        nonlocal lie
+        if lie:
+            lie = False
+            connection.execute("COMMIT")
+            raise sqlite3.OperationalError("disk I/O error")
+
+    store = opened(fault=lying)
+    kept = await store.create(key("kept"), build("kept"))
+    watch = store.watch("", "pods", 1)
+    lie = True
+    with pytest.raises(errors.Unavailable):
+        await store.update(kept, build("kept", labels={"n": "2"}))
+    (event,) = await anext(watch)
+    assert (event.revision, event.previous.revision) == (2, 1)
+    assert store.get(key("kept")).indexed.labels == {"n": "2"} and store.revision == 2
+    await clock.settle()
+    assert (await store.create(key("a"), build("a"))).revision == 3
+
+
+async def test_a_store_that_cannot_commit_can_be_closed(failing, disk, clock, opened):
+    disk.full = True
+    with pytest.raises(errors.Unavailable):
+        await failing.create(key("a"), build("a"))
+    await clock.advance(1)
+    await failing.close()
+    disk.full = False
+    assert opened().revision == 0
