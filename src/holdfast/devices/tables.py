@@ -21,7 +21,7 @@ from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.failures import AllocationError, NodeAllocationError
-from holdfast.devices.requests import EXACT_COUNT, Ask
+from holdfast.devices.requests import EXACT_COUNT, MOST_DEVICES, Ask
 from holdfast.devices.signatures import Signer
 from holdfast.devices.taints import tolerated
 
@@ -100,8 +100,9 @@ def _plain(allocator: Allocator) -> Ask | None:
         return None
     ask = allocator.wanted[0].asks[0]
     constraints = any(claim.spec.devices.constraints for claim in allocator.claims)
-    plain = ask.mode == EXACT_COUNT and not ask.admin and not ask.capacity and not ask.sub
-    return ask if plain and not constraints and len(allocator.claims) == 1 else None
+    plain = ask.mode == EXACT_COUNT and ask.count <= MOST_DEVICES
+    special = ask.admin or ask.capacity or ask.sub or constraints or len(allocator.claims) > 1
+    return ask if plain and not special else None
 
 
 def _shape_without_count(claim: ResourceClaim) -> Hashable:

@@ -1,0 +1,212 @@
+"""The ledger of devices, and answers that are kept between pods."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.columns.picture import Picture
+from holdfast.devices.allocator import Allocator
+from holdfast.devices.inventory import Inventory
+from holdfast.devices.reach import reachable
+from holdfast.devices.tables import FITS, LACKS
+from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_slice, typed
+
+NUMA = "gpu.example.com/numa"
+
+
+def cluster(*objects):
+    nodes = Picture()
+    inventory = Inventory(nodes)
+    for raw in (a_device_class("gpu"), *objects):
+        if raw["kind"] == "Node":
+            nodes.upsert_node(typed(raw))
+        else:
+            inventory.upsert(typed(raw))
+    return nodes, inventory
+
+
+def holding(name, device, node, version="2"):
+    result = {"request": "req-0", "driver": "gpu.example.com", "pool": node, "device": device}
+    status = {"allocation": {"devices": {"results": [result]}}}
+    return typed(a_claim(name, status=status), resource_version=version)
+
+
+def codes(nodes, inventory, claim, steps=0):
+    answers = inventory.tables.answers(inventory.allocator([claim]), steps)
+    return answers.codes(nodes.rows).tolist()
+
+
+def test_an_older_version_of_a_claim_is_ignored():
+    _, inventory = cluster()
+    inventory.upsert(holding("a", "gpu-0", "n", version="10"))
+    inventory.upsert(typed(a_claim("a"), resource_version="9"))
+    assert inventory.claims.get("default", "a").status.allocation is not None
+    inventory.upsert(typed(a_claim("a"), resource_version="11"))
+    assert not inventory.holdings.whole
+
+
+def test_a_late_answer_does_not_bring_a_deleted_claim_back():
+    _, inventory = cluster()
+    claim = holding("a", "gpu-0", "n")
+    inventory.upsert(claim)
+    inventory.delete(claim)
+    inventory.upsert(claim)
+    assert inventory.claims.get("default", "a") is None
+    assert not inventory.holdings.whole
+
+
+def test_a_promise_holds_until_the_written_claim_takes_its_place():
+    _, inventory = cluster()
+    inventory.upsert(typed(a_claim("a")))
+    promised = holding("a", "gpu-0", "n")
+    inventory.claims.promise(promised)
+    assert sum(inventory.holdings.whole.values()) == 1
+    inventory.upsert(promised)
+    assert sum(inventory.holdings.whole.values()) == 1
+    assert inventory.claims.withdraw(promised.uid)
+    assert not inventory.claims.withdraw(promised.uid)
+    assert sum(inventory.holdings.whole.values()) == 1
+    inventory.delete(promised)
+    assert not inventory.holdings.whole
+
+
+def test_a_fork_goes_its_own_way():
+    nodes, inventory = cluster(a_node("n"), a_slice(node="n", devices=1))
+    copied = nodes.fork()
+    fork = inventory.fork(copied)
+    fork.upsert(holding("a", "gpu-0", "n"))
+    claim = typed(a_claim("b"))
+    assert codes(copied, fork, claim) == [LACKS]
+    assert codes(nodes, inventory, claim) == [FITS]
+    assert not inventory.holdings.whole
+
+
+def test_plain_counts_are_compared_without_a_search(monkeypatch):
+    nodes, inventory = cluster(
+        a_node("n"), a_node("m"),
+        a_slice("n-gpu", node="n", devices=4), a_slice("m-gpu", node="m", devices=2),
+    )  # fmt: skip
+    monkeypatch.setattr(Allocator, "solve", None)
+    asked = [codes(nodes, inventory, typed(a_claim("a", count=n))) for n in (1, 2, 3, 5)]
+    assert asked == [[FITS, FITS], [FITS, FITS], [FITS, LACKS], [LACKS, LACKS]]
+
+
+def test_the_search_runs_once_for_nodes_alike(monkeypatch):
+    def numa(name, *values):
+        devices = [a_device(f"d{i}", attributes={"numa": v}) for i, v in enumerate(values)]
+        return a_slice(f"{name}-gpu", node=name, devices=devices)
+
+    names = [f"n{i}" for i in range(6)]
+    slices = [numa(name, i, i) for i, name in enumerate(names[:5])] + [numa("n5", 1, 2)]
+    nodes, inventory = cluster(*(a_node(name) for name in names), *slices)
+    searched = []
+    solve = Allocator.solve
+    monkeypatch.setattr(
+        Allocator,
+        "solve",
+        lambda self, node, *rest: searched.append(node) or solve(self, node, *rest),
+    )
+    claim = a_claim("a", count=2, constraints=[{"matchAttribute": NUMA}])
+    assert codes(nodes, inventory, typed(claim)) == [FITS] * 5 + [LACKS]
+    assert len(searched) == 2
+    inventory.upsert(holding("b", "d0", "n3"))
+    # Another claim with an equal spec is answered from the same table, one row looked at again.
+    assert codes(nodes, inventory, typed(claim | {"metadata": {"name": "z"}})) == [
+        FITS, FITS, FITS, LACKS, FITS, LACKS,
+    ]  # fmt: skip
+    assert len(searched) == 3
+
+
+def test_a_slice_for_all_nodes_has_every_row_looked_at_again():
+    nodes, inventory = cluster(a_node("n"), a_node("m"))
+    claim = typed(a_claim())
+    assert codes(nodes, inventory, claim) == [LACKS, LACKS]
+    inventory.upsert(typed(a_slice("net", node=None, pool="net", allNodes=True)))
+    assert codes(nodes, inventory, claim) == [FITS, FITS]
+    inventory.upsert(holding("a", "gpu-0", "net"))
+    assert codes(nodes, inventory, claim) == [LACKS, LACKS]
+
+
+@pytest.mark.parametrize(
+    ("term", "rows"),
+    [
+        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}, [0, 1, 0]),
+        ({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}, [1, 0, 0]),
+        ({"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}, [0, 0, 1]),
+        ({"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, [1, 1, 0]),
+        ({}, [0, 0, 0]),
+    ],
+)
+def test_a_claim_can_be_used_where_its_selector_says(term, rows):
+    nodes, _ = cluster(
+        a_node("a", labels={"zone": "x"}), a_node("b", labels={"zone": "y"}), a_node("c")
+    )
+    allocation = {"devices": {}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+    claim = typed(a_claim(status={"allocation": allocation}))
+    assert reachable(claim.status.allocation.node_selector, nodes).tolist() == [
+        bool(r) for r in rows
+    ]
+
+
+NODES = ("a", "b", "c")
+EVENT = st.one_of(
+    st.tuples(st.just("slice"), st.sampled_from(NODES), st.lists(st.integers(0, 2), max_size=3)),
+    st.tuples(st.just("no slice"), st.sampled_from(NODES), st.none()),
+    st.tuples(st.just("claim"), st.sampled_from(NODES), st.integers(0, 2)),
+    st.tuples(st.just("no claim"), st.sampled_from(NODES), st.integers(0, 2)),
+    st.tuples(st.just("promise"), st.sampled_from(NODES), st.integers(0, 2)),
+    st.tuples(st.just("withdraw"), st.sampled_from(NODES), st.integers(0, 2)),
+    st.tuples(st.just("node"), st.sampled_from(NODES), st.none()),
+    st.tuples(st.just("no node"), st.sampled_from(NODES), st.none()),
+)  # fmt: skip
+
+
+def happen(nodes, inventory, event, step):
+    kind, node, detail = event
+    if kind == "slice":
+        devices = [a_device(f"d{i}", attributes={"numa": v}) for i, v in enumerate(detail)]
+        raw = a_slice(f"{node}-gpu", node=node, devices=devices)
+        inventory.upsert(typed(raw, resource_version=str(step)))
+    elif kind == "no slice":
+        inventory.delete(typed(a_slice(f"{node}-gpu", node=node)))
+    elif kind == "node":
+        nodes.upsert_node(typed(a_node(node)))
+    elif kind == "no node":
+        nodes.delete_node(node)
+    else:
+        claim = holding(f"{node}-{detail}", f"d{detail}", node, str(step))
+        if kind == "claim":
+            inventory.upsert(claim)
+        elif kind == "no claim":
+            # A claim that comes back is another claim, with a uid of its own.
+            inventory.delete(claim)
+            inventory.claims._deleted.clear()
+        elif kind == "promise":
+            inventory.claims.promise(claim)
+        else:
+            inventory.claims.withdraw(claim.uid)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(EVENT, max_size=25))
+def test_kept_answers_equal_fresh_ones_whatever_happens(events):
+    nodes, inventory = cluster(*(a_node(name) for name in NODES))
+    wishes = [
+        typed(a_claim("one")),
+        typed(a_claim("two", count=2)),
+        typed(a_claim("near", count=2, constraints=[{"matchAttribute": NUMA}])),
+        typed(a_claim("far", count=2, constraints=[{"distinctAttribute": NUMA}])),
+    ]
+    for step, event in enumerate(events, 10):
+        happen(nodes, inventory, event, step)
+        for wish in wishes:
+            allocator = inventory.allocator([wish])
+            kept = inventory.tables.answers(allocator).codes(nodes.rows)
+            fresh = [
+                FITS
+                if allocator.solve(node, inventory.pools_of(node), inventory.holdings)
+                else LACKS
+                for node in (nodes.nodes[row] for row in nodes.rows)
+            ]
+            assert np.array_equal(kept, fresh), (event, wish.name)
