@@ -7,6 +7,9 @@ owners use (A), per resource. Three sums follow, and nothing else says what a re
     top-up    = hold - A             what is entered into the columns beside the owners themselves
     remaining = max(0, T - I - A)    what an owner may still draw
 
+Pod slots follow the same sums: every owner uses one, and a reservation that does not reserve
+``pods`` itself reserves one of them.
+
 An allocate-once offer stops matching the moment a pod is assumed into it (not when its status is
 written), so two owners can never both take it.
 """
@@ -33,7 +36,7 @@ from holdfast.capacity.annotations import (
 from holdfast.capacity.matching import Match, match_offers
 from holdfast.capacity.owner_index import OwnerIndex
 from holdfast.capacity.owners import OwnerRule, compile_owners
-from holdfast.columns.interner import CPU
+from holdfast.columns.interner import CPU, PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 
@@ -80,8 +83,20 @@ class Offer:
         )
 
     def used(self, resource: int) -> int:
-        """What the owners take of one resource."""
+        """What the owners take of one resource; of pod slots each takes one."""
+        if resource == PODS:
+            return len(self.draws)
         return sum(draw.get(resource, 0) for draw in self.draws.values())
+
+    def left(self, resource: int) -> int:
+        """What an owner may still draw of one resource."""
+        kept = self.inner.get(resource, 0) + self.used(resource)
+        return max(0, self.reserved.get(resource, 0) - kept)
+
+    @property
+    def slots(self) -> int:
+        """Pod slots held beside those the owners use."""
+        return max(0, self.reserved.get(PODS, 1) - len(self.draws))
 
     def owned_by(self, pod: Pod) -> bool:
         """Whether the pod is one of the owners."""
@@ -104,8 +119,12 @@ class Offers:
         self._free: list[int] = []
         self._index = OwnerIndex()
         self._draws_of_pod: dict[str, tuple[str, ...]] = {}
-        self._early: dict[str, dict[str, Amounts]] = {}
-        """Draws of pods seen before their reservation, by reservation uid, then pod uid."""
+        """Reservations (uids) each pod draws on, whether they hold room just now or not."""
+        self._drawn: dict[str, dict[str, Amounts]] = {}
+        """What pods draw, by reservation uid, then pod uid; an offer's ``draws`` is one of these.
+
+        Kept for reservations that hold no room too: a pod may be seen before its reservation.
+        """
         self.pending: dict[str, Reservation] = {}
         """Reservations that look for their node, by uid."""
         self._size(0)
@@ -156,14 +175,11 @@ class Offers:
         else:
             self.pending.pop(obj.uid, None)
             self._drop(obj.uid)
+            self._picture.forget(obj.uid)
 
     def pod_came(self, facts: PodFacts, _node: str) -> None:
         """Read off a bound pod which reservations it draws on."""
-        draws = self._draws_written_on(facts)
-        if draws:
-            self.assign(facts.uid, draws)
-        else:
-            self.withdraw(facts.uid)
+        self.assign(facts.uid, self._draws_written_on(facts))
 
     def pod_went(self, uid: str) -> None:
         """Give back what a gone pod drew."""
@@ -178,14 +194,14 @@ class Offers:
     def fork(self, picture: Picture) -> Offers:
         """An independent copy over a fork of the picture, which has the holds already."""
         copy = Offers(picture)
+        copy._drawn = {uid: dict(draws) for uid, draws in self._drawn.items()}
         copy.by_uid = {
-            uid: replace(offer, draws=dict(offer.draws)) for uid, offer in self.by_uid.items()
+            uid: replace(offer, draws=copy._drawn[uid]) for uid, offer in self.by_uid.items()
         }
         copy._slots = [o and copy.by_uid[o.uid] for o in self._slots]
         copy._free = list(self._free)
         copy.pending = dict(self.pending)
         copy._draws_of_pod = dict(self._draws_of_pod)
-        copy._early = {uid: dict(draws) for uid, draws in self._early.items()}
         for offer in copy.by_uid.values():
             copy._index.add(offer.slot, offer.rules or ())
         for name in ("remaining", "reserved", "used", "matchable", "row_of_offer"):
@@ -199,14 +215,13 @@ class Offers:
             self.pending.pop(reservation.uid, None)
         if reservation.phase not in HOLDING or not reservation.status.node_name:
             self._drop(reservation.uid)
+            if reservation.phase != "Pending":
+                # It ended before we saw it hold room: nothing will confirm the reserve pod.
+                self._picture.forget(reservation.uid)
             return
         old = self.by_uid.get(reservation.uid)
         offer = self._compile(reservation, old)
-        if old is None:
-            offer.draws.update(self._early.pop(reservation.uid, {}))
-            for pod_uid in offer.draws:
-                self._remember(pod_uid, reservation.uid)
-        else:
+        if old is not None:
             self._index.remove(old.slot)
         # From here on the hold stands for the room, no longer the reserve pod that found it.
         self._picture.forget(reservation.uid)
@@ -227,38 +242,42 @@ class Offers:
         self.matchable[offer.slot] = False
         self.row_of_offer[offer.slot] = -1
         self.remaining[:, offer.slot] = 0
-        for pod_uid in offer.draws:
-            self._draws_of_pod.pop(pod_uid, None)
+        if not offer.draws:
+            del self._drawn[uid]
         self._picture.release(uid)
         self._picture.epochs.bump("reservations")
 
     def assign(self, pod_uid: str, draws: Mapping[str, Amounts]) -> None:
-        """Enter what a pod takes from which reservations (by uid); the same again is no change."""
-        if not draws or self._draws_of_pod.get(pod_uid) == tuple(draws):
-            return
+        """Enter what a pod takes from which reservations (by uid), instead of what it took."""
+        for uid in self._draws_of_pod.pop(pod_uid, ()):
+            if uid not in draws:
+                self._draw(uid, pod_uid, None)
+        if draws:
+            self._draws_of_pod[pod_uid] = tuple(draws)
         for uid, amounts in draws.items():
-            offer = self.by_uid.get(uid)
-            if offer is None:
-                self._early.setdefault(uid, {})[pod_uid] = amounts
-                continue
-            was = offer.matchable
-            offer.draws[pod_uid] = amounts
-            self._remember(pod_uid, uid)
-            self._refresh(offer)
-            if was != offer.matchable:
-                self._picture.epochs.bump("reservations")
+            self._draw(uid, pod_uid, amounts)
 
     def withdraw(self, pod_uid: str) -> None:
         """Give back what a pod took; an allocate-once offer not yet Succeeded matches again."""
-        for early in self._early.values():
-            early.pop(pod_uid, None)
-        for uid in self._draws_of_pod.pop(pod_uid, ()):
-            offer = self.by_uid.get(uid)
-            if offer is None or offer.draws.pop(pod_uid, None) is None:
-                continue
+        self.assign(pod_uid, {})
+
+    def _draw(self, uid: str, pod_uid: str, amounts: Amounts | None) -> None:
+        """Enter what one pod takes of one reservation, None for nothing."""
+        offer = self.by_uid.get(uid)
+        draws = self._drawn.setdefault(uid, {})
+        if draws.get(pod_uid) == amounts:
+            return
+        was = offer is not None and offer.matchable
+        if amounts is None:
+            del draws[pod_uid]
+        else:
+            draws[pod_uid] = amounts
+        if offer is not None:
             self._refresh(offer)
-            if offer.reservation.spec.allocate_once:
+            if was != offer.matchable:
                 self._picture.epochs.bump("reservations")
+        elif not draws:
+            del self._drawn[uid]
 
     def _node_changed(self, name: str) -> None:
         """Hold the room again (or know that it is gone) after a node came or went."""
@@ -303,11 +322,6 @@ class Offers:
         allocated = allocated_of(facts.pod)
         return {allocated.uid: dict(facts.request)} if allocated else {}
 
-    def _remember(self, pod_uid: str, uid: str) -> None:
-        known = self._draws_of_pod.get(pod_uid, ())
-        if uid not in known:
-            self._draws_of_pod[pod_uid] = (*known, uid)
-
     def _compile(self, reservation: Reservation, old: Offer | None) -> Offer:
         reserved = self._amounts(reservation.status.allocatable)
         inner = self._amounts(inner_reserved(reservation))
@@ -322,7 +336,7 @@ class Offers:
             inner=inner,
             restricted=frozenset(chosen or reserved),
             order=_order(reservation),
-            draws=dict(old.draws) if old else {},
+            draws=self._drawn.setdefault(reservation.uid, {}),
         )
 
     def _take_slot(self) -> int:
@@ -355,12 +369,14 @@ class Offers:
             self.reserved[resource, slot] = amount
             self.used[resource, slot] = used
             self.remaining[resource, slot] = max(0, amount - inner - used)
-            top_up[resource] = max(amount, used + inner) - used
+            if resource != PODS:
+                top_up[resource] = max(amount, used + inner) - used
+        self.remaining[PODS, slot] = offer.slots
         self.matchable[slot] = offer.matchable
         row = self._picture.row_of.get(offer.node, -1)
         self.row_of_offer[slot] = row
         if row >= 0:
-            self._picture.hold(offer.uid, row, top_up, slots=1)
+            self._picture.hold(offer.uid, row, top_up, offer.slots)
 
 
 def _visible_keys(offer: Offer) -> frozenset[str]:

@@ -37,8 +37,10 @@ def _columns_equal_their_parts(world: World) -> list[str]:
     for name, row in nodes.row_of.items():
         expected = _pods_on(nodes.pods_on(row).values())
         for offer in world.offers.on_row(row) if world.offers is not None else ():
-            expected[PODS] += 1
+            expected[PODS] += max(0, offer.reserved.get(PODS, 1) - len(offer.draws))
             for resource, reserved in offer.reserved.items():
+                if resource == PODS:
+                    continue
                 used = offer.used(resource)
                 expected[resource] += max(reserved, used + offer.inner.get(resource, 0)) - used
         for resource in range(nodes.requested.shape[0]):

@@ -6,7 +6,8 @@ For an offer c on a row, with ``free`` what nobody holds::
     Default               request <= free + remaining of all matched Default offers of the row
     Restricted, besides   request <= remaining(c) for every restricted resource
 
-All of it as columns over the matched offers, folded to rows.
+A pod slot comes from what is free or from the offer itself, under every policy. All of it as
+columns over the matched offers, folded to rows.
 """
 
 from __future__ import annotations
@@ -104,10 +105,11 @@ def fit(state: OwnerState, change: Change = NONE) -> Fit:
     by_node, inside = np.ones(count, np.bool_), np.ones(count, np.bool_)
     shares = np.full(count, state.must, np.bool_)
     back = _given_back(state, change) if change else _Given({}, {})
-    slots_free = nodes.allocatable[PODS, rows] - nodes.requested[PODS, rows]
+    slots_free = free_of(nodes, PODS, rows)
     slots_free += back.pods(rows)
     plain = slots_free >= 1
-    by_node &= (slots_free + np.bincount(at, minlength=len(rows)) >= 1)[at]
+    by_node &= slots_free[at] + offers.remaining[PODS, slots] + back.to_offers(slots, PODS) >= 1
+    inside &= ~_limits(state, PODS) | (offers.remaining[PODS, slots] >= 1)
     for resource, wanted in state.request:
         if resource >= offers.remaining.shape[0]:
             reserved = remaining = np.zeros(count, np.int64)
@@ -115,19 +117,31 @@ def fit(state: OwnerState, change: Change = NONE) -> Fit:
             reserved = offers.reserved[resource, slots]
             remaining = offers.remaining[resource, slots] + back.to_offers(slots, resource)
         shares |= reserved > 0
-        free = nodes.allocatable[resource, rows] - nodes.requested[resource, rows]
+        free = free_of(nodes, resource, rows)
         free += back.to_rows(rows, resource)
         plain &= free >= wanted
         pooled = np.bincount(at, np.where(state.default, remaining, 0), len(rows)).astype(np.int64)
         help_ = np.where(state.default, pooled[at], remaining)
         by_node &= free[at] + help_ >= wanted
-        limited = np.array([r is not None and resource in r for r in state.restricted], np.bool_)
-        inside &= ~limited | (remaining >= wanted)
+        inside &= ~_limits(state, resource) | (remaining >= wanted)
     serves = shares & by_node & inside
     served = np.bincount(at, serves, len(rows)) > 0
     without = np.bincount(at, shares, len(rows)) == 0
     passes = served | (without & plain)
     return Fit(shares, by_node, inside, plain, passes)
+
+
+def free_of(nodes: Picture, resource: int, rows: NDArray[np.intp]) -> Ints:
+    """What nobody holds of a resource on some rows; nothing, if no node ever had any."""
+    if resource >= len(nodes.allocatable):
+        return np.zeros(len(rows), np.int64)
+    free: Ints = nodes.allocatable[resource, rows] - nodes.requested[resource, rows]
+    return free
+
+
+def _limits(state: OwnerState, resource: int) -> Bools:
+    """Tell which matched offers limit owners to what they have of a resource."""
+    return np.array([r is not None and resource in r for r in state.restricted], np.bool_)
 
 
 def offer_scores(state: OwnerState) -> Ints:

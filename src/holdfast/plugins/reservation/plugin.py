@@ -33,7 +33,14 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
-from holdfast.plugins.reservation.owner import OwnerState, fit, make_state, nominate, offer_scores
+from holdfast.plugins.reservation.owner import (
+    OwnerState,
+    fit,
+    free_of,
+    make_state,
+    nominate,
+    offer_scores,
+)
 from holdfast.plugins.reservation.status import bind_reservation
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
@@ -155,7 +162,7 @@ class Reservation:
         chosen, others = nominate(state, placement.row)
         if chosen is None:
             return Reject(Code.UNSCHEDULABLE, (NONE_MEETS,)) if state.must else None
-        draws = _draws(placement.pod, chosen, others, state.offers)
+        draws = _draws(placement.pod, chosen, others)
         state.offers.assign(placement.pod.uid, draws)
         placement.annotations.update(_annotations(state, chosen, draws))
         return None
@@ -227,10 +234,11 @@ def _missing_on_node(state: OwnerState, row: int, *, help_: bool, suffix: str) -
     nodes, offers = state.nodes, state.offers
     slots = state.match.slots[state.match.row_of_slot == row]
     words = []
-    if nodes.requested[PODS, row] + 1 - help_ * len(slots) > nodes.allocatable[PODS, row]:
+    slot = int(offers.remaining[PODS, slots].max()) if help_ else 0
+    if nodes.requested[PODS, row] + 1 - slot > nodes.allocatable[PODS, row]:
         words.append("Too many pods")
     for resource, wanted in state.request:
-        free = int(nodes.allocatable[resource, row] - nodes.requested[resource, row])
+        free = int(free_of(nodes, resource, np.array([row]))[0])
         if help_ and resource < offers.remaining.shape[0]:
             left = offers.remaining[resource, slots]
             free += int(left.sum() if state.default.any() else left.max())
@@ -241,18 +249,19 @@ def _missing_on_node(state: OwnerState, row: int, *, help_: bool, suffix: str) -
 
 def _missing_inside(state: OwnerState, here: Any) -> list[str]:
     words = []
-    for resource, wanted in state.request:
+    for resource, wanted in ((PODS, 1), *state.request):
         for i in here:
             limits = state.restricted[int(i)]
-            left = state.offers.remaining[resource, state.match.slots[int(i)]]
-            if limits is not None and resource in limits and wanted > left:
-                words.append(f"Reservation(s) Insufficient {state.nodes.resources[resource]}")
+            if limits is None or resource not in limits:
+                continue
+            if wanted > state.offers.remaining[resource, state.match.slots[int(i)]]:
+                name = state.nodes.resources[resource]
+                lacks = "Too many pods" if resource == PODS else f"Insufficient {name}"
+                words.append(f"Reservation(s) {lacks}")
     return words
 
 
-def _draws(
-    pod: PodFacts, chosen: Offer, others: list[Offer], offers: Offers
-) -> dict[str, dict[int, int]]:
+def _draws(pod: PodFacts, chosen: Offer, others: list[Offer]) -> dict[str, dict[int, int]]:
     """Split the request over the offers: the nominated one first, what is left over to it too."""
     request = dict(pod.request)
     if not others:
@@ -260,7 +269,7 @@ def _draws(
     draws: dict[str, dict[int, int]] = {}
     for offer in (chosen, *others):
         for resource, wanted in list(request.items()):
-            taken = min(wanted, int(offers.remaining[resource, offer.slot]))
+            taken = min(wanted, offer.left(resource))
             if taken > 0:
                 draws.setdefault(offer.uid, {})[resource] = taken
                 request[resource] -= taken
