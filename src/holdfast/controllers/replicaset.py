@@ -16,7 +16,7 @@ from holdfast.client.replica import Kind
 from holdfast.clock import parse_rfc3339, rfc3339
 from holdfast.controllers import conditions
 from holdfast.controllers.expectations import GIVE_UP_AFTER, Expectations
-from holdfast.controllers.grouped import Owned
+from holdfast.controllers.grouped import Grouped, Owned
 from holdfast.controllers.ownership import claimed, controller_of, owner_reference
 from holdfast.controllers.pod_ranking import in_deletion_order
 from holdfast.controllers.reconciler import Reconciler, Tools
@@ -156,6 +156,8 @@ class ReplicaSetController(Reconciler):
         self._replicasets = tools.informers.get(REPLICASETS)
         self._pods: Owned[Pod] = Owned()
         self._siblings: Owned[ReplicaSet] = Owned()
+        self._in_namespace: Grouped[ReplicaSet] = Grouped(lambda r: r.namespace)
+        self._replicasets.add_handler(self._in_namespace.on_change)
         self._replicasets.add_handler(self._siblings.on_change)
         self._replicasets.add_handler(self._on_replicaset)
         pods = tools.informers.get(PODS)
@@ -180,11 +182,19 @@ class ReplicaSetController(Reconciler):
                 self._expectations.created(key)
             if new is None or new.terminating:
                 self._expectations.deleted(key, pod.uid)
-            self.queue.add(key)
+            if old is None or new is None or _differs(old, new):
+                self.queue.add(key)
         if new is not None and controller_of(new) is None and not new.terminating:
-            for replicaset in self._replicasets.cache.values():
-                if _wants(replicaset, new):
-                    self.queue.add(replicaset.key)
+            self._offer(new, old)
+
+    def _offer(self, orphan: Pod, before: Pod | None) -> None:
+        """Tell the ReplicaSets that may adopt a pod nobody manages, once it is or becomes one."""
+        if before is not None and not _differs(before, orphan):
+            return
+        for replicaset in self._in_namespace.of(orphan.namespace):
+            selector = from_selector(replicaset.spec.selector)
+            if selector.matches(orphan.metadata.labels):
+                self.queue.add(replicaset.key)
 
     async def reconcile(self, key: str) -> None:
         """Look at one ReplicaSet, unless news of our last writes is still to come."""
@@ -259,7 +269,13 @@ class ReplicaSetController(Reconciler):
                 raise outcome
 
 
-def _wants(replicaset: ReplicaSet, pod: Pod) -> bool:
-    return replicaset.namespace == pod.namespace and from_selector(
-        replicaset.spec.selector
-    ).matches(pod.metadata.labels)
+def _differs(old: Pod, new: Pod) -> bool:
+    """Tell whether a change of a pod can mean anything to whoever counts it."""
+    return (
+        old.status.phase != new.status.phase
+        or old.terminating != new.terminating
+        or old.metadata.labels != new.metadata.labels
+        or old.metadata.owner_references != new.metadata.owner_references
+        or conditions.holds(old.status.conditions, "Ready")
+        != conditions.holds(new.status.conditions, "Ready")
+    )

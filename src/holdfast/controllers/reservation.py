@@ -209,13 +209,10 @@ class ReservationController(Reconciler):
             self._queue_node(either.name)
 
     def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and new is not None and old.finished == new.finished:
-            same = old.metadata.annotations == new.metadata.annotations and old.spec == new.spec
-            if same:
-                return
-        for pod in (old, new):
-            if pod is not None and pod.spec.node_name:
-                self._queue_node(pod.spec.node_name)
+        if old is not None and new is not None and _same_use(old, new):
+            return
+        for node in {p.spec.node_name for p in (old, new) if p is not None}:
+            self._queue_node(node)
 
     def _queue_node(self, node: str) -> None:
         for reservation in self._held_on.of(node):
@@ -264,3 +261,14 @@ class ReservationController(Reconciler):
             except HoldfastError as failure:
                 log.warning("ended reservations were not deleted: %s; trying again", failure)
             await self.clock.sleep(COLLECT_EVERY)
+
+
+def _same_use(old: Pod, new: Pod) -> bool:
+    """Tell whether a pod takes as much of the same reservation on the same node as before."""
+    return (
+        old.spec.node_name == new.spec.node_name
+        and old.finished == new.finished
+        and old.metadata.annotations == new.metadata.annotations
+        and old.metadata.labels == new.metadata.labels
+        and old.metadata.generation == new.metadata.generation
+    )
