@@ -1,13 +1,8 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "controllers"))
-
-from small_cluster import start_small_cluster
+from controllers.small_cluster import start_small_cluster
 
 
 @pytest.fixture
