@@ -46,7 +46,9 @@ class DefaultPreemption:
         refusal = self._not_eligible(pod, rejection, view)
         if refusal:
             return Effect(self.name, refusal)
-        candidates, words = self._dry_runs(rejection, view)
+        candidates, words, errors = self._dry_runs(rejection, view)
+        if errors and not candidates:
+            return Effect(self.name, f"preemption: {'; '.join(errors)}", code=Code.ERROR)
         if not candidates:
             return Effect(
                 self.name, f"preemption: {available(rejection.nodes, words)}", nominate=""
@@ -75,7 +77,8 @@ class DefaultPreemption:
 
     def _dry_runs(
         self, rejection: Rejection, view: View
-    ) -> tuple[list[Candidate], Mapping[str, int]]:
+    ) -> tuple[list[Candidate], Mapping[str, int], list[str]]:
+        """Try every node that eviction could help: candidates, what stood in the way, errors."""
         budgets = tuple(view.world.budgets.values())
         question = Question(
             view.pod, view.nodes, rejection.filters, view.nominated, budgets, view.now
@@ -83,13 +86,16 @@ class DefaultPreemption:
         tried = rejection.rows_with(Code.UNSCHEDULABLE).tolist()
         words: Counter[str] = Counter({NOT_HELPFUL: rejection.nodes - len(tried)})
         candidates: list[Candidate] = []
+        errors: list[str] = []
         for row in tried:
             found = dry_run(question, row)
             if isinstance(found, Candidate):
                 candidates.append(found)
+            elif found.code is Code.ERROR:
+                errors.extend(found.reasons)
             else:
                 words.update(found.reasons)
-        return candidates, {reason: count for reason, count in words.items() if count}
+        return candidates, {reason: count for reason, count in words.items() if count}, errors
 
     def hint(self, _event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
         """Nothing by itself: what was preempted comes back through the other plugins."""

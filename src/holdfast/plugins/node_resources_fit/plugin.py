@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,17 @@ from holdfast.framework.plugin import (
     NONE,
     AnyRows,
     Change,
+    ClusterEvent,
     Code,
-    Part,
     RawScores,
+    Reject,
     Rows,
     Scope,
     Verdicts,
 )
 from holdfast.framework.view import View
-from holdfast.plugins.node_resources_fit.arguments import read_args
+from holdfast.plugins.node_resources_fit import hints
+from holdfast.plugins.node_resources_fit.arguments import FitArgs, read_args
 from holdfast.plugins.node_resources_fit.strategies import Scorer
 
 TOO_MANY = "Too many pods"
@@ -54,6 +56,21 @@ class FitState:
     scorer: Scorer
 
 
+class Shortage(NamedTuple):
+    """One resource a row has too little of; unresolvable: it never had enough."""
+
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+    unresolvable: bool
+
+    @property
+    def reason(self) -> str:
+        """Upstream's words for it."""
+        return TOO_MANY if self.resource == "pods" else f"Insufficient {self.resource}"
+
+
 class NodeResourcesFit:
     """Rule out nodes without room; prefer by LeastAllocated or another strategy."""
 
@@ -62,8 +79,8 @@ class NodeResourcesFit:
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 
-    def __init__(self, args: Mapping[str, Any]) -> None:
-        self._args = read_args(args)
+    def __init__(self, args: Mapping[str, Any] | FitArgs) -> None:
+        self._args = args if isinstance(args, FitArgs) else read_args(args)
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The request, and on which rows an offer may serve it instead of free room."""
@@ -71,8 +88,10 @@ class NodeResourcesFit:
         scored = (asked.nonzero_millicores, asked.nonzero_bytes)
         return (pod.request, scored, None if view.matched is None else view.matched.rows.tobytes())
 
-    def prepare(self, pod: PodFacts, view: View) -> FitState | Part:
+    def prepare(self, pod: PodFacts, view: View) -> FitState | Reject:
         """Look up the columns of everything asked for."""
+        if not self._args.resources:
+            return Reject(Code.ERROR, ("resources not found",))
         nodes = view.nodes
         amounts, names = nodes.amounts, nodes.resources
         needs = tuple((r, a) for r, a in pod.request if not self._ignored(names[r]))
@@ -87,7 +106,7 @@ class NodeResourcesFit:
             amounts, names, needs, needs_at, amounts.free_at[PODS], _backed(view, needs), left,
             left_rows, Scorer(self._args, amounts, self._terms(pod, names)),
         )  # fmt: skip
-        return state if self._args.resources else Part(state, scores=False)
+        return state
 
     def _ignored(self, name: str) -> bool:
         if not is_extended(name):
@@ -156,17 +175,17 @@ class NodeResourcesFit:
         if row in state.left_rows:
             return 0
         short = _shortages(state, row, change)
-        if any(amount > have for _, amount, have in short):
+        if any(shortage.unresolvable for shortage in short):
             return 2
         return 1 if short else 0
 
+    def shortages(self, state: FitState, row: int, change: Change = NONE) -> list[Shortage]:
+        """Everything that is short on a row, pods first."""
+        return _shortages(state, row, change)
+
     def reasons(self, state: FitState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Everything that is short, pods first."""
-        words = [
-            TOO_MANY if resource == PODS else f"Insufficient {state.names[resource]}"
-            for resource, _, _ in _shortages(state, row, change)
-        ]
-        return tuple(words)
+        return tuple(shortage.reason for shortage in _shortages(state, row, change))
 
     def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
@@ -179,17 +198,31 @@ class NodeResourcesFit:
             counts[f"Insufficient {state.names[resource]}"] = int(np.count_nonzero(short))
         return {reason: count for reason, count in counts.items() if count}
 
+    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+        """A node with more room, a pod that left or shrank, a class that serves a resource."""
+        if event.resource == "Node":
+            backs = view.world.devices.class_for
+            return hints.node_helps(pod.pod, event.old, event.new, lambda n: backs(n) is not None)
+        if event.resource == "DeviceClass":
+            return hints.class_helps(pod.pod, event.old, event.new)
+        return hints.pod_helps(pod.pod, event.old, event.new)
 
-def _shortages(state: FitState, row: int, change: Change) -> list[tuple[int, int, int]]:
-    """(resource, asked, what the node has at all) of everything short; pods as asking for 0."""
+
+def _shortages(state: FitState, row: int, change: Change) -> list[Shortage]:
+    """Everything that is short on a row."""
     freed, slots = change.freed(row) if change else ({}, 0)
-    short = [(PODS, 0, 0)] if state.slots_at[row] + slots < 1 else []
+    short = []
+    if state.slots_at[row] + slots < 1:
+        capacity = state.amounts.allocatable_at[PODS][row]
+        short.append(Shortage("pods", 1, capacity - state.slots_at[row] - slots, capacity, False))
     for free_at, amount, resource in state.needs_at:
         have = state.amounts.allocatable_at[resource][row]
         if have == 0 and resource in state.backed:
             continue
-        if free_at[row] + freed.get(resource, 0) < amount:
-            short.append((resource, amount, have))
+        free = free_at[row] + freed.get(resource, 0)
+        if free < amount:
+            name = state.names[resource]
+            short.append(Shortage(name, amount, have - free, have, amount > have))
     return short
 
 

@@ -1,0 +1,118 @@
+"""Put upstream's nodes and pods into a world and ask one plugin about one pod."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from holdfast.api.decode import convert_object
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.framework.plugin import NONE, Code, Prepares
+from holdfast.framework.prepared import Prepared, ask
+from holdfast.framework.profile import Profile
+from holdfast.framework.scoring import score_rows
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+
+SUCCESS = {"code": "Success"}
+
+
+def node(raw, name=None):
+    found = convert_object(raw or {}, Node)
+    if name is None:
+        return found
+    return msgspec.structs.replace(
+        found, metadata=msgspec.structs.replace(found.metadata, name=name)
+    )
+
+
+def pod(raw, **metadata):
+    found = convert_object(raw or {}, Pod)
+    return msgspec.structs.replace(
+        found, metadata=msgspec.structs.replace(found.metadata, **metadata)
+    )
+
+
+def world_of(nodes, pods=()):
+    """A world of typed nodes and raw pods; pods get a uid each, for upstream's often have none."""
+    world = World()
+    for one in nodes:
+        world.upsert(one)
+    for i, raw in enumerate(pods or ()):
+        put(world, raw, f"pod-{i}")
+    return world
+
+
+def put(world, raw, uid, node_name=None):
+    found = pod(raw, uid=convert_object(raw, Pod).metadata.uid or uid)
+    world.nodes.add_pod(world.facts(found), node_name or found.spec.node_name)
+
+
+@dataclass
+class Asked:
+    """One plugin, prepared for one pod."""
+
+    plugin: Any
+    prepared: Prepared
+    world: World
+
+    @property
+    def prefilter(self) -> dict[str, Any]:
+        """The status of PreFilter."""
+        found = self.prepared
+        if found.reject is not None:
+            return status(found.reject.code, found.reject.reasons)
+        return SUCCESS if found.filters else {"code": "Skip"}
+
+    @property
+    def prescore_skips(self) -> bool:
+        return not self.prepared.scores
+
+    @property
+    def narrowed_to(self) -> set[str] | None:
+        rows = self.prepared.narrow
+        return None if rows is None else {self.world.nodes.names[row] for row in rows}
+
+    def filter(self, node_name, change=NONE):
+        """The status of Filter on one node."""
+        if self.prepared.reject is not None:
+            return self.prefilter
+        row = self.world.nodes.row_of[node_name]
+        if not self.prepared.filters:
+            return SUCCESS
+        if self.prepared.narrow is not None and row not in self.prepared.narrow:
+            return {"code": "UnschedulableAndUnresolvable"}
+        state = self.prepared.state
+        verdict = int(self.plugin.filter(state, np.array([row]), change)[0])
+        words = self.plugin.reasons(state, row, change) if verdict else ()
+        return status(Code(verdict), words)
+
+    def scores(self, *, normalized):
+        """Scores of all nodes, by name."""
+        nodes = self.world.nodes
+        if self.prescore_skips:
+            return dict.fromkeys(nodes.row_of, 0)
+        rows = nodes.rows
+        (score,) = score_rows(Profile("p", (self.plugin,)), [self.prepared], rows)
+        found = score.normalized if normalized else score.raw
+        return {nodes.names[row]: int(found[i]) for i, row in enumerate(rows)}
+
+
+def status(code, reasons=()):
+    found = {"code": code.word}
+    if reasons:
+        found["reasons"] = list(reasons)
+    return found
+
+
+def asked(plugin, raw_pod, world, now=0.0):
+    """Prepare a plugin for a pod."""
+    assert isinstance(plugin, Prepares)
+    facts = world.facts(pod(raw_pod, uid="incoming"))
+    return Asked(plugin, ask(plugin, facts, View(world, facts, now), ()), world)
+
+
+def by_name(scores):
+    return {entry["name"]: entry["score"] for entry in scores}
