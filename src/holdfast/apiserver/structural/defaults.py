@@ -1,0 +1,38 @@
+"""Check that the defaults a schema names obey the schema themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from holdfast.apiserver.structural import words
+from holdfast.apiserver.structural.node import ABSENT, Node
+from holdfast.apiserver.structural.shaping import fill, prune
+from holdfast.apiserver.structural.validation import violations
+from holdfast.errors import Cause
+
+
+def default_problems(node: Node, path: str = "") -> Iterator[Cause]:
+    """Yield what is wrong with the defaults of a compiled schema, and of all below it."""
+    if node.default is not ABSENT:
+        yield from _one(node, f"{path}.default")
+    children: Mapping[str, Any] = {
+        **{f"properties[{name}]": child for name, child in node.properties.items()},
+        "items": node.items,
+        "additionalProperties": node.additional,
+    }
+    for name, child in children.items():
+        if isinstance(child, Node):
+            yield from default_problems(child, f"{path}.{name}" if path else name)
+
+
+def _one(node: Node, path: str) -> Iterator[Cause]:
+    dropped: list[str] = []
+    # A path that is not empty, so that nothing is taken for the root of an object.
+    prune(node, node.default, "default", dropped)
+    if dropped:
+        shown = words.quoted(node.default)
+        yield Cause(path, f"Invalid value: {shown}: must not have unknown fields")
+    for cause in violations(node, fill(node, node.default), ""):
+        where = path if cause.field in ("", words.NOWHERE) else f"{path}.{cause.field}"
+        yield Cause(where, cause.message, cause.reason)

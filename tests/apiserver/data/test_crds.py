@@ -1,0 +1,188 @@
+"""The CRDs Holdfast ships: one source, structural, and as the specifications say."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.apiserver.structural import Schema, shipped_crds
+from holdfast.apiserver.tables import columns_of
+
+ROOT = Path(__file__).resolve().parents[3]
+CRDS = {crd["metadata"]["name"]: crd for crd in shipped_crds()}
+RESERVATION = CRDS["reservations.scheduling.koordinator.sh"]
+POLICY = CRDS["resourcepolicies.scheduling.sigs.x-k8s.io"]
+
+
+def version(crd):
+    return crd["spec"]["versions"][0]
+
+
+def schema(crd):
+    return Schema.compile(version(crd)["schema"]["openAPIV3Schema"])
+
+
+def judged(crd, spec, **more):
+    """The object as stored, and what is wrong with it."""
+    compiled = schema(crd)
+    pruned, dropped = compiled.prune({"metadata": {"name": "x"}, "spec": spec, **more})
+    filled = compiled.default(pruned)
+    return filled, [(c.field, c.message) for c in compiled.validate(filled)], dropped
+
+
+OWNERS = [{"labelSelector": {"matchLabels": {"app": "a"}}}]
+TEMPLATE = {"metadata": {"namespace": "ns"}, "spec": {"containers": [{"name": "c", "future": 1}]}}
+
+
+def test_deploy_holds_the_very_same_files():
+    deployed = {path.name: path.read_bytes() for path in (ROOT / "deploy" / "crds").iterdir()}
+    shipped = ROOT / "src" / "holdfast" / "apiserver" / "data" / "crds"
+    assert deployed == {path.name: path.read_bytes() for path in shipped.iterdir()}
+    assert set(deployed) == {f"{name}.yaml" for name in CRDS}
+
+
+def test_reservation_columns_are_all_shown_without_wide():
+    columns = columns_of(version(RESERVATION))
+    assert [c.name for c in columns] == ["Phase", "Age", "Node", "TTL", "Expires"]
+    assert {c.priority for c in columns} == {0}
+    assert RESERVATION["spec"]["scope"] == "Cluster"
+    assert version(RESERVATION)["subresources"] == {"status": {}}
+
+
+def test_a_minimal_reservation_gets_its_defaults_and_keeps_its_template_whole():
+    stored, wrong, dropped = judged(RESERVATION, {"template": TEMPLATE, "owners": OWNERS})
+    assert (wrong, dropped) == ([], [])
+    assert stored["spec"] == {
+        "template": TEMPLATE, "owners": OWNERS, "ttl": "24h", "allocateOnce": True,
+    }  # fmt: skip
+    assert "status" not in stored
+
+
+def test_a_full_reservation_is_accepted_field_by_field():
+    spec = {
+        "template": TEMPLATE,
+        "owners": [
+            {"object": {"kind": "Pod", "name": "p", "namespace": "n", "uid": "u"}},
+            {"controller": {"name": "only-a-name", "namespace": "n"}},
+            {"controller": {"uid": "only-a-uid"}},
+            {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}},
+        ],
+        "ttl": "0",
+        "expires": "2030-01-01T00:00:00Z",
+        "preAllocation": True,
+        "preAllocationPolicy": {},
+        "allocateOnce": False,
+        "allocatePolicy": "",
+        "unschedulable": True,
+        "taints": [{"key": "k", "effect": "NoSchedule", "value": "v"}],
+    }
+    status = {
+        "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None}],
+        "currentOwners": [{"namespace": "n", "name": "p", "uid": "u"}],
+        "nodeName": "n1",
+        "allocatable": {"cpu": 4, "memory": "8Gi", "example.com/x": "1"},
+        "allocated": {"cpu": "500m"},
+    }
+    stored, wrong, dropped = judged(RESERVATION, spec, status=status)
+    assert (wrong, dropped) == ([], [])
+    assert stored["spec"]["preAllocationPolicy"] == {"mode": "Default", "enableMultiple": False}
+    assert stored["status"]["phase"] == "Pending"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "words"),
+    [
+        ({"template": TEMPLATE}, "spec.owners", "Required value"),
+        ({"owners": OWNERS}, "spec.template", "Required value"),
+        ({"template": TEMPLATE, "owners": []}, "spec.owners", "at least 1 items"),
+        ({"template": TEMPLATE, "owners": [{}]}, "spec.owners[0]", "at least 1 properties"),
+        (
+            {"template": TEMPLATE, "owners": [{"controller": {"kind": "ReplicaSet"}}]},
+            "spec.owners[0].controller.name",
+            "Required value",
+        ),
+        (
+            {"template": TEMPLATE, "owners": OWNERS, "allocatePolicy": "Foo"},
+            "spec.allocatePolicy",
+            'Unsupported value: "Foo": supported values: "", "Aligned", "Restricted"',
+        ),
+        ({"template": TEMPLATE, "owners": OWNERS, "ttl": "soon"}, "spec.ttl", "should match"),
+        ({"template": TEMPLATE, "owners": OWNERS, "expires": "soon"}, "spec.expires", "date-time"),
+        (
+            {"template": TEMPLATE, "owners": OWNERS, "taints": [{"key": "k"}]},
+            "spec.taints[0].effect",
+            "Required value",
+        ),
+        (
+            {"template": TEMPLATE, "owners": OWNERS, "preAllocationPolicy": {"mode": "Any"}},
+            "spec.preAllocationPolicy.mode",
+            "Unsupported value",
+        ),
+    ],
+)
+def test_a_wrong_reservation_names_the_field(spec, field, words):
+    _, wrong, _ = judged(RESERVATION, spec)
+    assert any(at == field and words in message for at, message in wrong), wrong
+
+
+def test_policy_columns_and_names():
+    names = POLICY["spec"]["names"]
+    assert (names["shortNames"], POLICY["spec"]["scope"]) == (["rsp"], "Namespaced")
+    shown = [c.name for c in columns_of(version(POLICY)) if not c.priority]
+    assert shown == ["Strategy", "Pods", "Headroom", "Age"]
+
+
+def test_the_proposals_own_policy_is_accepted_as_printed():
+    selector = {
+        "matchExpressions": [{"key": "key1", "operator": "In", "values": ["value1"]}],
+        "matchLabels": {"key1": "value1"},
+    }
+    spec = {
+        "matchLabelKeys": ["pod-template-hash"],
+        "matchPolicy": {"ignoreTerminatingPod": True},
+        "podSelector": selector,
+        "strategy": "prefer",
+        "units": [
+            {"name": "unit1", "priority": 5, "maxCount": 10, "nodeSelector": selector},
+            {"name": "unit3", "nodeSelector": {"matchLabels": {"key1": "value3"}}},
+        ],
+    }
+    stored, wrong, dropped = judged(POLICY, spec)
+    assert (wrong, dropped) == ([], [])
+    assert stored["spec"]["units"][1]["priority"] == 0
+    assert judged(POLICY, {"units": [{}]})[0]["spec"]["strategy"] == "required"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({}, "spec.units"),
+        ({"units": []}, "spec.units"),
+        ({"units": [{}] * 33}, "spec.units"),
+        ({"units": [{"priority": -1}]}, "spec.units[0].priority"),
+        ({"units": [{"priority": 1000001}]}, "spec.units[0].priority"),
+        ({"units": [{"maxCount": -3}]}, "spec.units[0].maxCount"),
+        ({"units": [{}], "strategy": "maybe"}, "spec.strategy"),
+        ({"units": [{}], "matchLabelKeys": ["a", "a"]}, "spec.matchLabelKeys[1]"),
+        ({"units": [{}], "matchLabelKeys": ["not a key"]}, "spec.matchLabelKeys[0]"),
+        (
+            {
+                "units": [{}],
+                "podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]},
+            },
+            "spec.podSelector.matchExpressions[0].values",
+        ),
+        (
+            {"units": [{"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}]},
+            "spec.units[0].nodeSelector.matchExpressions[0].operator",
+        ),
+    ],
+)
+def test_a_wrong_policy_names_the_field(spec, field):
+    _, wrong, _ = judged(POLICY, spec)
+    assert field in [at for at, _ in wrong], wrong
+
+
+def test_exists_takes_no_values():
+    expression = {"key": "a", "operator": "Exists", "values": ["x"]}
+    _, wrong, _ = judged(POLICY, {"units": [{}], "podSelector": {"matchExpressions": [expression]}})
+    assert any("anyOf" in message for _, message in wrong)
