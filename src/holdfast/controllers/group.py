@@ -12,12 +12,14 @@ from holdfast.clock import Clock
 from holdfast.controllers.claim_cleanup import ResourceClaimController
 from holdfast.controllers.deployment import DeploymentController
 from holdfast.controllers.discovery import Served, discover
+from holdfast.controllers.disruption import DisruptionController
 from holdfast.controllers.garbage import GarbageCollector
 from holdfast.controllers.namespace import NamespaceController
 from holdfast.controllers.node_taints import NodeTaintController
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
+from holdfast.controllers.stranded_pods import StrandedPodController
 from holdfast.errors import HoldfastError
 
 CONTROLLERS: tuple[type[Reconciler], ...] = (
@@ -25,6 +27,8 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
     NodeTaintController,
     ReplicaSetController,
     DeploymentController,
+    DisruptionController,
+    StrandedPodController,
     ResourceClaimController,
     ReservationController,
 )

@@ -1,0 +1,222 @@
+"""Work out how many pods of a budget may be disturbed now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.labels import from_selector
+from holdfast.api.meta import Condition, OwnerReference
+from holdfast.api.pod import Pod
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, REPLICASETS
+from holdfast.api.workloads import (
+    PodDisruptionBudget,
+    PodDisruptionBudgetStatus,
+)
+from holdfast.client.replica import Kind
+from holdfast.clock import parse_rfc3339, rfc3339
+from holdfast.controllers import conditions
+from holdfast.controllers.grouped import Grouped
+from holdfast.controllers.ownership import controller_of
+from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.controllers.rollout import resolve
+from holdfast.controllers.writes import Patch, Plan, carry_out_all
+
+DELETION_TIMEOUT = 120.0
+
+
+class FullBudgetStatus(PodDisruptionBudgetStatus, frozen=True):
+    """Everything a budget's status counts."""
+
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class FullBudget(PodDisruptionBudget, frozen=True):
+    """A PodDisruptionBudget as its controller sees it."""
+
+    status: FullBudgetStatus = FullBudgetStatus()
+
+
+BUDGETS = Resource(
+    DISRUPTION_BUDGETS.group, DISRUPTION_BUDGETS.version, DISRUPTION_BUDGETS.plural,
+    DISRUPTION_BUDGETS.kind, FullBudget, subresources=("status",),
+)  # fmt: skip
+ScaleOf = Callable[[OwnerReference, str], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a budget asks for and what there is."""
+
+    expected: int
+    desired: int
+    healthy: int
+
+    @property
+    def allowed(self) -> int:
+        """How many may go; none while no pod is expected, lest the first come unprotected."""
+        return max(0, self.healthy - self.desired) if self.expected > 0 else 0
+
+
+def plan_budget(budget: FullBudget, pods: Iterable[Pod], scale_of: ScaleOf, now: float) -> Plan:
+    """Plan one budget's status.
+
+    ``pods`` are those it covers; ``scale_of`` tells how many replicas the controller of a pod
+    wants, None where that cannot be told.
+    """
+    pods = list(pods)
+    leaving, again_after = _leaving(budget, pods, now)
+    healthy = sum(
+        conditions.holds(p.status.conditions, "Ready")
+        for p in pods
+        if not p.terminating and p.name not in leaving
+    )
+    tally = _tally(budget, pods, healthy, scale_of)
+    condition = _condition(budget, tally.allowed, now)
+    said = conditions.find(budget.status.conditions, "DisruptionAllowed")
+    old = budget.status
+    same = (
+        old.current_healthy, old.desired_healthy, old.expected_pods, old.disruptions_allowed,
+        old.observed_generation, dict(old.disrupted_pods), said and said.status,
+    ) == (
+        tally.healthy, tally.desired, tally.expected, tally.allowed,
+        budget.metadata.generation, leaving, condition["status"],
+    )  # fmt: skip
+    if same:
+        return Plan(again_after=again_after)
+    gone = dict.fromkeys(old.disrupted_pods.keys() - leaving.keys())
+    status = {
+        "currentHealthy": tally.healthy, "desiredHealthy": tally.desired,
+        "expectedPods": tally.expected, "disruptionsAllowed": tally.allowed,
+        "observedGeneration": budget.metadata.generation, "disruptedPods": {**leaving, **gone},
+        "conditions": conditions.replaced(budget.status.conditions, condition),
+    }  # fmt: skip
+    # An eviction writes here too: a stale count must not hand out what was just used up.
+    guard = {"resourceVersion": budget.metadata.resource_version}
+    patch = {"metadata": guard, "status": status}
+    return Plan((Patch(BUDGETS, budget.name, patch, budget.namespace, "status"),), again_after)
+
+
+def _leaving(
+    budget: FullBudget, pods: list[Pod], now: float
+) -> tuple[dict[str, str], float | None]:
+    """Keep the evicted pods whose deletion is still to be seen, for two minutes at most."""
+    kept: dict[str, str] = {}
+    waits = []
+    for pod in pods:
+        since = budget.status.disrupted_pods.get(pod.name)
+        if since is None or pod.terminating:
+            continue
+        left = parse_rfc3339(since) + DELETION_TIMEOUT - now
+        if left >= 0:
+            kept[pod.name] = since
+            waits.append(left + 1.0)
+    return kept, min(waits, default=None)
+
+
+def _tally(budget: FullBudget, pods: list[Pod], healthy: int, scale_of: ScaleOf) -> Tally:
+    spec = budget.spec
+    if spec.max_unavailable is not None:
+        expected = _expected(pods, scale_of)
+        most = resolve(spec.max_unavailable, expected, up=True)
+        return Tally(expected, max(0, expected - most), healthy)
+    if isinstance(spec.min_available, str):
+        expected = _expected(pods, scale_of)
+        return Tally(expected, resolve(spec.min_available, expected, up=True), healthy)
+    return Tally(len(pods), spec.min_available or 0, healthy)
+
+
+def _expected(pods: list[Pod], scale_of: ScaleOf) -> int:
+    """Add up what the controllers of the pods want; pods without one do not count."""
+    scales: dict[str, int] = {}
+    for pod in pods:
+        owner = controller_of(pod)
+        if owner is None or owner.uid in scales:
+            continue
+        scale = scale_of(owner, pod.namespace)
+        if scale is None:
+            same = (o for p in pods if (o := controller_of(p)) is not None)
+            scale = sum(o.uid == owner.uid for o in same)
+        scales[owner.uid] = scale
+    return sum(scales.values())
+
+
+def _condition(budget: FullBudget, allowed: int, now: float) -> dict[str, Any]:
+    status, reason = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
+    old = conditions.find(budget.status.conditions, "DisruptionAllowed")
+    same = old is not None and old.status == status
+    since = old.last_transition_time if old is not None and same else rfc3339(now)
+    return {
+        "type": "DisruptionAllowed", "status": status, "reason": reason, "message": "",
+        "observedGeneration": budget.metadata.generation, "lastTransitionTime": since,
+    }  # fmt: skip
+
+
+class DisruptionController(Reconciler):
+    """Follow budgets, pods and the workloads whose scale counts."""
+
+    name = "disruption-controller"
+    needs = (BUDGETS, PODS, REPLICASETS, DEPLOYMENTS)
+
+    def __init__(self, tools: Tools) -> None:
+        super().__init__(tools)
+        self._budgets = tools.informers.get(BUDGETS)
+        self._replicasets = tools.informers.get(REPLICASETS)
+        self._deployments = tools.informers.get(DEPLOYMENTS)
+        self._budgets_in: Grouped[FullBudget] = Grouped(lambda b: b.namespace)
+        self._pods_in: Grouped[Pod] = Grouped(lambda p: p.namespace)
+        self._budgets.add_handler(self._budgets_in.on_change)
+        self._budgets.add_handler(self._on_budget)
+        pods = tools.informers.get(PODS)
+        pods.add_handler(self._pods_in.on_change)
+        pods.add_handler(self._on_pod)
+        self._deployments.add_handler(self._on_workload)
+        self._replicasets.add_handler(self._on_workload)
+
+    def _on_budget(self, kind: Kind, old: FullBudget | None, new: FullBudget | None) -> None:
+        if new is not None:
+            self.queue.add(new.key)
+
+    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+        either = new or old
+        assert either is not None
+        for budget in self._budgets_in.of(either.namespace):
+            selector = from_selector(budget.spec.selector)
+            if any(p is not None and selector.matches(p.metadata.labels) for p in (old, new)):
+                self.queue.add(budget.key)
+
+    def _on_workload(self, kind: Kind, old: Any, new: Any) -> None:
+        if old is not None and new is not None and old.spec.replicas != new.spec.replicas:
+            for budget in self._budgets_in.of(new.namespace):
+                self.queue.add(budget.key)
+
+    async def reconcile(self, key: str) -> None:
+        """Bring one budget's status up to date."""
+        budget = self._budgets.cache.get(key)
+        if budget is None:
+            return
+        selector = from_selector(budget.spec.selector)
+        pods = [
+            p for p in self._pods_in.of(budget.namespace)
+            if not p.finished and selector.matches(p.metadata.labels)
+        ]  # fmt: skip
+        plan = plan_budget(budget, pods, self._scale_of, self.clock.now())
+        await carry_out_all(self.client, plan.writes)
+        if plan.again_after is not None:
+            self.queue.add_after(key, plan.again_after)
+
+    def _scale_of(self, owner: OwnerReference, namespace: str) -> int | None:
+        if owner.kind != "ReplicaSet":
+            return None
+        replicaset = self._replicasets.cache.get(f"{namespace}/{owner.name}")
+        if replicaset is None or replicaset.uid != owner.uid:
+            return None
+        parent = controller_of(replicaset)
+        deployment = self._deployments.cache.get(f"{namespace}/{parent.name}") if parent else None
+        return deployment.spec.replicas if deployment is not None else replicaset.spec.replicas

@@ -1,0 +1,76 @@
+"""Remove the pods of nodes that no longer exist: nobody is left to stop them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.scheme import NODES, PODS
+from holdfast.client.client import PatchType
+from holdfast.client.replica import Kind
+from holdfast.clock import rfc3339
+from holdfast.controllers.grouped import Grouped
+from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.errors import NotFound
+
+QUARANTINE = 40.0
+"""Seconds a node must be missing: one that is made anew under its name keeps its pods."""
+
+
+def failed_status(pod: Pod, now: float) -> dict[str, Any] | None:
+    """Write why a stranded pod ends; one that has ended already needs no reason."""
+    if pod.finished:
+        return None
+    condition = {
+        "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+        "message": "PodGC: node no longer exists", "lastTransitionTime": rfc3339(now),
+    }  # fmt: skip
+    return {"metadata": {"uid": pod.uid}, "status": {"phase": "Failed", "conditions": [condition]}}
+
+
+class StrandedPodController(Reconciler):
+    """Follow pods and nodes; keys are node names."""
+
+    name = "pod-garbage-collector"
+    needs = (PODS, NODES)
+
+    def __init__(self, tools: Tools) -> None:
+        super().__init__(tools)
+        self._nodes = tools.informers.get(NODES)
+        self._pods_on: Grouped[Pod] = Grouped(lambda pod: pod.spec.node_name)
+        pods = tools.informers.get(PODS)
+        pods.add_handler(self._pods_on.on_change)
+        pods.add_handler(self._on_pod)
+        self._nodes.add_handler(self._on_node)
+
+    def _on_node(self, kind: Kind, old: Node | None, new: Node | None) -> None:
+        if new is None and old is not None:
+            self.queue.add_after(old.name, QUARANTINE)
+
+    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+        if new is not None and new.spec.node_name and new.spec.node_name not in self._nodes.cache:
+            self.queue.add_after(new.spec.node_name, QUARANTINE)
+
+    async def reconcile(self, key: str) -> None:
+        """Remove what is on one node, if the server too says that the node is gone."""
+        pods = self._pods_on.of(key)
+        if key in self._nodes.cache or not pods:
+            return
+        try:
+            await self.client.get(NODES, key)
+        except NotFound:
+            for pod in pods:
+                await self._remove(pod)
+
+    async def _remove(self, pod: Pod) -> None:
+        status = failed_status(pod, self.clock.now())
+        try:
+            if status is not None:
+                await self.client.patch(
+                    PODS, pod.name, status, pod.namespace,
+                    type=PatchType.STRATEGIC, subresource="status",
+                )  # fmt: skip
+            await self.client.delete(PODS, pod.name, pod.namespace, grace_seconds=0, uid=pod.uid)
+        except NotFound:
+            return
