@@ -86,18 +86,12 @@ async def test_R067_a_restart_knows_what_is_left(cluster):
 
 
 async def test_R094_the_guides_scheduler_name_needs_no_configuration(cluster):
-    template = {
-        "spec": {
-            "schedulerName": "koord-scheduler",
-            "containers": [
-                {"name": "c", "resources": {"requests": {"cpu": "500m", "memory": "800Mi"}}}
-            ],
-        }
-    }
     owners = [{"object": {"name": "pod-demo-0", "namespace": "default"}}]
-    await cluster.create(
-        node(), a_reservation("reservation-demo", template=template, owners=owners)
+    koord = {"scheduler_name": "koord-scheduler"}
+    demo = a_reservation(
+        "reservation-demo", cpu="500m", memory="800Mi", template=koord, owners=owners
     )
+    await cluster.create(node(), demo)
     assert (await cluster.reservation("reservation-demo")).status.phase == "Available"
     await cluster.create(
         a_pod("pod-demo-0", cpu="200m", memory="400Mi", scheduler_name="koord-scheduler")
@@ -155,9 +149,7 @@ async def test_a_reservation_that_fits_nowhere_says_why(cluster):
 
 async def test_a_pinned_reservation_goes_nowhere_else(cluster):
     await cluster.create(node("n1"), node("n2"), a_pod("used", cpu="16", node="n2"))
-    template = {"spec": {"nodeName": "n2", "containers": [
-        {"name": "c", "resources": {"requests": {"cpu": "4"}}}]}}  # fmt: skip
-    await cluster.create(a_reservation("r", owner_labels=WEB, template=template))
+    await cluster.create(a_reservation("r", cpu="4", owner_labels=WEB, template={"node": "n2"}))
     assert (await cluster.reservation("r")).status.phase in ("", "Pending")
 
 

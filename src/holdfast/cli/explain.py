@@ -72,9 +72,8 @@ def explain_objects(
         raise BadRequest(
             f'pod "{key}": no profile "{wanted.spec.scheduler_name}"; known: {", ".join(profiles)}'
         )
-    waiting = [p for k, p in pods.items() if k != key and not p.spec.node_name]
     at = SystemClock().now() if now is None else now
-    return decide(profile, wanted, world, at, waiting=waiting, preempt=preempt)
+    return decide(profile, wanted, world, at, preempt=preempt)
 
 
 def _batch() -> None:

@@ -71,7 +71,7 @@ def build_world(objects: Iterable[Object], besides: str = "") -> tuple[World, di
             if obj.finished:
                 continue
             pods[obj.key] = obj
-            if obj.key == besides or not obj.spec.node_name:
+            if obj.key == besides:
                 continue
         world.upsert(obj)
     return world, pods

@@ -205,6 +205,8 @@ class NodeResourcesFit:
             return hints.node_helps(pod.pod, event.old, event.new, lambda n: backs(n) is not None)
         if event.resource == "DeviceClass":
             return hints.class_helps(pod.pod, event.old, event.new)
+        if event.resource not in ("AssignedPod", "UnschedulablePod"):
+            return False
         return hints.pod_helps(pod.pod, event.old, event.new)
 
 
