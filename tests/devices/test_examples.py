@@ -1,0 +1,57 @@
+"""The examples do what their comments say, also side by side."""
+
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from holdfast.framework.new_world import new_world
+from holdfast.framework.plugin import Placement, Reserves
+from holdfast.framework.runner import decide
+from holdfast.plugins import default_profiles
+from holdfast.testing import a_node, typed
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def documents():
+    for folder in ("30-dra-claim", "31-extended-resource"):
+        for path in sorted((EXAMPLES / folder).glob("*.yaml")):
+            raw = yaml.safe_load(path.read_text())
+            raw["metadata"].setdefault("namespace", "default")
+            yield raw
+
+
+def as_pod(raw):
+    """The pod itself, or the one a Deployment would make (limits count as requests)."""
+    if raw["kind"] == "Pod":
+        return raw
+    spec = raw["spec"]["template"]["spec"]
+    for container in spec["containers"]:
+        container["resources"]["requests"] = container["resources"]["limits"]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": raw["metadata"], "spec": spec}
+
+
+def test_pods_of_both_examples_get_their_devices():
+    world = new_world()
+    for name in ("node-0001", "node-0002", "node-0003"):
+        world.upsert(typed(a_node(name)))
+    pods = []
+    for raw in documents():
+        if raw["kind"] in ("Pod", "Deployment"):
+            pods.append(typed(as_pod(raw)))
+        else:
+            world.upsert(typed(raw))
+    profile = default_profiles()["default-scheduler"]
+    given = {}
+    for pod in pods:
+        facts = world.facts(pod)
+        placement = decide(profile, facts, world, 0.0, np.random.default_rng(0))
+        assert isinstance(placement, Placement), placement.message()
+        for plugin in profile.having(Reserves):
+            if plugin.name in placement.states:
+                assert plugin.reserve(placement.states[plugin.name], placement) is None
+        promises = placement.states["DynamicResources"].written.promises
+        devices = [r.device for c in promises for r in c.status.allocation.devices.results]
+        given[pod.name] = (placement.node, devices)
+    assert given == {"training": ("node-0001", ["gpu-1"]), "demo": ("node-0002", ["gpu-0"])}
