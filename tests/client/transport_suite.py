@@ -208,6 +208,13 @@ class TransportSuite:
         ]  # fmt: skip
         assert {p.resource_version for p in pages} == {first.resource_version}
 
+    async def test_a_listed_object_says_what_it_is(self, client, namespace):
+        made = await client.create(LEASES, a_lease("l", namespace), namespace)
+        assert (await client.list(LEASES, namespace)).items == (made,)
+        raw = Resource("coordination.k8s.io", "v1", "leases", "Lease", dict)
+        (listed,) = (await client.list(raw, namespace)).items
+        assert (listed["apiVersion"], listed["kind"]) == ("coordination.k8s.io/v1", "Lease")
+
     async def test_an_empty_list_has_a_version_too(self, client, namespace):
         empty = await client.list(LEASES, namespace)
         assert empty.items == () and int(empty.resource_version) > 0

@@ -192,7 +192,12 @@ class Informer(Generic[T]):
         turn_ends = time() + TURN_SECONDS
         async with aclosing(events):
             async for event in events:
-                await self._take_in(event)
+                if self._staged is None:
+                    self._take_in(event)
+                elif event.initial_events_end:
+                    await self._finish_staging(event.resource_version)
+                else:
+                    self._stage(event)
                 if time() > turn_ends:
                     await asyncio.sleep(0)
                     turn_ends = time() + TURN_SECONDS
@@ -200,13 +205,7 @@ class Informer(Generic[T]):
             # It sent no end mark: a server that does not know the parameter.
             self._streams_lists = False
 
-    async def _take_in(self, event: WatchEvent[T]) -> None:
-        if self._staged is not None:
-            if event.initial_events_end:
-                await self._finish_staging(event.resource_version)
-            else:
-                self._stage(event)
-            return
+    def _take_in(self, event: WatchEvent[T]) -> None:
         if event.type == "DELETED":
             key, uid, _ = identity(event.object)
             self._complaints.pop(key, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -31,8 +31,7 @@ class Listing(Generic[T]):
     continue_token: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """ADDED, MODIFIED, DELETED or BOOKMARK; ``object`` of a bookmark has only its version."""
 
     type: str
@@ -110,12 +109,23 @@ def decode_page(
     items: list[T] = []
     for raw in page.items or ():
         try:
-            items.append(decode_typed(raw, res))
+            items.append(_with_kind(decode_typed(raw, res), res))
         except Unreadable as misfit:
             if unreadable is None:
                 raise
             unreadable(misfit)
     return Listing(tuple(items), page.metadata.resource_version, page.metadata.continue_)
+
+
+def _with_kind(obj: T, res: Resource[T]) -> T:
+    """Say in a listed object what it is; Kubernetes leaves that out of lists of built-in kinds."""
+    if isinstance(obj, Object):
+        if not obj.kind:
+            named = msgspec.structs.replace(obj, api_version=res.api_version, kind=res.kind)
+            return cast("T", named)
+    elif isinstance(obj, dict) and "kind" not in obj:
+        return cast("T", {"apiVersion": res.api_version, "kind": res.kind, **obj})
+    return obj
 
 
 def decode_event(line: bytes, res: Resource[T]) -> WatchEvent[T]:
