@@ -120,5 +120,33 @@ def _reference(schema: dict) -> str:
 
 
 def openapi(all_definitions: dict[str, dict]) -> dict:
-    """Hand the definitions on as they are, for the documents of /openapi/v3."""
-    return all_definitions
+    """Write the definitions in OpenAPI v3's form: nothing stands beside a reference."""
+    return {name: _v3(schema) for name, schema in all_definitions.items()} | _UNIONS
+
+
+# kubernetes-validate keeps only that these are two types at once.
+_UNIONS = {
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {
+        "description": "A number or a text: a port's number or its name, a count or a percentage.",
+        "format": "int-or-string",
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
+    },
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {
+        "description": "An exact amount such as 500m, 1.5, 2Gi or 1e3.",
+        "oneOf": [{"type": "string"}, {"type": "number"}],
+    },
+}
+
+
+def _v3(schema: dict) -> dict:
+    out = {}
+    for key, value in schema.items():
+        if key == "properties":
+            out[key] = {name: _v3(one) for name, one in value.items()}
+        elif key in ("items", "additionalProperties"):
+            out[key] = _v3(value)
+        elif key == "$ref" and len(schema) > 1:
+            out["allOf"] = [{"$ref": value}]
+        else:
+            out[key] = value
+    return out
