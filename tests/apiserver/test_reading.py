@@ -200,3 +200,27 @@ async def test_what_is_not_built_says_so(api, part):
     answer = await api.call("GET", f"{PODS}/a/{part}")
     assert (answer.status, answer.json["reason"]) == (501, "NotImplemented")
     assert "not built" in answer.json["message"]
+
+
+async def test_an_event_is_one_object_under_two_groups(api):
+    new = "/apis/events.k8s.io/v1/namespaces/default/events"
+    old = "/api/v1/namespaces/default/events"
+    made = await api.create(new, {
+        "metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "a"}, "note": "seen",
+        "reason": "Seen", "type": "Normal", "action": "See", "reportingController": "me",
+        "reportingInstance": "me-1", "eventTime": "2026-01-01T00:00:00.000000Z",
+    })  # fmt: skip
+    assert (made["apiVersion"], made["note"]) == ("events.k8s.io/v1", "seen")
+    kept = (await api.call("GET", f"{old}/e")).json
+    assert (kept["apiVersion"], kept["message"]) == ("v1", "seen")
+    assert kept["involvedObject"] == {"kind": "Pod", "name": "a"}
+    merge = {"content-type": "application/merge-patch+json"}
+    await api.call("PATCH", f"{new}/e", {"note": "again"}, headers=merge)
+    assert (await api.call("GET", f"{old}/e")).json["message"] == "again"
+    listed = (await api.call("GET", new)).json
+    assert (listed["kind"], listed["items"][0]["note"]) == ("EventList", "again")
+    async with api.watch(new) as w:
+        assert (await w.next())["object"]["regarding"] == {"kind": "Pod", "name": "a"}
+    chosen = await api.call("GET", new, fieldSelector="regarding.name=a")
+    assert names(chosen) == ["e"]
+    assert names(await api.call("GET", new, fieldSelector="regarding.name=b")) == []

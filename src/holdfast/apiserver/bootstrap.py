@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -13,7 +12,7 @@ from holdfast.apiserver.roles import BINDINGS, ROLES
 from holdfast.apiserver.structural import shipped_crds
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.client.transport import Request, Response
-from holdfast.errors import NotBuilt, from_status
+from holdfast.errors import from_status
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CRITICAL = (
@@ -44,10 +43,8 @@ def _wanted() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{rbac}/clusterroles", role
     for binding in BINDINGS:
         yield f"{rbac}/clusterrolebindings", binding
-    with suppress(NotBuilt):  # until structural schemas are there
-        definitions = shipped_crds()
-        for definition in definitions:
-            yield "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
+    for definition in shipped_crds():
+        yield "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
 
 
 async def install(server: Front) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from holdfast.api.resource import Resource
@@ -92,16 +93,14 @@ class Definitions:
             await store.delete(previous, builder(definition))
 
     async def _empty(self, op: Operation, served: Served) -> bool:
-        store = self._context.store
+        store, empty = self._context.store, True
+        each = replace(op, served=served)
         for stored in store.list(*served.id):
             latest = store.latest(stored.key)
-            if latest is None:
-                continue
-            each = Operation(op.context, op.call, served, op.request, op.user, op.form)
-            _, gone = await delete_stored(each, latest, DeleteOptions())
-            if not gone:
-                return False
-        return True
+            if latest is not None:
+                _, gone = await delete_stored(each, latest, DeleteOptions())
+                empty = empty and gone
+        return empty
 
 
 def served_by(definition: Mapping[str, Any]) -> list[Served]:

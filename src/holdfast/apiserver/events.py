@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.apiserver.forms import as_table, outward, partial
+from holdfast.apiserver.conversion import outward
+from holdfast.apiserver.forms import as_table, partial
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.selection import Selection
 from holdfast.store import Change, Event, Stored
@@ -37,7 +38,7 @@ class Lines:
         self._shown_columns = False
         include = op.request.query.get("includeObject", "") if op.form.is_table else ""
         r = op.served.resource
-        self._form_key = (op.form.as_, op.form.version, include, r.version)
+        self._form_key = (op.form.as_, op.form.version, include, r.api_version)
 
     def of(self, events: Iterable[Event], selection: Selection) -> list[bytes]:
         """Write those of the events that concern a selection."""

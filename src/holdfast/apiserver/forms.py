@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.apiserver.conversion import outward
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.registry import Served
 from holdfast.apiserver.tables import table
 
 _encode = msgspec.json.Encoder().encode
@@ -19,15 +19,6 @@ class _Outline(msgspec.Struct):
 
 
 _outline = msgspec.json.Decoder(_Outline)
-
-
-def outward(served: Served, value: bytes) -> bytes:
-    """Show stored bytes under the version that was asked for; shapes are equal."""
-    wanted = served.resource.api_version
-    if served.stored_as == wanted:
-        return value
-    old, new = f'"apiVersion":"{served.stored_as}"', f'"apiVersion":"{wanted}"'
-    return value.replace(old.encode(), new.encode(), 1)
 
 
 def partial(value: bytes, version: str) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.apiserver import strict
 from holdfast.apiserver.body import check_depth, may_be_deep, read_object
+from holdfast.apiserver.conversion import inward
 from holdfast.apiserver.negotiation import PROTOBUF, YAML
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import BadRequest, Cause, Details, Invalid
@@ -22,7 +23,7 @@ def read_body(op: Operation) -> Object:
     check_kind(op, obj)
     media = op.request.headers.get("content-type", "")
     body = b"" if media.startswith((PROTOBUF, YAML)) else op.request.body
-    return known_fields(op, obj, body)
+    return inward(op.served, known_fields(op, obj, body))
 
 
 def check_kind(op: Operation, obj: Object) -> None:

@@ -178,7 +178,7 @@ def _check_finalizers(meta: Object, known: Object, served: Served) -> None:
 
 def content_changed(new: Object, old: Object) -> bool:
     """Tell whether anything but metadata and status differs: that is a new generation."""
-    apart = ("metadata", "status")
+    apart = ("kind", "apiVersion", "metadata", "status")
     return {k: v for k, v in new.items() if k not in apart} != {
         k: v for k, v in old.items() if k not in apart
     }

@@ -9,6 +9,7 @@ import jsonpatch
 import msgspec
 
 from holdfast.apiserver.body import check_depth, check_size, parse_json
+from holdfast.apiserver.conversion import inward, outward_object
 from holdfast.apiserver.incoming import known_fields
 from holdfast.apiserver.metadata import metadata_of
 from holdfast.apiserver.operation import Operation
@@ -36,7 +37,8 @@ async def patch(op: Operation) -> Response:
     change = read_patch(op)
     previous = current(op)
     old = decode(previous)
-    new = patched(op, old, change)
+    shown = outward_object(op.served, old)
+    new = inward(op.served, patched(op, shown, change))
     return show(op, await write(op, previous, old, new))
 
 
@@ -139,7 +141,5 @@ def _check_identity(op: Operation, new: Object, old: Object) -> None:
                 f"the {field} of the object ({meta.get(field)}) does not match the {field} on "
                 f"the URL ({known.get(field, '')}); {what} cannot be patched"
             )
-    if (new.get("kind"), new.get("apiVersion")) != (r.kind, r.api_version) and (
-        new.get("kind"), new.get("apiVersion")
-    ) != (old.get("kind"), old.get("apiVersion")):  # fmt: skip
+    if (new.get("kind"), new.get("apiVersion")) != (r.kind, r.api_version):
         raise BadRequest("kind and apiVersion cannot be patched")

@@ -15,8 +15,6 @@ from holdfast.apiserver.structural import Schema
 from holdfast.errors import NotFound
 from holdfast.store import Key
 
-VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-
 
 @dataclass(frozen=True, slots=True)
 class Custom:
@@ -37,11 +35,15 @@ class Served:
     """The apiVersion written to the store; another one is renamed on the way out and in."""
     custom: Custom | None = None
     list_kind: str = ""
+    home: policies.Id | None = None
+    """Where the objects are kept, if that is another group's collection."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What stored fields are called in this version, where it calls them otherwise."""
 
     @property
     def id(self) -> policies.Id:
         """The group and plural, which policies and the store go by."""
-        return self.resource.group, self.resource.plural
+        return self.home or (self.resource.group, self.resource.plural)
 
     @property
     def has_status(self) -> bool:
@@ -60,12 +62,7 @@ class Served:
 
     def key(self, namespace: str, name: str) -> Key:
         """Name an object of this resource in the store."""
-        return Key(
-            self.resource.group,
-            self.resource.plural,
-            namespace if self.resource.namespaced else "",
-            name,
-        )
+        return Key(*self.id, namespace if self.resource.namespaced else "", name)
 
 
 @dataclass(slots=True)
@@ -78,10 +75,12 @@ class Registry:
 
     @classmethod
     def of(cls, resources: Iterable[Resource[Any]]) -> Registry:
-        """Serve the given built-in resources."""
+        """Serve the given built-in resources, each in its first version."""
         registry = cls()
         for resource in resources:
-            registry.add(Served(resource, resource.api_version, None, f"{resource.kind}List"))
+            # A second version of another shape needs conversion, which is not built.
+            if registry.lookup(resource.group, resource.plural) is None:
+                registry.add(Served(resource, resource.api_version, None, f"{resource.kind}List"))
         return registry
 
     def add(self, served: Served) -> None:

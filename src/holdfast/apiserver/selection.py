@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from holdfast.api import fields, labels
@@ -72,6 +72,8 @@ def selection_of(op: Operation) -> Selection:
     by_label, by_field = query.get("labelSelector", ""), query.get("fieldSelector", "")
     label_selector = labels.parse(by_label) if by_label else labels.EVERYTHING
     field_selector = fields.parse(by_field) if by_field else fields.EVERYTHING
+    if op.served.words:
+        field_selector = _in_stored_words(op.served, field_selector)
     for requirement in field_selector.requirements:
         if not _offers(op.served, requirement.path):
             r = op.served.resource
@@ -81,6 +83,16 @@ def selection_of(op: Operation) -> Selection:
                 f"field label not supported: {requirement.path}"
             )
     return Selection(*op.served.id, op.call.namespace, label_selector, field_selector)
+
+
+def _in_stored_words(served: Served, selector: fields.FieldSelector) -> fields.FieldSelector:
+    stored = {shown: kept for kept, shown in served.words.items()}
+
+    def path(text: str) -> str:
+        head, dot, rest = text.partition(".")
+        return f"{stored.get(head, head)}{dot}{rest}"
+
+    return fields.FieldSelector(tuple(replace(r, path=path(r.path)) for r in selector.requirements))
 
 
 def _offers(served: Served, path: str) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from holdfast.api import catalog
 from holdfast.apiserver.answers import StreamResponse, failure
 from holdfast.apiserver.authorization import Authorizer, impersonated, named
 from holdfast.apiserver.bootstrap import install
+from holdfast.apiserver.conversion import EVENT_WORDS
 from holdfast.apiserver.creating import create
 from holdfast.apiserver.definitions import Definitions
 from holdfast.apiserver.deletion import delete, delete_collection
@@ -75,6 +77,8 @@ class ApiServer:
     def create(cls, store: Store, clock: Clock, *, rng: random.Random | None = None) -> ApiServer:
         """Build a server over an open store; ``rng`` makes generated names repeatable."""
         registry = Registry.of(catalog.ALL)
+        events = registry.find("events.k8s.io", "v1", "events")
+        registry.add(replace(events, stored_as="v1", home=("", "events"), words=EVENT_WORDS))
         return cls(Context(store, clock, registry, rng or random.Random()))
 
     async def start(self) -> None:
