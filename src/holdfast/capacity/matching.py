@@ -17,6 +17,7 @@ from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.capacity import names
 from holdfast.capacity.annotations import ReservationAffinity, affinity_of
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import BadRequest
 
 if TYPE_CHECKING:
     from holdfast.capacity.offers import Offer, Offers
@@ -49,7 +50,11 @@ def match_offers(offers: Offers, facts: PodFacts) -> Match | None:
     owned = offers.owned(pod)
     if not owned:
         return None
-    affinity = affinity_of(pod)
+    try:
+        affinity = affinity_of(pod)
+    except BadRequest:
+        # The attempt itself says so; here it only means that nothing matches.
+        return None
     exact = _exact_names(pod)
     slots = [
         offer.slot

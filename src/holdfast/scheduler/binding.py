@@ -25,17 +25,23 @@ METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
 
 
 class BindFailed(Exception):
-    """A plugin's writes failed; ``reason`` is what the pod's condition then says."""
+    """A plugin's writes failed; its words are what the pod's condition then says.
 
-    def __init__(self, plugin: str, point: str, cause: HoldfastError) -> None:
-        super().__init__(f'running {point} plugin "{plugin}": {cause}')
+    ``begun`` are the plugins whose pre-bind writes were begun, in order. Nothing is undone yet:
+    the failed write may have taken effect all the same.
+    """
+
+    def __init__(self, plugin: str, point: str, cause: Exception) -> None:
+        super().__init__(f'running {point} plugin "{plugin}": {cause or repr(cause)}')
         self.cause = cause
+        self.begun: tuple[Any, ...] = ()
 
 
 async def bind(client: Client, profile: Profile, placement: Placement) -> None:
-    """Write everything that puts the pod on its node; undo what was written if a step fails.
+    """Write everything that puts the pod on its node.
 
-    Raises BindFailed; the caller then withdraws the promises and puts the pod back.
+    Raises BindFailed; the caller finds out whether the pod is on its node nevertheless, and if
+    not calls ``undo``, withdraws the promises and puts the pod back.
     """
     begun: list[Any] = []
     try:
@@ -45,10 +51,15 @@ async def bind(client: Client, profile: Profile, placement: Placement) -> None:
                 steps = plugin.pre_bind(placement.states[plugin.name], placement)
                 await _run(client, plugin.name, "PreBind", steps)
         await _bind_pod(client, profile, placement)
-    except BindFailed:
-        for plugin in reversed(begun):
-            await _undo(client, plugin, placement)
+    except BindFailed as failure:
+        failure.begun = tuple(begun)
         raise
+
+
+async def undo(client: Client, placement: Placement, failure: BindFailed) -> None:
+    """Take back what was written for a pod that is not on its node, in reverse order."""
+    for plugin in reversed(failure.begun):
+        await _undo(client, plugin, placement)
 
 
 async def carry_out(client: Client, call: Call) -> Any:
@@ -77,6 +88,10 @@ async def _run(client: Client, plugin: str, point: str, steps: Generator[Call, A
         await _drive(client, steps)
     except HoldfastError as cause:
         raise BindFailed(plugin, point, cause) from cause
+    except Exception as bug:
+        # The room must come back and the pod be tried again, whatever a plugin does.
+        log.exception("%s plugin %s", point, plugin)
+        raise BindFailed(plugin, point, bug) from bug
 
 
 async def _undo(client: Client, plugin: Any, placement: Placement) -> None:
@@ -84,7 +99,7 @@ async def _undo(client: Client, plugin: Any, placement: Placement) -> None:
         await _drive(client, plugin.undo_bind(placement.states[plugin.name], placement))
     except NotFound:
         return
-    except HoldfastError as failure:
+    except Exception as failure:
         # The controllers clean up what stays behind; the pod must be retried regardless.
         log.warning("undoing %s for %s: %s", plugin.name, placement.pod.key, failure)
 

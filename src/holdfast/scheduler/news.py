@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -40,7 +42,10 @@ class NewsDesk:
 
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went. A finished pod counts as gone."""
-        if old is not None and (old.finished or (new is not None and old.uid != new.uid)):
+        if old is not None and new is not None and old.uid != new.uid:
+            self.on_pod("deleted", old, None)
+            old = None
+        if old is not None and old.finished:
             old = None
         if new is not None and new.finished:
             new = None
@@ -74,7 +79,7 @@ class NewsDesk:
             self._queue.delete(gone.uid)
         if new is not None:
             self._world.upsert(new)
-            self._queue_reservation(new)
+            self._queue_reservation(None if gone is not None else old, new)
         self._tell_reservation(old, new)
 
     def _tell_reservation(self, old: Reservation | None, new: Reservation | None) -> None:
@@ -118,11 +123,18 @@ class NewsDesk:
 
     def _pod_gone(self, old: Pod) -> None:
         self._queue.delete(old.uid)
-        if old.spec.node_name or self._world.nodes.is_assumed(old.uid):
-            self._world.delete(old)
-            self._tell("AssignedPod", "Delete", old, None)
+        if not old.spec.node_name:
+            if not self._world.nodes.is_assumed(old.uid):
+                return
+            old = self._where_assumed(old)
+        self._world.delete(old)
+        self._tell("AssignedPod", "Delete", old, None)
 
-    def _queue_reservation(self, new: Reservation) -> None:
+    def _where_assumed(self, pod: Pod) -> Pod:
+        standing = self._world.nodes.pod(pod.uid)
+        return pod if standing is None else on_node(pod, self._world.nodes.names[standing[1]])
+
+    def _queue_reservation(self, old: Reservation | None, new: Reservation) -> None:
         waits = (
             new.phase == "Pending"
             and not new.status.node_name
@@ -138,9 +150,16 @@ class NewsDesk:
         ):
             facts = self._world.facts(pod, reserve_for=new.uid)
             self._queue.update(facts, self._now())
+            if old is not None and old.spec != new.spec:
+                self._queue.activate((new.uid,))
 
     def _tell(self, resource: str, action: str, old: Any, new: Any) -> None:
         self._queue.notify(ClusterEvent(resource, action, old, new), self._now())
+
+
+def on_node(pod: Pod, node: str) -> Pod:
+    """Show an assumed pod as standing where it was assumed."""
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
 
 
 def node_changes(old: Node, new: Node) -> list[str]:

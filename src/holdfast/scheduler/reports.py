@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.meta import ObjectReference
@@ -11,7 +10,7 @@ from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock, rfc3339
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.errors import HoldfastError, NotFound, Retryable
+from holdfast.errors import HoldfastError, Retryable
 from holdfast.framework.plugin import Placement
 
 LONGEST_NOTE = 1024
@@ -80,7 +79,7 @@ class Reporter:
         body: dict[str, Any] = {"status": {"conditions": [condition]}}
         if wanted != status.nominated_node_name:
             body["status"]["nominatedNodeName"] = wanted or None
-        await self._write(facts, PODS.path(facts.namespace, facts.name), body, PatchType.STRATEGIC)
+        await self._write(facts, body, PatchType.STRATEGIC)
 
     async def _mark_reservation(self, facts: PodFacts, reason: str, message: str) -> None:
         now = rfc3339(self._clock.now())
@@ -89,24 +88,49 @@ class Reporter:
             "lastProbeTime": now, "lastTransitionTime": now,
         }  # fmt: skip
         body = {"status": {"phase": "Pending", "conditions": [condition]}}
-        await self._write(facts, RESERVATIONS.path(name=facts.name), body, PatchType.MERGE)
+        await self._write(facts, body, PatchType.MERGE)
 
-    async def _write(
-        self, facts: PodFacts, path: str, body: Mapping[str, Any], kind: PatchType
-    ) -> None:
+    async def _write(self, facts: PodFacts, body: dict[str, Any], kind: PatchType) -> None:
+        """Write a status unless the object has found its node, or gone, since the attempt.
+
+        The write is bound to the version it is about: a late one must not undo a later success.
+        """
         resource, namespace = (RESERVATIONS, "") if facts.reserve_for else (PODS, facts.namespace)
+        meta = facts.pod.metadata
+        version = meta.resource_version
         for attempt in range(TRIES):
+            guarded = {**body, "metadata": {"uid": meta.uid, "resourceVersion": version}}
             try:
                 await self._client.patch(
-                    resource, facts.name, body, namespace, type=kind, subresource="status"
+                    resource, facts.name, guarded, namespace, type=kind, subresource="status"
                 )  # type: ignore[misc]
-                return
-            except NotFound:
                 return
             except Retryable as failure:
                 await self._clock.sleep(failure.after or 0.1 * 2**attempt)
             except HoldfastError:
                 return
+            newer = await self._still_waiting(facts)
+            if newer is None:
+                return
+            version = newer
+
+    async def _still_waiting(self, facts: PodFacts) -> str | None:
+        """The newest version of what is still without a node, None if that is over."""
+        try:
+            if facts.reserve_for:
+                held = await self._client.get(RESERVATIONS, facts.name)
+                waits = held.phase == "Pending" and not held.status.node_name
+                meta = held.metadata
+            else:
+                pod = await self._client.get(PODS, facts.name, facts.namespace)
+                waits = not pod.spec.node_name and not pod.finished
+                meta = pod.metadata
+        except Retryable:
+            return facts.pod.metadata.resource_version
+        except HoldfastError:
+            return None
+        same = meta.uid == facts.pod.metadata.uid
+        return meta.resource_version if same and waits else None
 
     def _event(self, facts: PodFacts, type_: str, reason: str, message: str, action: str) -> None:
         meta = facts.pod.metadata

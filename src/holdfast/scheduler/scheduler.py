@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import HoldfastError
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.new_world import new_world
 from holdfast.framework.plugin import ClusterEvent, Hints, Placement
 from holdfast.framework.profile import Profile
 from holdfast.framework.runner import pre_enqueue
 from holdfast.framework.view import View
-from holdfast.scheduler.binding import BindFailed, bind, carry_out
+from holdfast.scheduler.aftermath import Aftermath, find_out
+from holdfast.scheduler.binding import BindFailed, bind, carry_out, undo
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.scheduler.metrics import Metrics
-from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.news import NewsDesk, on_node
 from holdfast.scheduler.queue import QueuedPod, SchedulingQueue, Worth
 from holdfast.scheduler.reports import Reporter
 from holdfast.scheduler.sources import Sources
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 SLICE_SECONDS = 0.002
 """How long deciding may hold the loop before news and bindings get their turn."""
+STOP_SECONDS = 5.0
+"""How long stopping waits for writes under way."""
 MOST_BINDINGS = 128
 """Bindings under way at once; beyond it deciding waits for one to finish."""
 
@@ -88,13 +90,26 @@ class Scheduler:
         await asyncio.gather(*self._loops)
 
     async def stop(self) -> None:
-        """Finish the bindings under way, write the last events, then stop."""
+        """Finish the bindings under way, for a few seconds at most, write the last events, stop."""
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        await asyncio.gather(*self._bindings, *self._tasks, return_exceptions=True)
+        await self._finish(self._bindings | self._tasks)
         await self.sources.stop()
         await self.recorder.stop()
+
+    async def _finish(self, tasks: set[asyncio.Task[None]]) -> None:
+        """Wait for what is under way; what a dead server keeps us from finishing is dropped."""
+        if not tasks:
+            return
+        deadline = asyncio.create_task(self._clock.sleep(STOP_SECONDS))
+        left = set(tasks)
+        while left and not deadline.done():
+            _, left = await asyncio.wait({deadline, *left}, return_when=asyncio.FIRST_COMPLETED)
+            left.discard(deadline)
+        for task in (deadline, *tasks):
+            task.cancel()
+        await asyncio.gather(deadline, *tasks, return_exceptions=True)
 
     async def _decide_forever(self) -> None:
         while True:
@@ -164,43 +179,32 @@ class Scheduler:
         self._go(self._reporter.mark_unscheduled(queued.facts, "SchedulerError", message))
 
     async def _bind(self, queued: QueuedPod, profile: Profile, placement: Placement) -> None:
-        facts = queued.facts
         try:
             await bind(self._client, profile, placement)
         except BindFailed as failure:
-            node = await self._where_it_is(facts)
-            if node == placement.node:
-                # The answer was lost, the write was not: the promise stands.
-                self._reporter.scheduled(placement)
+            found = await find_out(self._client, self._clock, self.world, queued.facts)
+            if found.node != placement.node:
+                await undo(self._client, placement, failure)
+                self._take_back(queued, profile, placement, found, str(failure))
                 return
-            release(profile, self.world, placement)
-            event = ClusterEvent("AssignedPod", "Delete", facts.pod, None)
-            if node == "":
-                self._attempt_failed(queued, str(failure))
-            self.queue.notify(event, self._clock.now())
-        else:
-            self._reporter.scheduled(placement)
+            # The answer was lost, the write was not: the promise stands.
+        self._reporter.scheduled(placement)
 
-    async def _where_it_is(self, facts: PodFacts) -> str | None:
-        """Ask where the pod is after a failed bind: its node, "" for nowhere, None if it is gone.
-
-        Until the server answers, the room stays held: it may be taken for all we know.
-        """
-        wait = 0.1
-        while True:
-            try:
-                if facts.reserve_for:
-                    found = await self._client.get(RESERVATIONS, facts.name)
-                    same, node = found.uid == facts.reserve_for, found.status.node_name
-                else:
-                    pod = await self._client.get(PODS, facts.name, facts.namespace)
-                    same, node = pod.uid == facts.uid, pod.spec.node_name
-                return node if same else None
-            except NotFound:
-                return None
-            except HoldfastError:
-                await self._clock.sleep(wait)
-                wait = min(wait * 2, 5.0)
+    def _take_back(
+        self,
+        queued: QueuedPod,
+        profile: Profile,
+        placement: Placement,
+        found: Aftermath,
+        message: str,
+    ) -> None:
+        """Give the room back to everybody and the pod, if it still waits, another try."""
+        release(profile, self.world, placement)
+        if found.waiting is not None:
+            queued.facts = found.waiting
+            self._attempt_failed(queued, message)
+        gone = on_node(placement.pod.pod, placement.node)
+        self.queue.notify(ClusterEvent("AssignedPod", "Delete", gone, None), self._clock.now())
 
     async def _carry_out(self, outcome: TurnedAway) -> None:
         assert outcome.effect is not None
@@ -213,10 +217,13 @@ class Scheduler:
     def _judge(self, queued: QueuedPod, event: ClusterEvent) -> Worth:
         profile = self.profiles[queued.facts.scheduler_name]
         view = View(self.world, queued.facts, self._clock.now())
+        if event.resource == "Reservation" and view.matched is not None:
+            # Its owner may have been turned away for want of the very room it holds.
+            return Worth.AFTER_BACKOFF
         worth = Worth.NOTHING
         for name in queued.rejectors:
             plugin = profile.plugin(name)
-            if isinstance(plugin, Hints) and not plugin.hint(event, queued.facts, view):
+            if isinstance(plugin, Hints) and not _helps(plugin, event, queued.facts, view):
                 continue
             if name in queued.pending_on:
                 return Worth.AT_ONCE
@@ -242,3 +249,12 @@ class Scheduler:
         nodes = self.world.nodes
         sizes = {"nodes": len(nodes.row_of), "pods": len(nodes.pods())}
         return self.metrics.page(pending, sizes)
+
+
+def _helps(plugin: Hints, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
+    """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
+    try:
+        return plugin.hint(event, facts, view)
+    except Exception:
+        log.exception("hint of %s about %s %s", plugin, event.resource, event.action)
+        return True

@@ -10,11 +10,13 @@ from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, Retryable
 from holdfast.scheduler.news import NewsDesk
 
 log = logging.getLogger(__name__)
 
+FIRST_WAIT = 0.2
+LONGEST_WAIT = 10.0
 OPTIONAL = {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
 """Custom resources: a cluster without the CRD simply has none of them."""
 
@@ -28,6 +30,7 @@ class Sources:
 
     def __init__(self, client: Client, clock: Clock, desk: NewsDesk) -> None:
         self._client = client
+        self._clock = clock
         self._informers = InformerSet(client, clock=clock)
         self._handlers: list[tuple[Resource[Any], Any]] = [
             (scheme.NAMESPACES, desk.on_other("Namespace")),
@@ -58,8 +61,14 @@ class Sources:
         await self._informers.stop()
 
     async def _served(self, resource: Resource[Any]) -> bool:
-        try:
-            await self._client.list(resource, limit=1)
-        except NotFound:
-            return False
-        return True
+        wait = FIRST_WAIT
+        while True:
+            try:
+                await self._client.list(resource, limit=1)
+                return True
+            except NotFound:
+                return False
+            except Retryable as failure:
+                log.warning("%s: %s; trying again", resource.plural, failure)
+                await self._clock.sleep(failure.after or wait)
+                wait = min(wait * 2, LONGEST_WAIT)

@@ -163,12 +163,14 @@ def offer_scores(state: OwnerState) -> Ints:
     return scores
 
 
-def nominate(state: OwnerState, row: int) -> tuple[Offer | None, list[Offer]]:
+def nominate(
+    state: OwnerState, row: int, change: Change = NONE
+) -> tuple[Offer | None, list[Offer]]:
     """Choose the offer an owner takes on a row, and the others it may draw on, in order.
 
     Lowest order label first; without labels the highest score; then the oldest, then by name.
     """
-    found = fit(state)
+    found = fit(state, change)
     here = ((state.match.row_of_slot == row) & found.serves).nonzero()[0]
     if not len(here):
         return None, []

@@ -159,7 +159,9 @@ class Reservation:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
         if isinstance(state, ReserveState):
             return None
-        chosen, others = nominate(state, placement.row)
+        # The pod is assumed already: it must not count against itself.
+        without = Change(removed={placement.row: (placement.pod,)})
+        chosen, others = nominate(state, placement.row, without)
         if chosen is None:
             return Reject(Code.UNSCHEDULABLE, (NONE_MEETS,)) if state.must else None
         draws = _draws(placement.pod, chosen, others)
