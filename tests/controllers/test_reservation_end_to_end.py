@@ -80,11 +80,18 @@ async def test_a_reservation_expires_on_time_used_or_pending(cluster):
 
 async def test_an_ended_reservation_is_deleted_a_day_later(cluster):
     await cluster.create(a_node("n", cpu="16"))
-    await make_available(cluster, "r", ttl="60s")
-    await cluster.clock.advance(120)
-    await cluster.clock.advance(86400 - 120)
-    assert (await cluster.get(RESERVATIONS, "r")).status.phase == "Failed"
-    await cluster.clock.advance(240)
+    held = await make_available(cluster, "r", ttl="0s")
+    almost_a_day_ago = rfc3339(cluster.clock.now() - 86400 + 90)
+    ready = {
+        "type": "Ready", "status": "False", "reason": "Succeeded",
+        "lastProbeTime": almost_a_day_ago, "lastTransitionTime": almost_a_day_ago,
+    }  # fmt: skip
+    status = {"phase": "Succeeded", "conditions": [ready]}
+    await cluster.client.patch(RESERVATIONS, held.name, {"status": status}, subresource="status")
+
+    await cluster.clock.advance(80)
+    assert (await cluster.get(RESERVATIONS, "r")).status.phase == "Succeeded"
+    await cluster.clock.advance(80)
     with pytest.raises(NotFound):
         await cluster.get(RESERVATIONS, "r")
 

@@ -20,7 +20,7 @@ from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.writes import Delete, Patch, Write, carry_out_all
 from holdfast.errors import HoldfastError, NotFound
 
-REDISCOVER_EVERY = 30.0
+REDISCOVER_EVERY = 300.0
 REMEMBERED = 10_000
 CRDS = "customresourcedefinitions"
 
