@@ -231,6 +231,4 @@ def _shortages(state: FitState, row: int, change: Change) -> list[Shortage]:
 def _backed(view: View, needs: Request) -> frozenset[int]:
     """Extended resources that a device class serves."""
     devices, names = view.world.devices, view.nodes.resources
-    return frozenset(
-        r for r, _ in needs if is_extended(names[r]) and devices.class_for(names[r]) is not None
-    )
+    return frozenset(r for r, _ in needs if devices.class_for(names[r]) is not None)
