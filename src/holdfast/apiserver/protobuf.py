@@ -111,17 +111,20 @@ def _read(buffer: bytes, message: _Message, depth: int) -> Any:
     if depth > _DEEPEST:
         raise BadRequest(f"the protobuf body nests deeper than {_DEEPEST} levels")
     out: dict[str, Any] = {}
-    at, end = 0, len(buffer)
+    fields, at, end = message.fields, 0, len(buffer)
     while at < end:
-        tag, at = _varint(buffer, at)
-        known, wire = message.fields.get(tag >> 3), tag & 7
-        if wire == _BYTES:
+        tag = buffer[at]  # one byte nearly always; calls cost more than the rest of the loop
+        at += 1
+        if tag > 127:
+            tag, at = _varint(buffer, at - 1)
+        known = fields.get(tag >> 3)
+        if tag & 7 == _BYTES:
             piece, at = _piece(buffer, at)
-            if known:
+            if known is not None:
                 _take(out, known, piece, depth)
         else:
-            value, at = _number(buffer, at, wire)
-            if known:
+            value, at = _number(buffer, at, tag & 7)
+            if known is not None:
                 _put(out, known, _scalar(known.kind, value))
     return message.finish(out) if message.finish else out
 
@@ -131,13 +134,15 @@ def _take(out: dict[str, Any], known: _Field, piece: bytes, depth: int) -> None:
     if known.flags & _MAP:
         key, value = _entry(known, piece, depth)
         out.setdefault(known.name, {})[key] = value
+    elif known.kind == "string":
+        _put(out, known, str(piece, "utf-8"))
     elif known.message is not None:
         value = _nested(known.message, piece, depth)
         if known.flags & _INLINE:
             out.update(value)
         else:
             _put(out, known, value)
-    elif known.kind in ("string", "bytes"):
+    elif known.kind == "bytes":
         _put(out, known, _text(known, piece))
     else:  # packed numbers
         at = 0
@@ -192,10 +197,14 @@ def _scalar(kind: str, value: int | float) -> Any:
 
 
 def _piece(buffer: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _varint(buffer, at)
-    if at + size > len(buffer):
+    size = buffer[at]
+    at += 1
+    if size > 127:
+        size, at = _varint(buffer, at - 1)
+    end = at + size
+    if end > len(buffer):
         raise IndexError("it ends in the middle of a field")
-    return buffer[at : at + size], at + size
+    return buffer[at:end], end
 
 
 def _number(buffer: bytes, at: int, wire: int) -> tuple[int | float, int]:

@@ -1,5 +1,8 @@
 """Rows as `kubectl get` shows them."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from holdfast.api import scheme
@@ -9,6 +12,7 @@ from holdfast.clock import rfc3339
 from holdfast.errors import BadRequest
 
 NOW = 1_000_000.0
+RECORDED = json.loads(Path(__file__).with_name("table_cases.json").read_text())["cases"]
 
 
 def built_in(group, plural, kind="X"):
@@ -339,3 +343,14 @@ def test_later_watch_events_leave_the_columns_out_and_lists_keep_their_metadata(
     made = table(scheme.PODS, [], with_columns=False, now=NOW, metadata={"resourceVersion": "9"})
     assert made["columnDefinitions"] is None
     assert made["metadata"] == {"resourceVersion": "9"}
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: f"{case['group']}/{case['plural']}")
+def test_rows_equal_those_of_a_real_api_server(case):
+    resource = Resource(case["group"], case["version"], case["plural"], "X", dict)
+    made = table(resource, case["items"], now=case["now"])
+    columns = [
+        [c["name"], c["type"], c["format"], c["priority"]] for c in made["columnDefinitions"]
+    ]
+    assert columns == case["columns"]
+    assert [row["cells"] for row in made["rows"]] == case["cells"]
