@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint, Timeouts
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
-from holdfast.errors import BadConfiguration, Unavailable
+from holdfast.errors import BadConfiguration, TooManyRequests, Unavailable
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -113,6 +114,18 @@ async def test_a_request_that_takes_too_long_is_unavailable():
         async with transport_to(Endpoint(url), timeouts=limit) as transport:
             with pytest.raises(Unavailable, match="/slow: "):
                 await transport.send(Request("GET", "/slow"))
+
+
+async def test_a_server_that_asks_for_patience_is_heard():
+    async def answer(_head, _body, writer):
+        writer.write(
+            b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 7\r\ncontent-length: 5\r\n\r\nslow!"
+        )
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
+        with pytest.raises(TooManyRequests, match="slow!") as caught:
+            await Client(transport).raw("/x")
+    assert caught.value.after == 7
 
 
 async def test_a_redirect_is_an_answer():

@@ -53,7 +53,7 @@ async def write(rng, writer, name):
         await writer.patch(LEASES, name, holder, "default")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 async def test_any_history_of_writes_and_faults_converges(seed):
     rng, clock, record = random.Random(seed), VirtualClock(), Record()

@@ -36,7 +36,11 @@ class HttpTransport:
         timeouts: Timeouts | None = None,
         max_connections: int = 256,
     ) -> None:
-        self._timeouts = timeouts or Timeouts()
+        limits = timeouts or Timeouts()
+        self._whole_answer = aiohttp.ClientTimeout(
+            total=limits.request, sock_connect=limits.connect
+        )
+        self._endless = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect)
         self._max_connections = max_connections
         self._session: aiohttp.ClientSession | None = None
         self._renewing: asyncio.Lock | None = None
@@ -45,11 +49,8 @@ class HttpTransport:
 
     async def send(self, request: Request) -> Response:
         """Send one request and read the whole answer."""
-        limit = aiohttp.ClientTimeout(
-            total=self._timeouts.request, sock_connect=self._timeouts.connect
-        )
         try:
-            answer = await self._open(request, limit)
+            answer = await self._open(request, self._whole_answer)
             async with answer:
                 body = await answer.read()
         except _FAILURES as failure:
@@ -59,9 +60,8 @@ class HttpTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
         """Send one request and read the answer as it comes; leaving the block hangs up."""
-        limit = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect)
         try:
-            answer = await self._open(request, limit)
+            answer = await self._open(request, self._endless)
         except _FAILURES as failure:
             raise self._unavailable(request, failure) from failure
         try:

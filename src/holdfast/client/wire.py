@@ -16,7 +16,15 @@ from holdfast.api.decode import decode_object
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.client.transport import Response
-from holdfast.errors import Cause, Details, HoldfastError, Invalid, Unavailable, from_status
+from holdfast.errors import (
+    Cause,
+    Details,
+    HoldfastError,
+    Invalid,
+    Retryable,
+    Unavailable,
+    from_status,
+)
 
 T = TypeVar("T")
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -155,7 +163,11 @@ def error_of(answer: Response) -> HoldfastError:
         status = msgspec.json.decode(answer.body)
     except msgspec.DecodeError:
         status = {"message": answer.body[:500].decode(errors="replace")}
-    return from_status(answer.status, status if isinstance(status, dict) else {})
+    error = from_status(answer.status, status if isinstance(status, dict) else {})
+    wait = answer.headers.get("retry-after", "")
+    if isinstance(error, Retryable) and error.after is None and wait.isdigit():
+        error.after = float(wait)
+    return error
 
 
 def _metadata_of(data: bytes | msgspec.Raw) -> dict[str, Any]:
