@@ -125,9 +125,11 @@ class GarbageCollector(Reconciler):
             self._new_kinds.clear()
             waiting = asyncio.create_task(self._new_kinds.wait())
             pause = asyncio.create_task(self.clock.sleep(REDISCOVER_EVERY))
-            await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-            pause.cancel()
+            try:
+                await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                waiting.cancel()
+                pause.cancel()
 
     async def _follow(self, served: Served) -> None:
         """Start following what is new, stop following what is no longer served."""
