@@ -1,0 +1,254 @@
+"""A cluster to which anything may happen: random events, with removals, that can be replayed.
+
+It keeps the objects as an API server would and feeds every event to a world. ``rebuilt`` makes a
+world from nothing but the objects, in any order: whatever a plugin or a column says about the one
+it must say about the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.world import World
+from holdfast.testing.builders import a_node, a_pod, a_reservation, a_resource_policy, a_unit, typed
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+_TAINTS = (
+    {"key": "dedicated", "value": "db", "effect": "NoSchedule"},
+    {"key": "dedicated", "value": "web", "effect": "NoExecute"},
+    {"key": "slow", "value": "", "effect": "PreferNoSchedule"},
+    {"key": "old", "value": "yes", "effect": "PreferNoSchedule"},
+)
+_TOLERATIONS = (
+    {"key": "dedicated", "operator": "Exists"},
+    {"key": "dedicated", "operator": "Equal", "value": "db", "effect": "NoSchedule"},
+    {"key": "slow", "operator": "Exists", "effect": "PreferNoSchedule"},
+    {"operator": "Exists"},
+)
+
+
+class RandomCluster:
+    """Objects, the world that was told about them, and what may happen next."""
+
+    def __init__(self, random: Random, nodes: int = 8) -> None:
+        self.random = random
+        self.world = World()
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.assumed: dict[str, tuple[PodFacts, str]] = {}
+        self.others: dict[tuple[str, str], Any] = {}
+        self._made = 0
+        for _ in range(nodes):
+            self.add_node()
+
+    def step(self) -> None:
+        """Let one thing happen."""
+        happenings: list[Callable[[], None]] = [
+            self.add_pod, self.add_pod, self.add_pod, self.remove_pod, self.change_pod,
+            self.assume, self.confirm, self.forget, self.change_node, self.add_node,
+            self.remove_node, self.add_other, self.remove_other,
+        ]  # fmt: skip
+        self.random.choice(happenings)()
+
+    def a_waiting_pod(self) -> Pod:
+        """Some pod that looks for a node; it may ask for anything a plugin reads."""
+        return self._pod(node=None)
+
+    def rebuilt(self, *, shuffled: bool = False) -> World:
+        """A world that was told everything at once."""
+        objects: list[Any] = [
+            *self.nodes.values(), *self.pods.values(), *self.others.values(),
+        ]  # fmt: skip
+        for facts, node in self.assumed.values():
+            spec = msgspec.structs.replace(facts.pod.spec, node_name=node)
+            objects.append(msgspec.structs.replace(facts.pod, spec=spec))
+        if shuffled:
+            self.random.shuffle(objects)
+        world = World()
+        for obj in objects:
+            world.upsert(obj)
+        return world
+
+    # --- what may happen
+
+    def add_node(self) -> None:
+        """A node comes, or comes back under its old name."""
+        self._made += 1
+        gone = [f"n{i}" for i in range(1, self._made) if f"n{i}" not in self.nodes]
+        name = self.random.choice(gone) if gone and self.random.random() < 0.5 else f"n{self._made}"
+        self._tell_node(self._node(name))
+
+    def change_node(self) -> None:
+        """A node's labels, taints, flags or size change."""
+        if self.nodes:
+            self._tell_node(self._node(self._pick(self.nodes)))
+
+    def remove_node(self) -> None:
+        """A node goes; its pods stay on record."""
+        if len(self.nodes) > 2:
+            self.world.delete(self.nodes.pop(self._pick(self.nodes)))
+
+    def add_pod(self) -> None:
+        """A bound pod comes; its node may not be known."""
+        there = [*self.nodes, "unknown"]
+        self._tell_pod(self._pod(node=self.random.choice(there)))
+
+    def change_pod(self) -> None:
+        """A bound pod is relabelled, or begins to terminate."""
+        if not self.pods:
+            return
+        pod = self.pods[self._pick(self.pods)]
+        labels = {"app": self.random.choice("abc")}
+        going = "2026-01-01T00:00:00Z" if self.random.random() < 0.5 else None
+        meta = msgspec.structs.replace(pod.metadata, labels=labels, deletion_timestamp=going)
+        self._tell_pod(msgspec.structs.replace(pod, metadata=meta))
+
+    def remove_pod(self) -> None:
+        """A bound pod is gone."""
+        if self.pods:
+            self.world.delete(self.pods.pop(self._pick(self.pods)))
+
+    def assume(self) -> None:
+        """The scheduler places a pod before the API server knows."""
+        if self.nodes:
+            node = self._pick(self.nodes)
+            facts = self.world.facts(self._pod(node=None))
+            self.world.assume(facts, self.world.nodes.row_of[node])
+            self.assumed[facts.uid] = (facts, node)
+
+    def confirm(self) -> None:
+        """The API server says that an assumed pod is bound."""
+        if self.assumed:
+            facts, node = self.assumed.pop(self._pick(self.assumed))
+            spec = msgspec.structs.replace(facts.pod.spec, node_name=node)
+            self._tell_pod(msgspec.structs.replace(facts.pod, spec=spec))
+
+    def forget(self) -> None:
+        """Binding an assumed pod failed."""
+        if self.assumed:
+            uid = self._pick(self.assumed)
+            del self.assumed[uid]
+            self.world.forget(uid)
+
+    def add_other(self) -> None:
+        """A reservation that holds room, or a resource policy, comes or changes."""
+        self._made += 1
+        if self.random.random() < 0.5 and self.nodes:
+            status = {
+                "phase": "Available", "nodeName": self._pick(self.nodes),
+                "allocatable": {"cpu": self.random.choice(["500m", "2"])},
+            }  # fmt: skip
+            owner = {"app": self.random.choice("abc")}
+            made = typed(a_reservation(f"r{self._made}", owner_labels=owner, status=status))
+        else:
+            units = [
+                a_unit("first", 2, nodes={ZONE: "a"}, max_count=self.random.randint(0, 3)),
+                a_unit("second", 1, nodes={ZONE: "b"}),
+            ]
+            app = self.random.choice("abc")
+            policy = a_resource_policy(f"policy-{app}", pods={"app": app}, units=units)
+            policy["spec"]["strategy"] = self.random.choice(["prefer", "required"])
+            made = typed(policy)
+        self.others[made.kind, made.name] = made
+        self.world.upsert(made)
+
+    def remove_other(self) -> None:
+        """One of them goes."""
+        if self.others:
+            key = self.random.choice(sorted(self.others))
+            self.world.delete(self.others.pop(key))
+
+    # --- making things
+
+    def _node(self, name: str) -> Node:
+        pick = self.random.choice
+        labels = {HOST: name}
+        if self.random.random() < 0.8:
+            labels[ZONE] = pick("abc")
+        if self.random.random() < 0.5:
+            labels["size"] = pick(["1", "5", "10", "big"])
+        taints = [t for t in _TAINTS if self.random.random() < 0.15]
+        raw = a_node(
+            name, cpu=pick(["0", "2", "4", "8"]), memory=pick(["0", "4Gi", "16Gi"]),
+            pods=pick(["2", "5", "110"]), labels=labels, taints=taints,
+            unschedulable=True if self.random.random() < 0.1 else None,
+            allocatable={"example.com/gpu": pick(["0", "2"])},
+        )  # fmt: skip
+        made: Node = typed(raw)
+        return made
+
+    def _pod(self, node: str | None) -> Pod:
+        self._made += 1
+        pick, chance = self.random.choice, self.random.random
+        more: dict[str, Any] = {"priority": pick([0, 0, 10, 1000])}
+        if chance() < 0.3:
+            more["tolerations"] = [dict(pick(_TOLERATIONS))]
+        if chance() < 0.3:
+            more["topology_spread_constraints"] = [self._constraint()]
+        if chance() < 0.3:
+            more["affinity"] = {"nodeAffinity": self._affinity()}
+        if chance() < 0.1:
+            more["node_selector"] = {ZONE: pick("abc")}
+        requests = {"example.com/gpu": "1"} if chance() < 0.1 else {}
+        raw = a_pod(
+            f"p{self._made}", cpu=pick([None, "100m", "500m", "1"]),
+            memory=pick([None, "128Mi", "1Gi"]), requests=requests, node=node,
+            labels={"app": pick("abc"), "own": str(self._made)}, **more,
+        )  # fmt: skip
+        if chance() < 0.2:
+            port = {"hostPort": pick([80, 443]), "containerPort": 80, "protocol": "TCP"}
+            port["hostIP"] = pick(["", "10.0.0.1", "10.0.0.2"])
+            raw["spec"]["containers"][0]["ports"] = [port]
+        made: Pod = typed(raw)
+        return made
+
+    def _constraint(self) -> dict[str, Any]:
+        pick = self.random.choice
+        made: dict[str, Any] = {
+            "maxSkew": pick([1, 2]), "topologyKey": pick([ZONE, HOST]),
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": pick("abc")}},
+        }  # fmt: skip
+        if self.random.random() < 0.3:
+            made |= {"nodeTaintsPolicy": "Honor", "minDomains": 2}
+        return made
+
+    def _affinity(self) -> dict[str, Any]:
+        pick = self.random.choice
+        expression = pick(
+            [
+                {"key": ZONE, "operator": "In", "values": ["a", "b"]},
+                {"key": ZONE, "operator": "NotIn", "values": ["a"]},
+                {"key": "size", "operator": "Gt", "values": ["4"]},
+                {"key": "size", "operator": "DoesNotExist"},
+            ]
+        )
+        term = {"matchExpressions": [expression]}
+        if self.random.random() < 0.2:
+            names = [self.random.choice([*self.nodes, "nobody"])]
+            field = {"key": "metadata.name", "operator": "In", "values": names}
+            term = {"matchFields": [field]}
+        wish = {"weight": pick([1, 20, 80]), "preference": {"matchExpressions": [expression]}}
+        made: dict[str, Any] = {}
+        if self.random.random() < 0.6:
+            made["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [term]}
+        made["preferredDuringSchedulingIgnoredDuringExecution"] = [wish]
+        return made
+
+    def _pick(self, table: dict[str, Any]) -> str:
+        return self.random.choice(sorted(table))
+
+    def _tell_node(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        self.world.upsert(node)
+
+    def _tell_pod(self, pod: Pod) -> None:
+        self.pods[pod.uid] = pod
+        self.world.upsert(pod)

@@ -1,0 +1,204 @@
+"""What must hold of the columns and of deciding, whatever happens to the cluster."""
+
+from random import Random
+from unittest.mock import patch
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.columns import journal
+from holdfast.columns.interner import PODS
+from holdfast.framework.plugin import Code
+from holdfast.framework.profile import build
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.runner import decide, feasible
+from holdfast.framework.scoring import score_rows, total
+from holdfast.plugins import REGISTRY, default_profiles
+from holdfast.testing import a_node, a_pod, typed
+from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster
+from holdfast.testing.reference import first_objection, places, totals
+
+LAW = settings(max_examples=40, deadline=None, derandomize=True)
+seeds = st.integers(0, 2**32)
+STANDARD = [
+    "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
+    "NodeResourcesFit", "PodTopologySpread", "NodeResourcesBalancedAllocation", "DefaultBinder",
+]  # fmt: skip
+
+
+def told(picture):
+    """Everything a picture says, by node name."""
+    names, size = picture.resources, picture.size
+    rows = {}
+    for name, row in picture.row_of.items():
+        amounts = {
+            names[r]: (int(picture.allocatable[r, row]), int(picture.requested[r, row]))
+            for r in range(len(names))
+            if picture.allocatable[r, row] or picture.requested[r, row]
+        }
+        assert (
+            picture.amounts.free[:, row] == picture.allocatable[:, row] - picture.requested[:, row]
+        ).all()
+        rows[name] = (
+            amounts,
+            picture.nonzero_millicores[row], picture.nonzero_bytes[row],
+            bool(picture.unschedulable[row]), picture.taint_sets[picture.taint_set[row]],
+            value(picture, ZONE, row), value(picture, HOST, row), sorted(picture.pods_on(row)),
+        )  # fmt: skip
+    assert size >= len(rows)
+    return rows
+
+
+def value(picture, key, row):
+    found = picture.label(key)[row]
+    return picture.value(key, found) if found >= 0 else None
+
+
+def decided(profile, pod, world):
+    """Verdict and total of every node, by name, the way deciding remembers them."""
+    found = feasible(profile, world.facts(pod), world, 0.0)
+    names = world.nodes.names
+    if isinstance(found, Rejection):
+        return {
+            names[row]: (Code(int(found.codes[row])), found.plugin_at(row), found.reasons(row))
+            for row in world.nodes.rows.tolist()
+        }
+    rows = found.rows
+    if found.mask is None and found.record.simple:
+        kept = found.record.total[rows]
+        again = total(score_rows(profile, found.active, rows), len(rows))
+        assert (kept == again).all(), "kept totals differ from totals worked out anew"
+    sums = total(score_rows(profile, found.active, rows), len(rows))
+    return {names[row]: float(sums[i]) for i, row in enumerate(rows.tolist())}
+
+
+def history(seed, steps=25):
+    cluster = RandomCluster(Random(seed))
+    for _ in range(steps):
+        cluster.step()
+    return cluster
+
+
+@LAW
+@given(seeds)
+def test_a_picture_built_at_once_equals_one_built_by_events(seed):
+    cluster = history(seed, 60)
+    assert told(cluster.world.nodes) == told(cluster.rebuilt().nodes)
+
+
+@settings(LAW, max_examples=20)
+@given(seeds, st.sampled_from([0, journal.FEW]))
+def test_incremental_deciding_equals_deciding_from_scratch(seed, few):
+    """Few changed rows go one by one, many as arrays: with ``few`` 0 the arrays do it all."""
+    cluster = RandomCluster(Random(seed))
+    profile = default_profiles()["default-scheduler"]
+    pods = [cluster.a_waiting_pod() for _ in range(3)]
+    with patch.object(journal, "FEW", few):
+        for _ in range(20):
+            for _ in range(cluster.random.randint(1, 3)):
+                cluster.step()
+            pod = cluster.random.choice(pods)
+            assert decided(profile, pod, cluster.world) == decided(profile, pod, cluster.rebuilt())
+
+
+@LAW
+@given(seeds)
+def test_the_order_of_rows_does_not_matter(seed):
+    cluster = history(seed)
+    profile = default_profiles()["default-scheduler"]
+    pod = cluster.a_waiting_pod()
+    assert decided(profile, pod, cluster.rebuilt(shuffled=True)) == decided(
+        profile, pod, cluster.rebuilt()
+    )
+
+
+@LAW
+@given(seeds)
+def test_columns_equal_the_slow_reference(seed):
+    cluster = RandomCluster(Random(seed))
+    profile = build("standard", REGISTRY, enabled=[(name, 0) for name in STANDARD])
+    for _ in range(12):
+        for _ in range(4):
+            cluster.step()
+        for key in list(cluster.others):  # the reference knows no reservations and no policies
+            cluster.world.delete(cluster.others.pop(key))
+        pod = cluster.a_waiting_pod()
+        standing = [*cluster.pods.values()]
+        for facts, node in cluster.assumed.values():
+            standing.append(_on(facts.pod, node))
+        there = places(cluster.nodes.values(), standing)
+        objections = {name: first_objection(pod, place, there) for name, place in there.items()}
+        passing = {name: there[name] for name, word in objections.items() if not word}
+        got = decided(profile, pod, cluster.world)
+        if passing:
+            assert got == totals(pod, passing)
+        else:
+            excluded = {name for name, word in got.items() if word[1] == ""}
+            named = {n: w[1] or "NodeAffinity" for n, w in got.items() if n not in excluded}
+            assert named == {n: w for n, w in objections.items() if n not in excluded}
+
+
+def _on(pod, node):
+
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+
+
+@LAW
+@given(seeds)
+def test_assume_then_forget_and_hold_then_release_change_nothing(seed):
+    cluster = history(seed)
+    nodes = cluster.world.nodes
+    before = told(nodes)
+    facts = cluster.world.facts(cluster.a_waiting_pod())
+    row = nodes.row_of[cluster.random.choice(sorted(nodes.row_of))]
+    nodes.assume(facts, row)
+    nodes.hold("promise", row, {0: 500, PODS: 0}, slots=1)
+    assert told(nodes) != before
+    nodes.release("promise")
+    nodes.forget(facts.uid)
+    assert told(nodes) == before
+
+
+@LAW
+@given(seeds)
+def test_a_fork_and_its_origin_do_not_touch_each_other(seed):
+    cluster = history(seed)
+    profile = default_profiles()["default-scheduler"]
+    pod = cluster.a_waiting_pod()
+    before, answer = told(cluster.world.nodes), decided(profile, pod, cluster.world)
+    fork = cluster.world.fork()
+    assert told(fork.nodes) == before
+    assert decided(profile, pod, fork) == answer
+    own, cluster.world = cluster.world, fork
+    for _ in range(10):
+        cluster.step()
+    assert told(own.nodes) == before
+    assert decided(profile, pod, own) == answer
+    assert decided(profile, pod, fork) == decided(profile, pod, cluster.rebuilt())
+
+
+@LAW
+@given(seeds)
+def test_confirming_an_assumed_pod_logs_no_row(seed):
+    cluster = history(seed)
+    cluster.assumed.clear()
+    cluster.assume()
+    seq = cluster.world.nodes.seq
+    cluster.confirm()
+    assert cluster.world.nodes.seq == seq
+
+
+@LAW
+@given(seeds)
+def test_ties_are_broken_evenly(seed):
+
+    cluster = RandomCluster(Random(seed), nodes=0)
+
+    for i in range(4):
+        cluster.world.upsert(typed(a_node(f"n{i}")))
+    profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(seed)
+    pod = cluster.world.facts(typed(a_pod()))
+    seen = [decide(profile, pod, cluster.world, 0.0, rng).row for _ in range(400)]
+    assert np.bincount(seen, minlength=4).min() > 50
