@@ -1,7 +1,9 @@
 """Backups while it runs, and starting again from one."""
 
 import asyncio
+import sqlite3
 import stat
+from contextlib import closing
 
 import pytest
 from store_objects import build, key, names
@@ -38,6 +40,8 @@ async def test_a_restored_store_makes_every_client_list_again(tmp_path, opened):
         restore(tmp_path / "backup.db", tmp_path / "data")
     await store.close()
     assert restore(tmp_path / "backup.db", tmp_path / "data") == 1_000_003
+    with closing(sqlite3.connect(tmp_path / "data" / "store.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM log").fetchone() == (0,)
 
     again = opened()
     assert again.cluster_uid == store.cluster_uid

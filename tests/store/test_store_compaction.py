@@ -8,6 +8,7 @@ from store_objects import build, drain, key, names
 
 from holdfast import errors
 from holdfast.store import Retention
+from holdfast.store.database import Database
 
 
 async def fill(store, names, plural="pods"):
@@ -101,6 +102,9 @@ async def test_a_long_log_is_deleted_piece_by_piece_and_may_be_interrupted(
         await store.compact()
     assert rows(tmp_path) == [3, 4, 5, 6, 7, 8]
     await store.close()
+    database = Database(tmp_path / "data" / "store.db")
+    assert [row.revision for row in database.log()] == [8], "what is below the floor is not read"
+    database.close()
     again = opened(retention=Retention(least=1))
     with pytest.raises(errors.Expired):
         again.watch("", "pods", 6)

@@ -19,6 +19,7 @@ class Disk:
 
     def __init__(self):
         self.full = False
+        self.failures = 0
         self.trials = 0
         self.under_way, self.go_on = threading.Event(), threading.Event()
         self.go_on.set()
@@ -26,7 +27,8 @@ class Disk:
     def __call__(self, connection):
         self.under_way.set()
         assert self.go_on.wait(30)
-        if self.full:
+        if self.full or self.failures:
+            self.failures = max(0, self.failures - 1)
             self.trials += 1
             raise sqlite3.OperationalError("database or disk is full")
 
@@ -62,6 +64,22 @@ async def test_a_failed_commit_fails_its_batch_and_everything_behind_it(failing,
     with pytest.raises(errors.Unavailable, match=WORDS):
         raise results[2]
     assert store.latest(key("a")) is None and store.latest(key("b")) is None
+
+
+async def test_what_is_behind_a_failed_commit_fails_even_if_the_disk_is_well_again(
+    failing, disk, clock
+):
+    store = failing
+    await disk.hold()
+    disk.failures = 1
+    first = store.create(key("a"), build("a"))
+    await disk.held()
+    behind = store.update(store.latest(key("a")), build("a"))
+    disk.go_on.set()
+    results = await asyncio.gather(first, behind, return_exceptions=True)
+    assert [type(r) for r in results] == [errors.Unavailable] * 2
+    await clock.advance(1)
+    assert (await store.create(key("a"), build("a"))).revision == 3
 
 
 async def test_reads_and_watches_go_on_while_writes_are_refused(failing, disk, clock):

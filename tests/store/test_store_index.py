@@ -16,10 +16,10 @@ async def put(store, *made):
 async def test_lists_are_in_the_key_order_of_etcd(store):
     await put(
         store,
-        *((key("x", namespace=ns), build("x")) for ns in ("b", "a", "a-b")),
+        *((key("x", namespace=ns), build("x")) for ns in ("b", "a", "a-b", "a0")),
         (key("w", namespace="a"), build("w")),
     )
-    assert [s.key.path for s in store.list("", "pods")] == ["a-b/x", "a/w", "a/x", "b/x"]
+    assert [s.key.path for s in store.list("", "pods")] == ["a-b/x", "a/w", "a/x", "a0/x", "b/x"]
     assert [s.key.path for s in store.list("", "pods", "a")] == ["a/w", "a/x"]
     assert store.list("", "pods", "c") == [] == store.list("apps", "pods")
 

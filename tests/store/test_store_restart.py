@@ -127,6 +127,7 @@ async def test_the_lock_goes_with_close_and_with_a_failed_start(tmp_path, clock,
 async def test_files_are_private(tmp_path, opened):
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
+    (data / "store.db").touch(mode=0o644)
     store = opened()
     await store.create(key("a"), build("a"))
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in data.iterdir()}
@@ -172,3 +173,9 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path, clock):
     (tmp_path / "data" / "store.db").write_bytes(b"something else entirely" * 100)
     with pytest.raises(errors.BadConfiguration, match="file is not a database"):
         Store.open(tmp_path / "data", clock)
+
+
+async def test_a_directory_that_cannot_be_made_is_named(tmp_path, clock):
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.BadConfiguration, match="file/data cannot be used: Not a directory"):
+        Store.open(tmp_path / "file" / "data", clock)

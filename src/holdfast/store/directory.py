@@ -16,24 +16,35 @@ class Directory:
     """Hold a data directory; the lock goes with the process, however it ends."""
 
     def __init__(self, path: Path) -> None:
-        _make_private(path)
         self.path = path
         self.database = path / DATABASE
-        self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock = -1
+        try:
+            _make_private(path)
+            self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            self._claim()
+            # SQLite gives its companions (-wal, -shm) the mode of the database file.
+            os.close(os.open(self.database, os.O_RDWR | os.O_CREAT, 0o600))
+            self.database.chmod(0o600)
+        except OSError as error:
+            self.release()
+            raise errors.BadConfiguration(
+                f"the data directory {path} cannot be used: {error.strerror}; "
+                "make it writable for this user, or choose another directory"
+            ) from error
+
+    def _claim(self) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = os.pread(self._lock, 32, 0).decode().strip() or "unknown"
-            os.close(self._lock)
+            self.release()
             raise errors.StoreLocked(
-                f"the data directory {path} is in use by process {holder}: "
+                f"the data directory {self.path} is in use by process {holder}: "
                 "stop that process, or choose another directory"
             ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
-        # SQLite gives its companions (-wal, -shm) the mode of the database file.
-        os.close(os.open(self.database, os.O_RDWR | os.O_CREAT, 0o600))
-        self.database.chmod(0o600)
 
     def release(self) -> None:
         """Let another process have the directory; calling it again does nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.store.database import Database, LogRow
-from holdfast.store.records import Change, Event, Index, Key, Stored
+from holdfast.store.records import Event, Index, Key, Stored
 from holdfast.store.state import State
 
 
@@ -29,10 +29,7 @@ def replay(rows: Iterable[LogRow], state: State, index: Index) -> Iterator[Event
         known = state.get(row.key)
         now = _version(row.key, row.revision, row.value, known, index)
         assert now is not None
-        if row.change is Change.DELETED:
-            seen.pop(row.key, None)
-        else:
-            seen[row.key] = now
+        seen[row.key] = now
         yield Event(row.change, now, before, row.stamp)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from holdfast import errors
@@ -86,12 +86,14 @@ class Store:
         Raises StoreLocked when another process has the directory. ``fault`` is for tests:
         it runs in the writer thread inside each transaction, before COMMIT, and may raise.
         """
-        home = Directory(directory)
-        try:
-            return cls(home, Database(home.database, fault), clock, index, retention)
-        except BaseException:
-            home.release()
-            raise
+        with ExitStack() as undo:
+            home = Directory(directory)
+            undo.callback(home.release)
+            database = Database(home.database, fault)
+            undo.callback(database.close)
+            store = cls(home, database, clock, index, retention)
+            undo.pop_all()
+        return store
 
     def _load(self, database: Database) -> None:
         self._floor: int = database.meta("compact_rv")
@@ -314,7 +316,6 @@ class Store:
                 await self._clock.sleep(PROBE_SECONDS)
         # Should a commit have reached the disk and been reported as failed, it counts.
         self._apply(list(replay(rows, self._state, self._index)))
-        self._assigned = max(self._assigned, self._revision)
         self._refusal = self._recovery = None
 
     # Keeping house.
