@@ -1,0 +1,251 @@
+"""``check_plugin``: the suite every plugin passes, ours and yours.
+
+A plugin that answers with arrays is right only if the arrays could have been worked out one row at
+a time, from scratch, in any order. The suite lets random things happen to a random cluster, things
+being removed among them, and asks the plugin in every way the runner may ask it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.memory import Memory
+from holdfast.framework.plugin import (
+    NONE,
+    Change,
+    Code,
+    Filters,
+    Normalizes,
+    Prepares,
+    Rows,
+    ScalarTwin,
+    Scales,
+    Scope,
+    Tallies,
+    implements,
+)
+from holdfast.framework.prepared import Prepared, ask
+from holdfast.framework.profile import Profile
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.testing.random_cluster import RandomCluster
+
+Factory = Callable[[], Any]
+Pods = Callable[[RandomCluster], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One plugin prepared for one pod in one world."""
+
+    plugin: Any
+    pod: PodFacts
+    world: World
+    prepared: Prepared
+
+    @property
+    def rows(self) -> Rows:
+        """Every row that is a node, ascending."""
+        return self.world.nodes.rows
+
+    def verdicts(self, rows: Any, change: Change = NONE) -> NDArray[np.int8]:
+        """What filter answers."""
+        found: NDArray[np.int8] = self.plugin.filter(self.prepared.state, rows, change)
+        return found
+
+    def scores(self, rows: Any) -> NDArray[np.float64]:
+        """What score answers."""
+        found: NDArray[np.float64] = self.plugin.score(self.prepared.state, rows)
+        return found
+
+
+def check_plugin(
+    factory: Factory,
+    *,
+    pods: Pods = RandomCluster.a_waiting_pod,
+    seed: int = 0,
+    clusters: int = 4,
+    steps: int = 30,
+) -> None:
+    """Raise AssertionError naming the law that the plugin breaks.
+
+    ``pods`` makes the pods it is asked about; give your own if random ones never concern it.
+    """
+    plugin = factory()
+    assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
+    assert isinstance(plugin.epochs, tuple), f"{plugin.name}: epochs is a tuple of names"
+    if not (implements(plugin, Prepares) or implements(plugin, Filters)):
+        return
+    for number in range(clusters):
+        cluster = RandomCluster(Random(seed * 1000 + number))
+        memory = Memory(Profile(plugin.name, (plugin,)))
+        waiting = [pods(cluster) for _ in range(4)]
+        for _ in range(steps):
+            cluster.step()
+            pod = cluster.random.choice(waiting)
+            _check_step(plugin, memory, cluster, pod)
+
+
+def _check_step(plugin: Any, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
+    case = prepare(plugin, cluster.world, pod)
+    _check_incremental(case, memory, cluster, pod)
+    if case.prepared.skip or case.prepared.reject is not None or not len(case.rows):
+        return
+    before = _fingerprint(cluster.world.nodes)
+    if case.prepared.filters:
+        _check_rows(case, case.verdicts, cluster.random, "filter")
+        _check_verdicts(case)
+        _check_changes(case, cluster)
+    if case.prepared.scores:
+        _check_rows(case, case.scores, cluster.random, "score")
+        _check_scaling(case)
+    _check_twin(case)
+    assert _fingerprint(cluster.world.nodes) == before, f"{plugin.name}: inputs unchanged"
+
+
+def prepare(plugin: Any, world: World, pod: Any) -> Case:
+    """Prepare a plugin for a pod, remembering nothing."""
+    facts = world.facts(pod)
+    return Case(plugin, facts, world, ask(plugin, facts, View(world, facts, 0.0), ()))
+
+
+def _check_rows(case: Case, answer: Callable[[Any], Any], random: Random, point: str) -> None:
+    """A row's answer depends neither on the other rows asked about nor on their order."""
+    name, rows = case.plugin.name, case.rows
+    whole = answer(rows.copy())
+    assert len(whole) == len(rows), f"{name}: {point} answers for each row"
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    assert (answer(rows[order]) == whole[order]).all(), f"{name}: {point} row-order invariance"
+    some = sorted(order[: max(1, len(order) // 2)])
+    asked = rows[some]
+    assert (answer(asked) == whole[some]).all(), f"{name}: {point} subset invariance"
+    assert (asked == rows[some]).all(), f"{name}: {point} left its rows unchanged"
+    if getattr(case.plugin, "sliced", False):
+        sliced = answer(slice(0, case.world.nodes.size))
+        assert (sliced[rows] == whole).all(), f"{name}: {point} slice equals rows"
+
+
+def _check_verdicts(case: Case) -> None:
+    """Verdicts are codes, and every rejection has words, which the tally counts."""
+    name, rows = case.plugin.name, case.rows
+    verdicts = case.verdicts(rows)
+    assert verdicts.dtype == np.int8, f"{name}: verdicts are int8"
+    allowed = {0, 1, 2} | (set() if case.plugin.scope.kept else {int(Code.ERROR)})
+    assert set(verdicts.tolist()) <= allowed, f"{name}: verdicts are codes"
+    rejected = rows[verdicts != 0]
+    words = Counter(
+        word for row in rejected for word in case.plugin.reasons(case.prepared.state, int(row))
+    )
+    assert bool(words) == bool(len(rejected)), f"{name}: a rejection has reasons"
+    if implements(case.plugin, Tallies) and len(rejected):
+        tally = {w: n for w, n in case.plugin.tally(case.prepared.state, rejected).items() if n}
+        assert tally == words, f"{name}: tally equals reasons"
+
+
+def _check_changes(case: Case, cluster: RandomCluster) -> None:
+    """A hypothesis answers what would be if it came true, and then leaves no trace."""
+    name, nodes, rows = case.plugin.name, case.world.nodes, case.rows
+    plain = case.verdicts(rows)
+    row = int(cluster.random.choice(rows.tolist()))
+    more = case.world.facts(cluster.a_waiting_pod())
+    less = cluster.random.choice([*nodes.pods_on(row).values(), None])
+    removed = {row: (less,)} if less is not None else {}
+    change = Change(added={row: (more,)}, removed=removed)
+    asked = case.verdicts(rows, change)
+    assert (case.verdicts(rows) == plain).all(), f"{name}: change then undo is identity"
+    fork = case.world.fork()
+    if less is not None:
+        fork.nodes.remove_pod(less.uid)
+    fork.nodes.add_pod(more, nodes.names[row])
+    real = prepare(case.plugin, fork, case.pod.pod)
+    if real.prepared.filters:
+        assert (real.verdicts(rows) == asked).all(), f"{name}: a change answers what would be"
+
+
+def _check_scaling(case: Case) -> None:
+    """Normalized scores are in 0..100, and an array is scaled cell by cell."""
+    name, plugin, state = case.plugin.name, case.plugin, case.prepared.state
+    raw = case.scores(case.rows)
+    assert (raw == np.trunc(raw)).all(), f"{name}: raw scores are whole numbers"
+    final = raw
+    if implements(plugin, Normalizes):
+        final = plugin.normalize(state, case.rows, raw.copy())
+    elif implements(plugin, Scales):
+        low, high = float(raw.min()), float(raw.max())
+        final = plugin.scale(state, raw.copy(), low, high)
+        single = [plugin.scale(state, float(one), low, high) for one in raw]
+        assert (final == single).all(), f"{name}: scale works cell by cell"
+    assert final.min() >= 0 and final.max() <= 100, f"{name}: scores end in 0..100"
+
+
+def _check_twin(case: Case) -> None:
+    """The scalar twin gives the same verdict and raw score as the arrays."""
+    plugin, prepared = case.plugin, case.prepared
+    if not implements(plugin, ScalarTwin):
+        return
+    verdicts = case.verdicts(case.rows) if prepared.filters else None
+    scores = case.scores(case.rows) if prepared.scores else None
+    for i, row in enumerate(case.rows.tolist()):
+        verdict, score = plugin.row(prepared.state, row)
+        same = (verdicts is None or verdict == verdicts[i]) and (
+            scores is None or score == scores[i]
+        )
+        assert same, f"{plugin.name}: scalar twin equals vector"
+
+
+def _check_incremental(case: Case, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
+    """What is kept through events equals what a world built at once says, by node name."""
+    plugin, world = case.plugin, cluster.world
+    if getattr(plugin, "scope", Scope.CLUSTER) is Scope.CLUSTER:
+        return
+    kept = memory.prepare(plugin, case.pod, View(world, case.pod, 0.0))
+    anew = prepare(plugin, cluster.rebuilt(shuffled=True), pod)
+    law = f"{plugin.name}: incremental equals full"
+    assert (kept.skip, kept.reject) == (anew.prepared.skip, anew.prepared.reject), law
+    if kept.skip or kept.reject is not None:
+        return
+    if kept.answers is not None:
+        kept.answers.refresh()
+    if kept.filters:
+        verdicts = _kept_verdicts(plugin, kept, world.nodes)
+        assert verdicts == _by_name(anew.world.nodes, anew.verdicts(anew.rows)), law
+    if kept.scores:
+        scores = _kept_scores(plugin, kept, world.nodes)
+        assert scores == _by_name(anew.world.nodes, anew.scores(anew.rows)), law
+
+
+def _kept_verdicts(plugin: Any, kept: Prepared, nodes: Picture) -> dict[str, float]:
+    if kept.answers is not None and kept.answers.verdicts is not None:
+        return _by_name(nodes, kept.answers.verdicts[nodes.rows])
+    return _by_name(nodes, plugin.filter(kept.state, nodes.rows, NONE))
+
+
+def _kept_scores(plugin: Any, kept: Prepared, nodes: Picture) -> dict[str, float]:
+    if kept.answers is not None and kept.answers.raw is not None:
+        return _by_name(nodes, kept.answers.raw[nodes.rows])
+    return _by_name(nodes, plugin.score(kept.state, nodes.rows))
+
+
+def _by_name(nodes: Picture, values: NDArray[Any]) -> dict[str, float]:
+    return {nodes.names[row]: float(values[i]) for i, row in enumerate(nodes.rows.tolist())}
+
+
+def _fingerprint(nodes: Picture) -> tuple[Any, ...]:
+    """Everything a careless plugin could have written to."""
+    amounts = nodes.amounts
+    arrays = (
+        amounts.allocatable, amounts.requested, amounts.free, amounts.divisor,
+        amounts.nonzero_millicores, amounts.nonzero_bytes, nodes.alive, nodes.unschedulable,
+        nodes.taint_set,
+    )  # fmt: skip
+    return (nodes.seq, nodes.node_journal.seq, *(array.tobytes() for array in arrays))
