@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -32,7 +34,13 @@ class Front(Protocol):
         ...
 
 
-def _wanted() -> Iterator[tuple[str, dict[str, Any]]]:
+@lru_cache(maxsize=1)
+def _wanted() -> tuple[tuple[str, bytes], ...]:
+    """List the path and body of everything there must be; reading the CRDs takes a while."""
+    return tuple((path, msgspec.json.encode(obj)) for path, obj in _objects())
+
+
+def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for name in NAMESPACES:
         yield "/api/v1/namespaces", {"metadata": {"name": name}}
     for name, value, words in _CRITICAL:
@@ -49,10 +57,12 @@ def _wanted() -> Iterator[tuple[str, dict[str, Any]]]:
 
 async def install(server: Front) -> None:
     """Create what is missing, through the front door; what is there stays as it is."""
-    for path, obj in _wanted():
-        body = msgspec.json.encode(obj)
-        request = Request("POST", path, {"fieldValidation": "Ignore"}, {}, body)
-        answer = await server.handle(request, ADMIN)
-        assert isinstance(answer, Response)
-        if answer.status not in (201, 409):
-            raise from_status(answer.status, msgspec.json.decode(answer.body))
+    await asyncio.gather(*(_create(server, path, body) for path, body in _wanted()))
+
+
+async def _create(server: Front, path: str, body: bytes) -> None:
+    request = Request("POST", path, {"fieldValidation": "Ignore"}, {}, body)
+    answer = await server.handle(request, ADMIN)
+    assert isinstance(answer, Response)
+    if answer.status not in (201, 409):
+        raise from_status(answer.status, msgspec.json.decode(answer.body))

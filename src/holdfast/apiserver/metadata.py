@@ -57,8 +57,13 @@ def new_uid() -> str:
     return str(uuid.UUID(bytes=drawn, version=4))
 
 
+def stamp(now: float) -> str:
+    """Write a time as metadata does; thousands of objects share each second."""
+    return _stamp_second(int(now))
+
+
 @lru_cache(maxsize=4)
-def _stamp(second: int) -> str:
+def _stamp_second(second: int) -> str:
     return rfc3339(second)
 
 
@@ -93,7 +98,7 @@ def new_metadata(obj: Object, served: Served, namespace: str, now: float) -> Obj
         meta.pop("namespace", None)
     meta["uid"] = new_uid()
     meta["resourceVersion"] = ""
-    meta["creationTimestamp"] = _stamp(int(now))
+    meta["creationTimestamp"] = stamp(now)
     if served.counts_generations:
         meta["generation"] = 1
     return ordered(meta)

@@ -8,8 +8,8 @@ from holdfast.api.defaults import default_object
 from holdfast.apiserver import validation
 from holdfast.apiserver.admission.definitions import admit_definition
 from holdfast.apiserver.admission.pods import admit_pod
+from holdfast.apiserver.metadata import stamp
 from holdfast.apiserver.operation import Operation
-from holdfast.clock import rfc3339
 
 Object = dict[str, Any]
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -20,7 +20,7 @@ def complete(op: Operation, obj: Object) -> Object:
     custom = op.served.custom
     if custom is not None:
         return custom.schema.default(obj)
-    default_object(obj, rfc3339(op.context.clock.now()))
+    default_object(obj, stamp(op.context.clock.now()))
     return obj
 
 

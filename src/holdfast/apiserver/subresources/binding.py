@@ -8,12 +8,11 @@ from typing import Any
 from holdfast.api import causes
 from holdfast.apiserver.answers import success
 from holdfast.apiserver.body import read_object
-from holdfast.apiserver.metadata import conflict, metadata_of
+from holdfast.apiserver.metadata import conflict, metadata_of, stamp
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.updating import keep
 from holdfast.apiserver.writing import decode
 from holdfast.client.transport import Response
-from holdfast.clock import rfc3339
 from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid
 from holdfast.store import Stored
 
@@ -102,7 +101,7 @@ def assigned(pod: Object, node: str, meta: Object, now: float) -> Object:
     status = {k: v for k, v in (pod.get("status") or {}).items() if k != "nominatedNodeName"}
     scheduled = {
         "type": "PodScheduled", "status": "True", "lastProbeTime": None,
-        "lastTransitionTime": rfc3339(now),
+        "lastTransitionTime": stamp(now),
     }  # fmt: skip
     conditions = list(status.get("conditions") or ())
     places = [i for i, c in enumerate(conditions) if c.get("type") == "PodScheduled"]
