@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from holdfast.store.records import Indexed, Key, Stored
+from holdfast.store.records import Event, Indexed, Key, Stored
 
 INDEXED_FIELDS = frozenset(
     {"spec.nodeName", "involvedObject.kind", "involvedObject.name", "involvedObject.uid"}
@@ -137,6 +137,17 @@ class State:
             keys.discard(stored.key)
             if not keys:
                 self._owned.pop(uid, None)
+
+
+def undo(objects: Iterable[Stored], events: Sequence[Event]) -> list[Stored]:
+    """List what there was before the events, given what there is after them."""
+    then = {stored.key.path: stored for stored in objects}
+    for event in reversed(events):
+        if event.previous is None:
+            del then[event.key.path]
+        else:
+            then[event.key.path] = event.previous
+    return [then[path] for path in sorted(then)]
 
 
 def _pairs(indexed: Indexed) -> list[Pair]:

@@ -27,6 +27,7 @@ from holdfast.store.indexing import index_object
 from holdfast.store.loading import load_state, replay
 from holdfast.store.records import Change, Event, Index, Key, Stored
 from holdfast.store.retention import Retention
+from holdfast.store.state import undo
 from holdfast.store.watch import History, Subscription
 from holdfast.store.writer import Write, Writer
 
@@ -170,17 +171,8 @@ class Store:
         history = self._history(group, plural)
         since = history.read(history.place(revision))
         now = self._state.select(group, plural, namespace)
-        if not since:
-            return now
-        then = {stored.key.path: stored for stored in now}
-        for event in reversed(since):
-            if namespace and event.key.namespace != namespace:
-                continue
-            if event.previous is None:
-                del then[event.key.path]
-            else:
-                then[event.key.path] = event.previous
-        return [then[path] for path in sorted(then)]
+        mine = [e for e in since if not namespace or e.key.namespace == namespace]
+        return undo(now, mine) if mine else now
 
     def dependents(self, uid: str) -> Objects:
         """List the objects, of any resource, that name this uid as an owner."""
