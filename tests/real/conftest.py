@@ -1,5 +1,6 @@
 import pytest
-from tests.real.control_plane import ControlPlane, program
+
+from real.control_plane import ControlPlane, program
 
 
 @pytest.fixture(scope="session")

@@ -105,9 +105,9 @@ class ControlPlane:
         self.kubeconfig.chmod(0o600)
 
     def _run(self, name: str, *arguments: object) -> None:
-        log = (self.directory / f"{name}.log").open("wb")
         command = [program(name), *map(str, arguments)]
-        self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+        with (self.directory / f"{name}.log").open("wb") as log:
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
 
     def _await_ready(self) -> None:
         context = ssl._create_unverified_context()

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.real.control_plane import free_port
 
 from holdfast.testing import a_device, a_device_class, a_node, a_pod, a_reservation, a_slice
+from real.control_plane import free_port
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
@@ -58,6 +58,8 @@ def scheduling(cluster, log):
 def scheduler(cluster, tmp_path):
     log = tmp_path / "scheduler.log"
     with scheduling(cluster, log) as process:
+        # Signals are handled once it works; stopping it earlier would end it abruptly.
+        until(lambda: "scheduling for" in log.read_text())
         yield process
     assert process.returncode == 0, log.read_text()
 
