@@ -57,7 +57,9 @@ def main() -> int:
         print("no test results yet: run `make test` first")
         return 1
     found = read(paths)
-    print(f"{'spec':26}{'passed':>8}{'xfailed':>9}{'skipped':>9}{'failed':>8}{'missing':>9}{'of':>5}")
+    print(
+        f"{'spec':26}{'passed':>8}{'xfailed':>9}{'skipped':>9}{'failed':>8}{'missing':>9}{'of':>5}"
+    )
     for prefix, (name, total) in SPECS.items():
         mine = {n: e for n, e in found.items() if n[0] == prefix}
         count = {k: sum(e["outcome"] == k for e in mine.values())
