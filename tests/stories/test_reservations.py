@@ -74,7 +74,8 @@ async def test_R016_two_owners_race_for_one_allocate_once_reservation(cluster, c
 
 
 async def test_R067_a_restart_knows_what_is_left(cluster):
-    await cluster.create(node(), held(cpu="8", allocate_once=False), owner("a", cpu="4"))
+    await cluster.create(node(), held(cpu="8", allocate_once=False))
+    await cluster.create(owner("a", cpu="4"))
     await cluster.create(a_pod("used", cpu="8", node="n1"))
     await cluster.restart()
     reservation = await cluster.reservation("r")

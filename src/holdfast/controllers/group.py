@@ -20,7 +20,7 @@ from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
 from holdfast.controllers.stranded_pods import StrandedPodController
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Retryable
 
 CONTROLLERS: tuple[type[Reconciler], ...] = (
     NamespaceController,
@@ -35,6 +35,7 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
 BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (ReservationController,)
 """What to run on a cluster whose own controller manager does the rest."""
 LOOK_AGAIN_EVERY = 30.0
+ASK_AGAIN_AFTER = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class ControllerGroup:
         """Start what can be started; the garbage collector last, on everybody's informers."""
         if self._own_recorder:
             self._recorder.start()
-        await self._start_served(await discover(self._tools.client))
+        await self._start_served(await self._ask_what_is_served())
         if self._collects:
             shared = {resource for each in self._running for resource in each.needs}
             self._start_one(GarbageCollector(self._tools, shared))
@@ -102,6 +103,14 @@ class ControllerGroup:
     def healthy(self) -> bool:
         """Whether every started controller still works."""
         return self.ready and all(each.healthy for each in self._running)
+
+    async def _ask_what_is_served(self) -> Served:
+        while True:
+            try:
+                return await discover(self._tools.client)
+            except Retryable as failure:
+                log.warning("cannot tell what is served: %s; trying again", failure)
+                await self._tools.clock.sleep(failure.after or ASK_AGAIN_AFTER)
 
     async def _start_served(self, served: Served) -> None:
         for kind in list(self._waiting):

@@ -11,7 +11,8 @@ without time passing, so a test asserts without waiting::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -72,7 +73,7 @@ class Harness:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.components.stop()
+        await self._stop_components()
         await self._stop_server()
 
     @property
@@ -126,13 +127,13 @@ class Harness:
 
     async def restart_components(self) -> None:
         """Stop scheduler, controllers and nodes, and start them anew from the API alone."""
-        await self.components.stop()
+        await self._stop_components()
         await self._start_components()
         await self.settle()
 
     async def restart(self) -> None:
         """Stop everything and start it anew from the disk."""
-        await self.components.stop()
+        await self._stop_components()
         await self._stop_server()
         await self._start_server()
         await self._start_components()
@@ -154,7 +155,19 @@ class Harness:
         self.components = Components(
             self._component_client, self.clock, SchedulerSettings(seed=self._seed), NodeSettings(0)
         )
-        await self.components.start()
+        await self._as_time_passes(self.components.start())
+
+    async def _stop_components(self) -> None:
+        await self._as_time_passes(self.components.stop())
+
+    async def _as_time_passes(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something happen that may have to wait between tries."""
+        task = asyncio.create_task(work)
+        try:
+            await self.clock.advance_until(task.done)
+            await task
+        finally:
+            task.cancel()
 
     def _component_client(self, user: str) -> Client:
         transport: Transport = InProcessTransport(self.server)
