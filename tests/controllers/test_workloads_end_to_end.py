@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.api.scheme import DEPLOYMENTS, PODS, REPLICASETS
+from holdfast.api.scheme import DEPLOYMENTS, EVENTS, PODS, REPLICASETS
 from holdfast.errors import NotFound
-from holdfast.testing import a_deployment, a_node, a_replica_set
+from holdfast.testing import a_deployment, a_node, a_priority_class, a_replica_set
 
 
 async def test_a_deployment_of_three_becomes_three_running_pods(cluster):
@@ -103,3 +103,19 @@ async def test_a_new_template_rolls_and_an_old_one_rolls_back(cluster):
     assert len((await cluster.client.list(REPLICASETS, "default")).items) == 2
     web = await cluster.get(DEPLOYMENTS, "web", "default")
     assert web.metadata.annotations["deployment.kubernetes.io/revision"] == "3"
+
+
+async def test_a_refused_pod_is_reported_and_tried_again(cluster):
+    await cluster.create(a_replica_set("rs", replicas=2, priority_class_name="missing"))
+    await cluster.clock.advance(1)
+    rs = await cluster.get(REPLICASETS, "rs", "default")
+    (condition,) = rs.status.conditions
+    assert (condition.type, condition.reason) == ("ReplicaFailure", "FailedCreate")
+    assert "missing" in condition.message
+    events = (await cluster.client.list(EVENTS, "default")).items
+    assert {e.reason for e in events} == {"FailedCreate"}
+
+    await cluster.create(a_priority_class("missing", 7))
+    await cluster.clock.advance(10)
+    assert len(await cluster.pods()) == 2
+    assert (await cluster.get(REPLICASETS, "rs", "default")).status.conditions == ()

@@ -24,7 +24,7 @@ from holdfast.controllers.grouped import Owned
 from holdfast.controllers.ownership import controller_of
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.writes import Delete, Patch, Write, carry_out, carry_out_chain
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import NotFound, Refused, Retryable
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 REMEMBERED = 10_000
@@ -180,7 +180,7 @@ class ResourceClaimController(Reconciler):
             claim: ResourceClaim = await carry_out(self.client, creation)
         except Refused as refusal:
             self._complain(pod, entry, f"create ResourceClaim : {refusal}")
-            raise
+            raise Retryable(f"no claim for {entry}: {refusal}") from refusal
         return claim.name
 
     def _complain(self, pod: Pod, entry: str, problem: str) -> None:

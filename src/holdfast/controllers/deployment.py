@@ -19,8 +19,16 @@ from holdfast.controllers.grouped import Owned
 from holdfast.controllers.ownership import claimed, controller_of, owned_by, owner_reference
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.rollout import Bounds, Sizes
-from holdfast.controllers.writes import Create, Delete, Patch, Write, carry_out, carry_out_all
-from holdfast.errors import AlreadyExists, HoldfastError
+from holdfast.controllers.writes import (
+    Create,
+    Delete,
+    Patch,
+    Write,
+    carry_out,
+    carry_out_all,
+    namespace_is_going,
+)
+from holdfast.errors import AlreadyExists, HoldfastError, Retryable
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +286,11 @@ class DeploymentController(Reconciler):
         except AlreadyExists:
             found = await self.client.get(REPLICASETS, name, deployment.namespace)
         except HoldfastError as failure:
+            if namespace_is_going(failure):
+                return False
             words = f'Failed to create new replica set "{name}": {failure}'
             self.tell(deployment, "Warning", "ReplicaSetCreateError", words)
-            raise
+            raise Retryable(words) from failure
         if owned_by(found, deployment) and revisions.same_template(
             found.spec.template, deployment.spec.template
         ):

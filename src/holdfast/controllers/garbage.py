@@ -100,6 +100,7 @@ class GarbageCollector(Reconciler):
         self._kinds: dict[tuple[str, str], Resource[Object]] = {}
         self._own: dict[Resource[Any], Informer[Object]] = {}
         self._absent: OrderedDict[str, None] = OrderedDict()
+        self._unresolved: set[str] = set()
         self._new_kinds = asyncio.Event()
         self._shared = frozenset(shared)
         for resource in self._shared:
@@ -134,6 +135,9 @@ class GarbageCollector(Reconciler):
     async def _follow(self, served: Served) -> None:
         """Start following what is new, stop following what is no longer served."""
         self._kinds = {(r.group, r.kind): r for r in served}
+        for uid in self._unresolved:
+            self.queue.add(uid)
+        self._unresolved.clear()
         wanted = frozenset(deletable(served)) - self._shared
         for resource in wanted - self._own.keys():
             informer = Informer(self.client, resource, clock=self.clock)
@@ -202,12 +206,15 @@ class GarbageCollector(Reconciler):
         """Look an object's owners up, at the server where the picture does not know them."""
         found: dict[str, Item | None] = {}
         for owner in item.owners if not item.deleting else ():
+            resource = self._resource_of(owner, item)
             known = self._graph.get(owner.uid)
-            if known is not None and _reachable(known, item):
-                found[owner.uid] = known
-            elif owner.uid in self._absent or known is not None:
+            if resource is None:
+                continue
+            if known is not None:
+                found[owner.uid] = known if _reachable(known, item) else None
+            elif owner.uid in self._absent:
                 found[owner.uid] = None
-            elif (resource := self._resource_of(owner, item)) is not None:
+            else:
                 found[owner.uid] = await self._ask(resource, owner, item.namespace)
         return found
 
@@ -219,9 +226,10 @@ class GarbageCollector(Reconciler):
         """
         group = owner.api_version.rpartition("/")[0]
         resource = self._kinds.get((group, owner.kind))
-        if resource is None or (resource.namespaced and not item.namespace):
+        if resource is None:
+            self._unresolved.add(item.uid)
             return None
-        return resource
+        return None if resource.namespaced and not item.namespace else resource
 
     async def _ask(
         self, resource: Resource[Object], owner: OwnerReference, namespace: str

@@ -20,8 +20,15 @@ from holdfast.controllers.grouped import Grouped, Owned
 from holdfast.controllers.ownership import claimed, controller_of, owner_reference
 from holdfast.controllers.pod_ranking import in_deletion_order
 from holdfast.controllers.reconciler import Reconciler, Tools
-from holdfast.controllers.writes import Create, Delete, Patch, carry_out, carry_out_all
-from holdfast.errors import NotFound
+from holdfast.controllers.writes import (
+    Create,
+    Delete,
+    Patch,
+    carry_out,
+    carry_out_all,
+    namespace_is_going,
+)
+from holdfast.errors import HoldfastError, NotFound, Retryable
 
 BURST = 500
 WIDEST = 64
@@ -113,7 +120,8 @@ def _status(
     ) == tuple(new.values())  # fmt: skip
     failing = conditions.find(old.conditions, "ReplicaFailure")
     again_after = min((w for w in waits if w > 0), default=None)
-    if unchanged and (failing.message if failing else "") == failure:
+    # The words differ with each try (they name the pod): only the fact counts.
+    if unchanged and (failing is not None) == bool(failure):
         return None, again_after
     new["conditions"] = _failure_condition(failure, now)
     patch = {"status": new}
@@ -235,19 +243,28 @@ class ReplicaSetController(Reconciler):
             outcomes = await asyncio.gather(
                 *(carry_out(self.client, c) for c in batch), return_exceptions=True
             )
-            failed = [o for o in outcomes if isinstance(o, BaseException)]
             for made in outcomes:
                 if isinstance(made, Pod):
-                    self.tell(replicaset, "Normal", "SuccessfulCreate", f"Created pod: {made.name}")
+                    words = f"Created pod: {made.name}"
+                    self.tell(replicaset, "Normal", "SuccessfulCreate", words)
+            failed = [o for o in outcomes if isinstance(o, BaseException)]
             if failed:
                 for _ in range(len(failed) + len(left)):
                     self._expectations.created(replicaset.key)
-                self._failures[replicaset.key] = str(failed[0])
-                words = f"Error creating: {failed[0]}"
-                self.tell(replicaset, "Warning", "FailedCreate", words)
-                raise failed[0]
+                self._creation_failed(replicaset, failed[0])
+                return
             size = min(size * 2, WIDEST)
         self._failures.pop(replicaset.key, None)
+
+    def _creation_failed(self, replicaset: ReplicaSet, failure: BaseException) -> None:
+        """Say so in the status and an event, and try again later: a quota may grow."""
+        if namespace_is_going(failure):
+            return
+        if not isinstance(failure, HoldfastError):
+            raise failure
+        self._failures[replicaset.key] = str(failure)
+        self.tell(replicaset, "Warning", "FailedCreate", f"Error creating: {failure}")
+        raise Retryable(f"pods were not created: {failure}") from failure
 
     async def _delete(self, replicaset: ReplicaSet, deletions: tuple[Delete, ...]) -> None:
         if not deletions:

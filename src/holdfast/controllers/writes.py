@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client, PatchType
-from holdfast.errors import NotFound
+from holdfast.errors import HoldfastError, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +110,9 @@ def _guarded(write: Write, version: str) -> Write:
         return write
     meta = {**write.patch.get("metadata", {}), "resourceVersion": version}
     return replace(write, patch={**write.patch, "metadata": meta})
+
+
+def namespace_is_going(failure: BaseException) -> bool:
+    """Tell whether a creation was refused because its whole namespace is being deleted."""
+    causes = failure.details.causes if isinstance(failure, HoldfastError) else ()
+    return any(cause.reason == "NamespaceTerminating" for cause in causes)
