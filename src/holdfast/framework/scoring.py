@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import (
     Normalizes,
     PreScores,
@@ -38,7 +39,7 @@ class Score:
         return self.normalized * self.weight
 
 
-class InvalidScore(Exception):
+class InvalidScore(HoldfastError):
     """A plugin's score is outside 0..100, or scoring failed: the attempt is an error."""
 
 

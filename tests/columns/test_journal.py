@@ -1,0 +1,41 @@
+"""The change log, in each of the forms it answers in."""
+
+import numpy as np
+
+from holdfast.columns.journal import FEW, Journal
+
+
+def test_few_changes_come_as_a_list_without_repeats():
+    journal = Journal(100)
+    for row in (3, 5, 3):
+        journal.log(row)
+    assert sorted(journal.stale(0, 100)) == [3, 5]
+    assert journal.stale(2, 100) == [3]
+
+
+def test_many_changes_of_few_rows_are_still_few():
+    journal = Journal(100)
+    for _ in range(50):
+        journal.log(7)
+    assert journal.stale(0, 100) == [7]
+
+
+def test_more_changes_come_as_an_array_and_nearly_all_as_a_slice():
+    journal = Journal(1000)
+    for row in range(FEW + 10):
+        journal.log(row)
+    stale = journal.stale(0, 1000)
+    assert isinstance(stale, np.ndarray)
+    assert stale.tolist() == list(range(FEW + 10))
+    for row in range(500):
+        journal.log(row)
+    assert journal.stale(0, 1000) == slice(0, 1000)
+
+
+def test_growing_forgets_nothing():
+    journal = Journal(2)
+    journal.log(1)
+    journal.grow(8)
+    journal.log(7)
+    assert journal.since(0).tolist() == [1, 7]
+    assert journal.since(1).tolist() == [7]

@@ -1,0 +1,244 @@
+"""The runner and what it remembers: classes, epochs, the two halves, errors."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from holdfast.errors import BadConfiguration
+from holdfast.framework.plugin import (
+    NONE,
+    Code,
+    Narrow,
+    Part,
+    Reject,
+    Scope,
+    Skip,
+)
+from holdfast.framework.profile import Entry, build
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.runner import decide, feasible, memory_of, rank
+from holdfast.framework.scoring import InvalidScore
+from holdfast.framework.world import World
+from holdfast.plugins import PROFILE_NAMES, REGISTRY, default_profiles
+from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.testing import a_node, a_pod, typed
+
+
+class Plain:
+    """A plugin to be told what to answer."""
+
+    name: ClassVar[str] = "Plain"
+    epochs: ClassVar[tuple[str, ...]] = ()
+    scope: ClassVar[Scope] = Scope.CLUSTER
+
+    def __init__(self, answer=None, verdicts=None, scores=None):
+        self._answer, self._verdicts, self._scores = answer, verdicts, scores
+
+    def reads(self, _pod, _view):
+        return None
+
+    def prepare(self, _pod, _view):
+        part = Part("state", self._verdicts is not None, self._scores is not None)
+        return part if self._answer is None else self._answer
+
+    def filter(self, _state, rows, _change=NONE):
+        return np.array([self._verdicts[int(row)] for row in rows], np.int8)
+
+    def reasons(self, _state, row, _change=NONE):
+        return (f"{self.name} minds row {row}",)
+
+    def score(self, _state, rows):
+        return np.array([float(self._scores[int(row)]) for row in rows])
+
+
+def named(name, **options):
+    return type(name, (Plain,), {"name": name})(**options)
+
+
+def profile_of(*plugins):
+    entries = [Entry(lambda _args, p=p: p, p.name) for p in plugins]
+    return build("test", [*entries, Entry(DefaultBinder, "DefaultBinder")])
+
+
+def world_of(count=3):
+    world = World()
+    for i in range(count):
+        world.upsert(typed(a_node(f"n{i}")))
+    return world
+
+
+def run(world, *plugins, seed=0):
+    facts = world.facts(typed(a_pod()))
+    return decide(profile_of(*plugins), facts, world, 0.0, np.random.default_rng(seed))
+
+
+def test_both_halves_are_pure():
+    world = world_of()
+    profile, facts = default_profiles()["default-scheduler"], world.facts(typed(a_pod()))
+    seq, stamp = world.nodes.seq, world.nodes.epochs.stamp
+    first = rank(profile, feasible(profile, facts, world, 0.0), np.random.default_rng(5))
+    again = rank(profile, feasible(profile, facts, world, 0.0), np.random.default_rng(5))
+    assert first.row == again.row
+    assert (world.nodes.seq, world.nodes.epochs.stamp) == (seq, stamp)
+    assert world.nodes.pods() == []
+
+
+def test_the_first_plugin_that_objects_is_heard():
+    found = run(
+        world_of(),
+        named("A", verdicts=[0, 1, 0]), named("B", verdicts=[2, 2, 0]),
+        named("C", verdicts=[0, 0, 1]),
+    )  # fmt: skip
+    assert [found.plugin_at(row) for row in range(3)] == ["B", "A", "C"]
+    assert found.codes.tolist() == [2, 1, 1]
+    assert found.rejectors == {"A", "B", "C"}
+    assert found.reasons(1) == ("A minds row 1",)
+
+
+def test_an_unresolvable_word_ends_preparing_and_a_weaker_one_does_not():
+    weak = Reject(Code.UNSCHEDULABLE, ("weak",))
+    strong = Reject(Code.UNRESOLVABLE, ("strong",))
+    found = run(
+        world_of(), named("A", answer=weak), named("B", answer=Reject(Code.UNSCHEDULABLE, ("b",)))
+    )
+    assert found.message() == "0/3 nodes are available: b."
+    found = run(world_of(), named("A", answer=weak), named("B", answer=strong))
+    assert found.prefilter == ("B", strong)
+    found = run(world_of(), named("A", answer=strong), named("B", answer=weak))
+    assert found.prefilter == ("A", strong)
+    assert found.codes.tolist() == [2, 2, 2]
+
+
+def test_an_error_on_one_node_fails_the_attempt():
+    found = run(world_of(), named("A", verdicts=[0, 4, 0]))
+    assert isinstance(found, Rejection)
+    assert found.code is Code.ERROR
+    assert found.message() == 'running "A" filter plugin: A minds row 1'
+    assert found.rejectors == frozenset()
+
+
+def test_an_error_behind_another_objection_is_never_met():
+    assert run(world_of(), named("A", verdicts=[0, 1, 1]), named("B", verdicts=[0, 4, 4])).row == 0
+
+
+def test_plugins_that_allow_different_rows_say_so():
+    rows = np.array([0], np.intp), np.array([1, 2], np.intp)
+    left, right = (Narrow(Part("s", False, False), r) for r in rows)
+    found = run(world_of(), named("B", answer=left), named("A", answer=right))
+    assert found.message() == (
+        "0/3 nodes are available: node(s) didn't satisfy plugin(s) [A B] simultaneously."
+    )
+    assert found.rejectors == {"A", "B"}
+    assert run(world_of(), named("A", answer=left)).row == 0
+
+
+def test_scores_outside_their_range_are_an_error():
+    with pytest.raises(InvalidScore, match='plugin "A" returns an invalid score 101'):
+        run(world_of(), named("A", scores=[1, 101, 5]))
+
+
+def test_tiers_come_before_scores():
+    class Pools(Plain):
+        name = "Pools"
+
+        def tier(self, _state, rows):
+            return np.array([(1, 0, 0)[row] for row in rows], np.int32)
+
+    scorer = named("A", scores=[100, 1, 2])
+    assert run(world_of(), scorer, Pools(answer=None, verdicts=[0, 0, 0])).row == 2
+
+
+def test_skip_leaves_a_plugin_out():
+    assert run(world_of(1), named("A", answer=Skip(), verdicts=[2])).row == 0
+
+
+def test_pods_that_no_plugin_tells_apart_share_a_record():
+    world = world_of()
+    profile = default_profiles()["default-scheduler"]
+    memory = memory_of(profile, world)
+    for i in range(5):
+        facts = world.facts(typed(a_pod(f"p{i}", labels={"ordinal": str(i)})))
+        feasible(profile, facts, world, 0.0)
+    assert len(memory._records) == 1
+    feasible(profile, world.facts(typed(a_pod("big", cpu="2"))), world, 0.0)
+    assert len(memory._records) == 2
+
+
+def test_a_label_that_becomes_visible_splits_the_class():
+    world = world_of()
+    profile = default_profiles()["default-scheduler"]
+    constraint = {
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }  # fmt: skip
+    web = a_pod("web", labels={"app": "web"}, topology_spread_constraints=[constraint])
+    other = a_pod("db", labels={"app": "db"}, topology_spread_constraints=[constraint])
+    for node in ("n0", "n1"):
+        world.upsert(typed(a_pod(f"on-{node}", labels={"app": "web"}, node=node)))
+    found = [
+        feasible(profile, world.facts(typed(p)), world, 0.0).rows.tolist() for p in (web, other)
+    ]
+    assert found == [[2], [0, 1, 2]]
+
+
+def test_a_node_that_comes_later_may_be_the_one_a_pod_names():
+    world = world_of(2)
+    profile = default_profiles()["default-scheduler"]
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["late"]}]}
+    needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    facts = world.facts(typed(a_pod(affinity={"nodeAffinity": needed})))
+    assert isinstance(feasible(profile, facts, world, 0.0), Rejection)
+    world.upsert(typed(a_node("late")))
+    assert feasible(profile, facts, world, 0.0).rows.tolist() == [2]
+
+
+def test_an_extender_may_leave_fewer_rows():
+    world = world_of()
+    profile, facts = default_profiles()["default-scheduler"], world.facts(typed(a_pod()))
+    found = feasible(profile, facts, world, 0.0).only(np.array([1], np.intp))
+    assert rank(profile, found, np.random.default_rng(0)).node == "n1"
+
+
+def test_both_built_in_profiles_have_the_default_set():
+    profiles = default_profiles()
+    assert tuple(profiles) == PROFILE_NAMES
+    for profile in profiles.values():
+        names = [plugin.name for plugin in profile.plugins]
+        assert names == [entry.name for entry in REGISTRY if entry.default]
+        assert profile.weight("TaintToleration") == 3
+        assert profile.weight("Reservation") == 5000
+        assert profile.weight("NodeResourcesFit") == 1
+
+
+def test_the_registry_names_plugins_as_they_name_themselves():
+    assert [entry.factory({}).name for entry in REGISTRY] == [entry.name for entry in REGISTRY]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"enabled": [("Nonsense", 1)]}, 'plugin "Nonsense" does not exist'),
+        ({"enabled": [("NodeName", 1)]}, "at least one bind plugin is needed"),
+        ({"enabled": [("NodeName", 1), ("NodeName", 1)]}, "enabled twice"),
+        ({"args": {"Nonsense": {}}}, 'plugin "Nonsense" does not exist'),
+        ({"args": {"NodeResourcesFit": {"nonsense": 1}}}, 'unknown field "nonsense"'),
+        (
+            {"args": {"DefaultPreemption": {"minCandidateNodesPercentage": 0,
+                                            "minCandidateNodesAbsolute": 0}}},
+            "minCandidateNodesPercentage: cannot be zero at the same time; "
+            "minCandidateNodesAbsolute",
+        ),
+        (
+            {"args": {"NodeResourcesBalancedAllocation": {"resources": [
+                {"name": "cpu", "weight": 2}]}}},
+            "must be 1",
+        ),
+        ({"args": {"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": [{}]}}},
+         "not built"),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_cannot_be_is_refused(options, words):
+    with pytest.raises(BadConfiguration, match=words):
+        build("mine", REGISTRY, **options)

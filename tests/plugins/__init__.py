@@ -1,0 +1,1 @@
+"""Deciding through the real front, plugin by plugin."""

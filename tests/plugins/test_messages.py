@@ -1,0 +1,108 @@
+"""What users read when a pod fits nowhere, word for word."""
+
+from holdfast.testing import a_node, a_pod
+from plugins.deciding import NC, a_world, outcome, small_nodes, told, whole_message
+
+TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
+
+
+def test_S019_no_nodes_at_all():
+    found = outcome(a_world(), a_pod())
+    assert found.message() == "no nodes available to schedule pods"
+    assert found.rejectors == frozenset()
+
+
+def test_S020_more_than_any_node_has():
+    world = a_world(*small_nodes(3))
+    assert whole_message(world, a_pod(cpu="5")) == (
+        "0/3 nodes are available: 3 Insufficient cpu. " + NC
+        + "0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    )  # fmt: skip
+    assert outcome(world, a_pod(cpu="5")).rejectors == {"NodeResourcesFit"}
+
+
+def test_S021_full_of_pods_of_the_same_priority():
+    nodes = small_nodes(3)
+    standing = [a_pod(f"s{i}", cpu="3500m", node=f"n{i}") for i in (1, 2, 3)]
+    assert whole_message(a_world(*nodes, *standing), a_pod(cpu="1")) == (
+        "0/3 nodes are available: 3 Insufficient cpu. " + NC
+        + "0/3 nodes are available: 3 No preemption victims found for incoming pod."
+    )  # fmt: skip
+
+
+def test_S022_two_reasons():
+    nodes = small_nodes(3)
+    nodes[0]["spec"] = {"taints": [TAINT]}
+    standing = [a_pod(f"s{i}", cpu=None, memory="8Gi", node=f"n{i}") for i in (2, 3)]
+    assert whole_message(a_world(*nodes, *standing), a_pod(cpu=None, memory="1Gi")) == (
+        "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient memory. "
+        + NC + "0/3 nodes are available: 1 Preemption is not helpful for scheduling, "
+        "2 No preemption victims found for incoming pod."
+    )  # fmt: skip
+
+
+def test_S023_reasons_are_sorted_as_bytes():
+    nodes = small_nodes(12)
+    for node in nodes[:2]:
+        node["spec"] = {"unschedulable": True}
+    standing = [a_pod(f"s{i}", cpu="4", node=f"n{i}") for i in range(3, 13)]
+    found = outcome(a_world(*nodes, *standing), a_pod(cpu="1")).message()
+    assert found == ("0/12 nodes are available: 10 Insufficient cpu, 2 node(s) were unschedulable.")
+
+
+def test_S024_one_node_short_of_two_things():
+    world = a_world(*small_nodes(1), a_pod("s", cpu="4", memory="8Gi", node="n1"))
+    found = outcome(world, a_pod(cpu="1", memory="1Gi")).message()
+    assert found == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
+
+
+def by_field(name):
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"nodeAffinity": required}
+
+
+def test_S026_nodes_left_out_by_field():
+    world = a_world(*small_nodes(5), a_pod("s", cpu="4", node="n1"))
+    pod = a_pod(cpu="1", affinity=by_field("n1"))
+    assert outcome(world, pod).message() == (
+        "0/5 nodes are available: 1 Insufficient cpu, "
+        "4 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    )
+    assert outcome(world, pod).rejectors == {"NodeAffinity", "NodeResourcesFit"}
+    missing = outcome(world, a_pod(cpu="1", affinity=by_field("nobody"))).message()
+    assert missing == (
+        "0/5 nodes are available: 5 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    )
+    excluded = told(world, pod)["nodes"][1]
+    assert excluded["plugin"] is None
+    assert excluded["code"] == "UnschedulableAndUnresolvable"
+    assert excluded["reasons"] == ["node(s) didn't satisfy plugin(s) [NodeAffinity]"]
+
+
+def test_a_word_before_devices_are_looked_at_ends_the_chain():
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    world = a_world(*small_nodes(3))
+    assert whole_message(world, a_pod(volumes=[claim])) == (
+        "0/3 nodes are available: volume binding is not built: the pod uses a persistent volume "
+        "claim (data). not found"
+    )
+
+
+def test_pods_with_inter_pod_affinity_are_told_that_it_is_not_built():
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    found = outcome(a_world(*small_nodes(2)), a_pod(affinity=affinity))
+    assert "inter-pod affinity is not built" in found.message()
+    assert found.rejectors == {"InterPodAffinity"}
+    assert found.code.word == "UnschedulableAndUnresolvable"
+
+
+def test_a_gated_pod_is_explained_without_nodes():
+    answer = told(a_world(a_node("n1")), a_pod(scheduling_gates=[{"name": "a"}, {"name": "b"}]))
+    assert answer["preEnqueue"] == {
+        "plugin": "SchedulingGates", "code": "UnschedulableAndUnresolvable",
+        "reasons": ["waiting for scheduling gates: [a b]"],
+    }  # fmt: skip
+    assert answer["nodes"] == []
+    assert answer["message"] == "waiting for scheduling gates: [a b]"

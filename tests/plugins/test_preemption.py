@@ -1,0 +1,114 @@
+"""Who would have to go: the dry run through the whole of deciding. Nobody is evicted here."""
+
+from holdfast.api.scheme import DISRUPTION_BUDGETS
+from holdfast.framework.runner import after_reject
+from holdfast.testing import a_pod, typed
+from holdfast.testing.builders import an_object
+from plugins.deciding import PROFILE, a_world, outcome, small_nodes
+
+
+def started(seconds):
+    return {"startTime": f"2026-01-01T00:00:{seconds:02}Z", "phase": "Running"}
+
+
+def plan(world, pod):
+    return after_reject(PROFILE, outcome(world, pod), world, 1.8e9)
+
+
+def victims(effect):
+    return sorted(pod.name for pod in effect.evict)
+
+
+def test_S057_the_node_where_least_is_lost():
+    def on(node, priority, count):
+        share = 4000 // count
+        return [
+            a_pod(f"{node}-{i}", cpu=f"{share}m", priority=priority, node=node)
+            for i in range(count)
+        ]
+
+    world = a_world(*small_nodes(3), *on("n1", 5, 2), *on("n2", 3, 4), *on("n3", 3, 1))
+    effect = plan(world, a_pod(cpu="4", priority=10))
+    assert effect.nominate == "n3"
+    assert effect.tied == ("n3",)
+    assert {c.node for c in effect.candidates} == {"n1", "n2", "n3"}
+
+
+def test_S057_equal_nodes_lose_whoever_started_last():
+    world = a_world(
+        *small_nodes(2),
+        a_pod("old", cpu="4", node="n1", status=started(1)),
+        a_pod("young", cpu="4", node="n2", status=started(30)),
+    )
+    assert plan(world, a_pod(cpu="4", priority=10)).nominate == "n2"
+
+
+def test_S058_victims_are_let_back_greedily():
+    def world(two_starts, one_starts):
+        return a_world(
+            *small_nodes(1),
+            a_pod("two", cpu="2", priority=1, node="n1", status=started(two_starts)),
+            a_pod("one", cpu="1", priority=1, node="n1", status=started(one_starts)),
+            a_pod("low", cpu="1", priority=0, node="n1", status=started(5)),
+        )
+
+    preemptor = a_pod(cpu="2", priority=10)
+    assert victims(plan(world(1, 30), preemptor)) == ["low", "one"]
+    assert victims(plan(world(30, 1), preemptor)) == ["two"]
+
+
+def a_budget(allowed):
+    spec = {"selector": {"matchLabels": {"app": "web"}}}
+    made = an_object(DISRUPTION_BUDGETS, "pdb", spec, namespace="default")
+    return made | {"status": {"disruptionsAllowed": allowed}}
+
+
+def test_S059_budgets_are_kept_where_they_can_be():
+    equal = [
+        a_pod(f"w{i}", cpu="1", labels={"app": "web"}, node="n1", status=started(i))
+        for i in (1, 2, 3)
+    ]
+    world = a_world(*small_nodes(1), *equal, a_budget(1))
+    effect = plan(world, a_pod(cpu="2", priority=10))
+    # The second and third are beyond the budget and are let back first; the first has to go.
+    assert victims(effect) == ["w1"]
+    assert effect.candidates[0].violations == 0
+
+
+def test_S059_a_broken_budget_weighs_more_than_any_priority():
+    world = a_world(
+        *small_nodes(2), a_budget(0),
+        a_pod("guarded", cpu="4", priority=0, labels={"app": "web"}, node="n1"),
+        a_pod("dear", cpu="4", priority=9, node="n2"),
+    )  # fmt: skip
+    effect = plan(world, a_pod(cpu="4", priority=10))
+    assert effect.nominate == "n2"
+    assert {c.node: c.violations for c in effect.candidates} == {"n1": 1, "n2": 0}
+
+
+def test_a_pod_that_never_preempts_says_so():
+    world = a_world(*small_nodes(1), a_pod("s", cpu="4", node="n1"))
+    effect = plan(world, a_pod(cpu="4", priority=10, preemption_policy="Never"))
+    assert "preemption: not eligible due to preemptionPolicy=Never." in effect.message
+    assert effect.nominate is None
+
+
+def test_spread_is_judged_with_the_victims_gone():
+    zone = "topology.kubernetes.io/zone"
+    constraint = {
+        "maxSkew": 1, "topologyKey": zone, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }  # fmt: skip
+    nodes = small_nodes(2)
+    for node, name in zip(nodes, "ab", strict=True):
+        node["metadata"]["labels"][zone] = name
+    web = {"cpu": "100m", "labels": {"app": "web"}}
+    world = a_world(
+        *nodes, a_pod("full", cpu="4", priority=1000, node="n2"),
+        a_pod("w1", node="n1", priority=0, **web),
+    )  # fmt: skip
+    pod = a_pod("new", priority=10, topology_spread_constraints=[constraint], **web)
+    effect = plan(world, pod)
+    assert effect.nominate == "n1"
+    assert victims(effect) == ["w1"]
+    assert typed(pod).spec.priority == 10

@@ -1,0 +1,33 @@
+"""What plugins write: the Binding."""
+
+from holdfast.framework.plugin import Placement, Skip
+from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.testing import a_node, a_pod, typed
+from plugins.deciding import a_world
+
+
+def placed(**annotations):
+    world = a_world(a_node("n1"))
+    facts = world.facts(typed(a_pod("web", namespace="shop")))
+    return Placement(facts, 0, "n1", {}, dict(annotations))
+
+
+def test_the_binding_names_pod_uid_and_node():
+    (call,) = DefaultBinder({}).bind(None, placed())
+    assert (call.verb, call.path) == ("bind", "/api/v1/namespaces/shop/pods/web/binding")
+    assert call.body == {
+        "apiVersion": "v1", "kind": "Binding",
+        "metadata": {"namespace": "shop", "name": "web", "uid": "uid-pod-shop-web"},
+        "target": {"kind": "Node", "name": "n1"},
+    }  # fmt: skip
+
+
+def test_annotations_travel_with_the_binding():
+    (call,) = DefaultBinder({}).bind(None, placed(note="x"))
+    assert call.body["metadata"]["annotations"] == {"note": "x"}
+
+
+def test_a_stand_in_for_a_reservation_is_left_to_its_own_plugin():
+    world = a_world(a_node("n1"))
+    facts = world.facts(typed(a_pod("r")), reserve_for="uid-r")
+    assert isinstance(DefaultBinder({}).bind(None, Placement(facts, 0, "n1", {})), Skip)
