@@ -114,7 +114,7 @@ async def test_a_slow_pod_holds_its_place_until_it_has_stopped(cluster):
         await cluster.get(PODS, "p", "default")
 
 
-async def test_a_pod_starts_when_its_claim_is_reserved_for_it(cluster):
+async def test_D086_a_pod_starts_only_when_its_claim_is_reserved_for_it(cluster):
     claims = [{"name": "gpu", "resourceClaimName": "c"}]
     await cluster.create(a_node("n"), a_claim("c"), a_pod("p", node="n", claims=claims))
     await cluster.clock.advance(1)

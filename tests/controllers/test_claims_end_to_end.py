@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from holdfast.api.scheme import EVENTS, PODS, RESOURCE_CLAIMS
 from holdfast.controllers.claim_cleanup import FINALIZER
-from holdfast.testing import a_claim_template, a_node, a_pod
+from holdfast.testing import a_claim, a_claim_template, a_node, a_pod
 
 ENTRY = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
 
@@ -42,6 +42,36 @@ async def test_a_pod_gets_its_claim_runs_with_it_and_takes_it_along(cluster):
     await cluster.client.delete(PODS, "p", "default")
     await cluster.clock.advance(2)
     assert await claims(cluster) == ()
+
+
+async def test_D071_a_claim_from_a_template_is_named_annotated_and_owned(cluster):
+    long = [{"name": "e" * 40, "resourceClaimTemplateName": "t"}]
+    await cluster.create(
+        a_claim_template("t"), a_pod("p", claims=ENTRY), a_pod("p" * 60, claims=long)
+    )
+    short, cut = sorted(await claims(cluster), key=lambda c: len(c.name))
+    pod = await cluster.get(PODS, "p", "default")
+    assert short.name.startswith("p-gpu-")
+    assert short.metadata.annotations["resource.kubernetes.io/pod-claim-name"] == "gpu"
+    (owner,) = short.metadata.owner_references
+    assert (owner.kind, owner.uid, owner.controller) == ("Pod", pod.uid, True)
+    assert len(cut.name) <= 63
+    assert cut.name.startswith("p" * 20) and "-" + "e" * 20 in cut.name
+
+
+async def test_D073_a_users_claim_is_deallocated_after_its_last_pod_and_not_deleted(cluster):
+    entry = [{"name": "gpu", "resourceClaimName": "c"}]
+    await cluster.create(a_node("n"), a_claim("c"), a_pod("p", claims=entry))
+    (claim,) = await claims(cluster)
+    await allocate(cluster, claim, await cluster.get(PODS, "p", "default"))
+    await cluster.bind_all("n")
+    assert (await cluster.get(PODS, "p", "default")).status.phase == "Running"
+
+    await cluster.client.delete(PODS, "p", "default")
+    await cluster.clock.advance(2)
+    (claim,) = await claims(cluster)
+    assert (claim.status.allocation, claim.status.reserved_for) == (None, ())
+    assert claim.metadata.finalizers == ()
 
 
 async def test_a_template_that_comes_late_is_waited_for(cluster):

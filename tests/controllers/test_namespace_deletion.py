@@ -5,7 +5,7 @@ import pytest
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import DEPLOYMENTS, NAMESPACES, PODS
 from holdfast.controllers.namespace import Leftover, plan_conditions, without_finalizer
-from holdfast.errors import NotFound
+from holdfast.errors import Forbidden, NotFound
 from holdfast.testing import a_deployment, a_namespace, a_node, a_pod, typed
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", dict)
@@ -31,7 +31,7 @@ def test_only_our_own_finalizer_is_taken_off():
     assert without_finalizer(raw)["spec"]["finalizers"] == ["x.io/y"]
 
 
-async def test_a_namespace_goes_with_everything_in_it(cluster):
+async def test_A036_a_namespace_goes_with_everything_in_it(cluster):
     await cluster.create(
         a_namespace("team"), a_node("n"), a_deployment("web", replicas=2, namespace="team")
     )
@@ -41,6 +41,8 @@ async def test_a_namespace_goes_with_everything_in_it(cluster):
     assert len(await cluster.pods("team")) == 2
 
     await cluster.client.delete(NAMESPACES, "team")
+    with pytest.raises(Forbidden, match="because it is being terminated"):
+        await cluster.client.create(CONFIG_MAPS, config | {"metadata": {"name": "late"}}, "team")
     await cluster.clock.advance(5)
 
     with pytest.raises(NotFound):

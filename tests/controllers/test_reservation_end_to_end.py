@@ -50,7 +50,7 @@ async def test_the_status_follows_the_owners_of_a_reusable_reservation(cluster):
     assert (seen.status.current_owners, seen.status.allocated) == ((), {})
 
 
-async def test_allocate_once_ends_with_its_owner_and_stays_ended(cluster):
+async def test_R066_allocate_once_ends_with_its_owner_and_stays_ended(cluster):
     await cluster.create(a_node("n", cpu="16"))
     held = await make_available(cluster, "r", ttl="60s")
     await an_owner(cluster, held, cpu="4")
@@ -96,7 +96,7 @@ async def test_an_ended_reservation_is_deleted_a_day_later(cluster):
         await cluster.get(RESERVATIONS, "r")
 
 
-async def test_a_reservation_on_a_deleted_node_expires_and_is_collected(cluster):
+async def test_R064_a_reservation_on_a_deleted_node_expires_and_is_collected(cluster):
     await cluster.create(a_node("n", cpu="16"))
     await make_available(cluster, "r")
     await cluster.client.delete(NODES, "n")
@@ -107,7 +107,7 @@ async def test_a_reservation_on_a_deleted_node_expires_and_is_collected(cluster)
         await cluster.get(RESERVATIONS, "r")
 
 
-async def test_room_taken_past_the_scheduler_is_reported(cluster):
+async def test_R093_room_taken_past_the_scheduler_is_reported(cluster):
     await cluster.create(a_node("n", cpu="16"))
     await make_available(cluster, "r", allocate_once=False)
     await cluster.create(a_pod("intruder", cpu="14", node="n"))

@@ -56,6 +56,26 @@ async def test_deleting_a_deployment_takes_everything_along(cluster, propagation
         assert (await cluster.client.list(resource, "default")).items == ()
 
 
+@pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
+async def test_A035_deleting_a_replica_set(cluster, propagation):
+    slow = {"holdfast.dev/stop-after": "10s"}
+    await cluster.create(a_node("n"), a_replica_set("rs", replicas=2, annotations=slow))
+    await cluster.bind_all("n")
+
+    await cluster.client.delete(REPLICASETS, "rs", "default", propagation=propagation)
+    await cluster.clock.advance(1)
+    owners = (await cluster.client.list(REPLICASETS, "default")).items
+    pods = await cluster.pods()
+    assert len(owners) == (1 if propagation == "Foreground" else 0), "the owner goes last, or first"
+    assert [p.terminating for p in pods] == [propagation != "Orphan"] * 2
+    if propagation == "Orphan":
+        assert [p.metadata.owner_references for p in pods] == [(), ()]
+        return
+    await cluster.clock.advance(12)
+    assert await cluster.pods() == ()
+    assert (await cluster.client.list(REPLICASETS, "default")).items == ()
+
+
 async def test_orphaned_pods_stay_and_are_adopted_again(cluster):
     await cluster.create(a_node("n"), a_replica_set("rs", replicas=2))
     await cluster.bind_all("n")
