@@ -23,6 +23,12 @@ class SmallCluster:
     clock: VirtualClock
     controllers: ControllerGroup
     fleet: Fleet
+    server: ApiServer
+
+    def cut_watches(self):
+        """End every watch, as a server that restarts does."""
+        for watching in tuple(self.server.context.watches):
+            watching.close()
 
     async def create(self, *objects):
         for raw in objects:
@@ -49,20 +55,21 @@ class SmallCluster:
 
 
 @asynccontextmanager
-async def start_small_cluster(directory: Path):
+async def start_small_cluster(directory: Path, wrap=lambda transport, clock: transport):
     clock = VirtualClock()
     store = Store.open(directory, clock)
     clock.busy[:] = [lambda: store.busy]
     server = ApiServer.create(store, clock)
     await server.start()
     client = Client(InProcessTransport(server), "test")
-    controllers = ControllerGroup(client, clock)
-    fleet = Fleet(client, clock)
+    their_client = Client(wrap(InProcessTransport(server), clock), "components")
+    controllers = ControllerGroup(their_client, clock)
+    fleet = Fleet(their_client, clock)
     await controllers.start()
     await fleet.start()
     await clock.settle()
     try:
-        yield SmallCluster(client, clock, controllers, fleet)
+        yield SmallCluster(client, clock, controllers, fleet, server)
     finally:
         await fleet.stop()
         await controllers.stop()

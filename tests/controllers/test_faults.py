@@ -1,0 +1,61 @@
+"""Whatever a network does, the cluster ends up as asked for: no pod too many, none too few."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from controllers.small_cluster import start_small_cluster
+from holdfast.api.scheme import DEPLOYMENTS, RESOURCE_CLAIMS
+from holdfast.testing import (
+    Chances,
+    FaultyTransport,
+    a_claim_template,
+    a_deployment,
+    a_node,
+)
+
+STORM = Chances(
+    conflict=0.05, unavailable=0.05, unavailable_after=0.05, lost=0.05, expired=0.05, cut=0.1,
+    torn=0.05, ended=0.05,
+)  # fmt: skip
+ENTRY = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_storm_leaves_neither_too_many_nor_too_few(tmp_path, seed):
+    faulty = []
+
+    def storm(transport, clock):
+        faulty.append(
+            FaultyTransport(
+                transport, chances=STORM, rng=random.Random(seed), clock=clock, enabled=False
+            )
+        )
+        return faulty[0]
+
+    async with start_small_cluster(tmp_path, storm) as cluster:
+        faulty[0].enabled = True
+        await cluster.create(
+            a_node("n"), a_claim_template("t"), a_deployment("web", replicas=5, claims=ENTRY)
+        )
+        for replicas in (8, 3):
+            cluster.cut_watches()
+            await cluster.clock.advance(20)
+            await cluster.bind_all("n")
+            cluster.cut_watches()
+            scale = {"spec": {"replicas": replicas}}
+            await cluster.client.patch(DEPLOYMENTS, "web", scale, "default")
+        await cluster.clock.advance(20)
+        faulty[0].enabled = False
+        assert len(faulty[0].told) > 30
+        await cluster.clock.advance(400)  # beyond the longest wait for lost news
+
+        pods = await cluster.pods()
+        assert len(pods) == 3
+        web = await cluster.get(DEPLOYMENTS, "web", "default")
+        assert web.status.replicas == 3
+        claims = (await cluster.client.list(RESOURCE_CLAIMS, "default")).items
+        owners = sorted(c.metadata.owner_references[0].uid for c in claims)
+        assert owners == sorted(p.uid for p in pods)
