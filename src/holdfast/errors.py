@@ -229,7 +229,8 @@ def status_of(error: HoldfastError) -> dict[str, Any]:
     }  # fmt: skip
     if d.causes:
         details["causes"] = [
-            {"reason": c.reason, "message": c.message, "field": c.field} for c in d.causes
+            {"reason": c.reason, "message": c.message} | ({"field": c.field} if c.field else {})
+            for c in d.causes
         ]
     if d.retry_after_seconds:
         details["retryAfterSeconds"] = d.retry_after_seconds
