@@ -5,6 +5,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HOLDFAST_VECTORS ?= $(abspath ../shared/vectors)
 WORKERS ?= 2
+# Start-up is mostly compiling otherwise; some machines switch the cache off.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help up test check fmt bench parity scenarios real binaries lock clean

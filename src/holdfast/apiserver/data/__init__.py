@@ -37,4 +37,4 @@ def crds() -> list[dict[str, Any]]:
         (entry for entry in folder.iterdir() if entry.name.endswith(".yaml")),
         key=lambda entry: entry.name,
     )
-    return [yaml.safe_load(entry.read_bytes()) for entry in files]
+    return [yaml.load(entry.read_bytes(), yaml.CSafeLoader) for entry in files]
