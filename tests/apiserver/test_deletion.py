@@ -80,7 +80,7 @@ async def test_a_finished_pod_needs_no_grace(api):
     assert await gone(api, f"{PODS}/a")
 
 
-async def test_a_finalizer_keeps_an_object_until_it_is_taken_away(api):
+async def test_A033_a_finalizer_keeps_an_object_until_it_is_taken_away(api):
     body = configmap("a")
     body["metadata"]["finalizers"] = ["example.com/hold"]
     await api.create(CONFIGMAPS, body)
@@ -109,7 +109,7 @@ async def test_a_pod_with_a_finalizer_waits_for_both_grace_and_finalizer(api):
 
 
 @pytest.mark.parametrize("precondition", [{"uid": "wrong"}, {"resourceVersion": "1"}])
-async def test_a_wrong_precondition_is_a_conflict(api, precondition):
+async def test_A034_a_wrong_precondition_is_a_conflict(api, precondition):
     made = await api.create(CONFIGMAPS, configmap("a"))
     answer = await api.call("DELETE", f"{CONFIGMAPS}/a", {"preconditions": precondition})
     assert (answer.status, answer.json["reason"]) == (409, "Conflict")

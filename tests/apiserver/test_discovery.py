@@ -40,7 +40,7 @@ async def test_the_older_aggregated_form_is_there_for_those_who_ask(api):
         ("/api/v1", "APIResourceList"), ("/api/v1/", "APIResourceList"),
     ],
 )  # fmt: skip
-async def test_legacy_documents_with_and_without_a_slash(api, path, kind):
+async def test_A003_legacy_documents_with_and_without_a_slash(api, path, kind):
     answer = await api.call("GET", path)
     assert answer.status == 200
     assert answer.json["kind"] == kind

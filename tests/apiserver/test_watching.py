@@ -120,7 +120,7 @@ async def test_compacted_history_is_a_410(tmp_path):
         assert (answer.status, answer.json["reason"]) == (410, "Expired")
 
 
-async def test_bookmarks_come_on_an_idle_watch_and_it_ends_cleanly_in_time(tmp_path):
+async def test_A031_bookmarks_come_on_an_idle_watch_and_it_ends_cleanly_in_time(tmp_path):
     clock = VirtualClock()
     async with (
         start_server(tmp_path, clock=clock) as api,
@@ -135,6 +135,12 @@ async def test_bookmarks_come_on_an_idle_watch_and_it_ends_cleanly_in_time(tmp_p
         await clock.advance(30)
         assert (await reading)["type"] == "BOOKMARK"
         assert await w.next() is None
+        async with api.watch(
+            PODS, resourceVersion=str(api.store.revision), timeoutSeconds="2"
+        ) as w:
+            reading = asyncio.create_task(w.next())
+            await clock.advance(2)
+            assert await reading is None
 
 
 async def test_a_peer_that_hangs_up_leaves_no_watch_behind(api):

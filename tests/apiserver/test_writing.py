@@ -151,7 +151,7 @@ async def test_an_update_may_not_change_who_an_object_is(api, change, status):
     assert (await api.call("PUT", f"{CONFIGMAPS}/a", made)).status == status
 
 
-async def test_spec_and_status_are_written_apart(api):
+async def test_A041_spec_and_status_are_written_apart(api):
     made = await api.create(PODS, pod("a"))
     made["status"]["phase"] = "Running"
     made["spec"]["containers"][0]["image"] = "other"
@@ -162,6 +162,10 @@ async def test_spec_and_status_are_written_apart(api):
     status = (await api.call("PUT", f"{PODS}/a/status", main)).json
     assert status["status"]["phase"] == "Running"
     assert status["spec"]["containers"][0]["image"] == "other"
+    change = {"status": {"phase": "Failed"}, "spec": {"activeDeadlineSeconds": 5}}
+    patched = (await api.call("PATCH", f"{PODS}/a/status", change, headers=MERGE)).json
+    assert patched["status"]["phase"] == "Failed"
+    assert "activeDeadlineSeconds" not in patched["spec"]
 
 
 async def test_generation_counts_spec_changes_only(api):

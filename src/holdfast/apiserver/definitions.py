@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from holdfast.api.resource import Resource
 from holdfast.apiserver.deletion import DeleteOptions, delete_stored
+from holdfast.apiserver.negotiation import PLAIN
 from holdfast.apiserver.operation import Context, Operation
 from holdfast.apiserver.registry import Custom, Served
+from holdfast.apiserver.routing import Call
 from holdfast.apiserver.structural import Schema
 from holdfast.apiserver.tables import columns_of
+from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.writing import builder, decode
+from holdfast.client.transport import Request
 from holdfast.store import Stored
 
 Object = dict[str, Any]
@@ -62,23 +66,32 @@ class Definitions:
         return known is not None and bool(known[1]["metadata"].get("deletionTimestamp"))
 
     async def operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
-        """Run a verb, then bring the registry up to date and finish what is dying."""
+        """Run a verb, then bring the registry up to date and finish what is dying.
+
+        All of it happens even if the client hangs up in the middle: what is stored is served.
+        """
+        return await asyncio.shield(self._operate(op, verb))
+
+    async def _operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
         answer = await verb(op)
-        if not op.dry_run:
-            for stored in self._context.store.list(*ID):
-                if b'"deletionTimestamp"' in stored.value:
-                    await self._clean_up(op, stored)
-        self.load()
+        await self.settle()
         return answer
 
-    async def _clean_up(self, op: Operation, stored: Stored) -> None:
+    async def settle(self) -> None:
+        """Finish the definitions that are dying, then serve what is stored."""
+        for stored in self._context.store.list(*ID):
+            if b'"deletionTimestamp"' in stored.value:
+                await self._clean_up(stored)
+        self.load()
+
+    async def _clean_up(self, stored: Stored) -> None:
         """Delete the objects of a dying definition; the last one takes the definition along."""
         store = self._context.store
         definition = decode(stored)
         if CLEANUP not in (definition["metadata"].get("finalizers") or ()):
             return
         for served in served_by(definition)[:1]:
-            if not await self._empty(op, served):
+            if not await self._empty(served):
                 return
         previous = store.latest(stored.key)
         if previous is None:
@@ -92,13 +105,15 @@ class Definitions:
             del meta["finalizers"]
             await store.delete(previous, builder(definition))
 
-    async def _empty(self, op: Operation, served: Served) -> bool:
+    async def _empty(self, served: Served) -> bool:
+        """Delete all objects of a resource; tells whether none is held by a finalizer."""
         store, empty = self._context.store, True
-        each = replace(op, served=served)
+        call, request = Call("delete", ""), Request("DELETE", "")
+        op = Operation(self._context, call, served, request, ADMIN, PLAIN)
         for stored in store.list(*served.id):
             latest = store.latest(stored.key)
             if latest is not None:
-                _, gone = await delete_stored(each, latest, DeleteOptions())
+                _, gone = await delete_stored(op, latest, DeleteOptions())
                 empty = empty and gone
         return empty
 

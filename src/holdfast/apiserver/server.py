@@ -83,7 +83,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Serve what is stored, install what every cluster has, be ready."""
-        self._definitions.load()
+        await self._definitions.settle()
         self._running = True
         try:
             await install(self)
