@@ -21,7 +21,8 @@ VARYING = [
     (re.compile(r"\b\d+\.\d+\.\d+\.\d+\b"), "ADDRESS"),
     (re.compile(r"\b(?:\d+[smhd])+\b(?=\s|$)"), "AGE"),
     (re.compile(r"\bnode-\d{4}\b"), "NODE"),
-    (re.compile(r"\b(web)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), r"\1-HASH-ID"),
+    (re.compile(r"\b(web|demo)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), r"\1-HASH-ID"),
+    (re.compile(r"(-extended-resources)-[a-z0-9]{5}\b"), r"\1-ID"),
     (re.compile(r"[ \t]+"), " "),
 ]
 
@@ -88,3 +89,6 @@ def test_the_transcript_of_the_readme_is_true(environment):
             reads = command.split()[1] in ("get", "why", "status")
             assert reads and time.monotonic() < deadline, f"$ {command}\n{found}"
             time.sleep(0.1)
+    where = "jsonpath={.status.nodeName}{.spec.nodeName}"
+    reserved = run(f"kubectl get reservation reservation-demo -o {where}", environment)
+    assert run(f"kubectl get pod pod-demo-0 -o {where}", environment) == reserved != ""
