@@ -281,6 +281,30 @@ async def test_the_default_priority_class_counts_for_pods_that_name_none(api):
     )  # fmt: skip
     answer = await api.call("POST", PODS, pod("b", priority=8))
     assert answer.status == 403
+    second = {"metadata": {"name": "lower"}, "value": 6, "globalDefault": True}
+    answer = await api.call("POST", classes, second)
+    assert answer.status == 403
+    assert "Only one default can exist" in answer.json["message"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("system-mine", 1), ("high", 1_000_000_001)])
+async def test_the_top_priorities_are_the_systems(api, name, value):
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    answer = await api.call("POST", classes, {"metadata": {"name": name}, "value": value})
+    assert answer.status == 422
+
+
+async def test_a_priority_class_keeps_its_value(api):
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await api.create(classes, {"metadata": {"name": "low"}, "value": 7})
+    answer = await api.call("PATCH", f"{classes}/low", {"value": 8}, headers=MERGE)
+    assert answer.status == 422
+    assert answer.json["details"]["causes"][0]["field"] == "value"
+
+
+async def test_nothing_is_posted_to_an_objects_own_path(api):
+    assert (await api.call("POST", f"{PODS}/a", pod("a"))).status == 405
+    assert (await api.call("PUT", PODS, pod("a"))).status == 405
 
 
 async def test_of_a_pod_only_little_may_change(api):

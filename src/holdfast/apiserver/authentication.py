@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -58,7 +59,12 @@ def user_of_certificate(peer: Mapping[str, Any]) -> User | None:
     >>> user_of_certificate({"subject": ((("commonName", "ann"),),)}).name
     'ann'
     """
-    pairs = [pair for names in peer.get("subject", ()) for pair in names]
+    return _user_of_subject(peer.get("subject", ()))
+
+
+@lru_cache(maxsize=1024)
+def _user_of_subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> User | None:
+    pairs = [pair for names in subject for pair in names]
     name = next((value for key, value in pairs if key == "commonName"), "")
     if not name:
         return None

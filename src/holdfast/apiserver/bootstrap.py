@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.apiserver.admission.priority_classes import SYSTEM_CLASSES
 from holdfast.apiserver.answers import StreamResponse
 from holdfast.apiserver.roles import BINDINGS, ROLES
 from holdfast.apiserver.structural import shipped_crds
@@ -17,13 +18,12 @@ from holdfast.client.transport import Request, Response
 from holdfast.errors import from_status
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-_CRITICAL = (
-    ("system-cluster-critical", 2_000_000_000,
-     "Used for system critical pods that must run in the cluster, but can be moved to another "
-     "node if necessary."),
-    ("system-node-critical", 2_000_001_000,
-     "Used for system critical pods that must not be moved from their current node."),
-)  # fmt: skip
+_CRITICAL = {
+    "system-cluster-critical": "Used for system critical pods that must run in the cluster, but "
+    "can be moved to another node if necessary.",
+    "system-node-critical": "Used for system critical pods that must not be moved from their "
+    "current node.",
+}
 
 
 class Front(Protocol):
@@ -43,8 +43,8 @@ def _wanted() -> tuple[tuple[str, bytes], ...]:
 def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for name in NAMESPACES:
         yield "/api/v1/namespaces", {"metadata": {"name": name}}
-    for name, value, words in _CRITICAL:
-        obj = {"metadata": {"name": name}, "value": value, "description": words}
+    for name, value in SYSTEM_CLASSES.items():
+        obj = {"metadata": {"name": name}, "value": value, "description": _CRITICAL[name]}
         yield "/apis/scheduling.k8s.io/v1/priorityclasses", obj
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     for role in ROLES:

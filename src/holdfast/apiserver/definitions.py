@@ -137,6 +137,6 @@ def _version(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) 
     )  # fmt: skip
     schema = Schema.compile((version.get("schema") or {}).get("openAPIV3Schema") or {})
     selectable = tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ())
-    custom = Custom(schema, parts.get("scale"), selectable, storage)
+    custom = Custom(schema, parts.get("scale"), selectable)
     list_kind = names.get("listKind") or f"{names['kind']}List"
     return Served(resource, f"{spec['group']}/{storage}", custom, list_kind)

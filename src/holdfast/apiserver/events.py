@@ -37,8 +37,9 @@ class Lines:
         self._op = op
         self._shown_columns = False
         include = op.request.query.get("includeObject", "") if op.form.is_table else ""
-        r = op.served.resource
-        self._form_key = (op.form.as_, op.form.version, include, r.api_version)
+        shown_as = op.served.resource.api_version
+        self._form_key = (op.form.as_, op.form.version, include, shown_as)
+        self._as_stored = op.form.is_plain and op.served.stored_as == shown_as
 
     def of(self, events: Iterable[Event], selection: Selection) -> list[bytes]:
         """Write those of the events that concern a selection."""
@@ -56,6 +57,9 @@ class Lines:
         return self._wrap("ADDED", self._shown(stored.value))
 
     def _line(self, event: Event, change: Change) -> bytes:
+        if self._as_stored:
+            # The stored bytes are the encoding: keeping the line too would double the history.
+            return self._wrap(change.name, event.object.value)
         with_columns = self._op.form.is_table and not self._shown_columns
         key = (change, with_columns, *self._form_key)
         line = event.forms.get(key)

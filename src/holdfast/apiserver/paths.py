@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
 
 from holdfast.apiserver import openapi
@@ -89,14 +90,11 @@ class Paths:
         if headers.get("if-none-match") == tag:
             return Response(304, {"etag": tag}, b"")
         body = openapi.document(group, version, resources, crds)
-        return Response(
-            200,
-            {
-                "content-type": "application/json", "content-encoding": "gzip", "etag": tag,
-                "vary": "Accept", "cache-control": "public",
-            },
-            body,
-        )  # fmt: skip
+        kept = {"content-type": "application/json", "etag": tag, "vary": "Accept",
+                "cache-control": "public"}  # fmt: skip
+        if "gzip" in headers.get("accept-encoding", ""):
+            return Response(200, kept | {"content-encoding": "gzip"}, body)
+        return Response(200, kept, gzip.decompress(body))
 
 
 def _group_version(parts: list[str]) -> tuple[str, str]:

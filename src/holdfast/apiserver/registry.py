@@ -23,7 +23,6 @@ class Custom:
     schema: Schema
     scale: Mapping[str, str] | None = None
     selectable: tuple[str, ...] = ()
-    storage_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +104,6 @@ class Registry:
     def lookup(self, group: str, plural: str) -> Served | None:
         """Find any version of a resource."""
         return next((s for s in self if s.id == (group, plural)), None)
-
-    def by_kind(self, api_version: str, kind: str) -> Served | None:
-        """Find the resource of a kind, as owner references name it."""
-        return next(
-            (s for s in self if s.resource.kind == kind and s.resource.api_version == api_version),
-            None,
-        )
 
     def groups(self) -> dict[str, dict[str, list[Served]]]:
         """Sort everything served by group and version, the core group first."""

@@ -135,6 +135,8 @@ class ApiServer:
             return await answer_subresource(op)
         if review := REVIEWS.get(served.id):
             return await review(op, self.authorizer)
+        if call.verb == "create" and call.name:
+            raise NotAllowed("the server does not allow this method on the requested resource")
         if served.id == ("", "bindings") and call.verb == "create":
             return await bind_named(op)
         if call.verb not in served.resource.verbs:

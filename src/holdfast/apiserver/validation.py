@@ -5,27 +5,33 @@ Thin for now: the shapes that our own rooms read. Errors name the field in upstr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from holdfast.api import causes, names
 from holdfast.apiserver.admission.definitions import check_definition
+from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
+from holdfast.apiserver.admission.priority_classes import check_priority_class
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.pod_validation import check_pod, check_pod_change
+from holdfast.apiserver.policies import Id
 from holdfast.errors import Cause, FieldErrors
 
 Object = dict[str, Any]
 
-_DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+_OF_NEW: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
+    ("", "pods"): check_pod,
+    ("apiextensions.k8s.io", "customresourcedefinitions"): check_definition,
+    PRIORITY_CLASSES: check_priority_class,
+}
 _LABEL_NAMED = {("", "namespaces")}
 _PATH_NAMED = {
     ("rbac.authorization.k8s.io", plural)
     for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 }
 _IMMUTABLE = {
-    ("", "pods"): (),
-    ("scheduling.k8s.io", "priorityclasses"): ("value", "preemptionPolicy"),
+    PRIORITY_CLASSES: ("value", "preemptionPolicy"),
     ("rbac.authorization.k8s.io", "rolebindings"): ("roleRef",),
     ("rbac.authorization.k8s.io", "clusterrolebindings"): ("roleRef",),
     ("resource.k8s.io", "resourceclaims"): ("spec",),
@@ -47,10 +53,8 @@ def check_new(op: Operation, obj: Object) -> None:
     found = [*_metadata(op, obj)]
     if op.served.custom is not None:
         found += op.served.custom.schema.validate(obj)
-    elif op.served.id == ("", "pods"):
-        found += check_pod(obj)
-    elif op.served.id == _DEFINITIONS:
-        found += check_definition(obj)
+    elif check := _OF_NEW.get(op.served.id):
+        found += check(obj)
     _refuse(op, obj, found)
 
 
@@ -61,8 +65,8 @@ def check_changed(op: Operation, new: Object, old: Object) -> None:
         found += op.served.custom.schema.validate(new, old)
     elif op.served.id == ("", "pods"):
         found += check_pod_change(new, old)
-    elif op.served.id == _DEFINITIONS:
-        found += check_definition(new)
+    elif check := _OF_NEW.get(op.served.id):
+        found += check(new)
     found += _fixed(op, new, old)
     _refuse(op, new, found)
 

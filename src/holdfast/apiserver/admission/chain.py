@@ -8,6 +8,8 @@ from holdfast.api.defaults import default_object
 from holdfast.apiserver import validation
 from holdfast.apiserver.admission.definitions import admit_definition
 from holdfast.apiserver.admission.pods import admit_pod
+from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
+from holdfast.apiserver.admission.priority_classes import check_only_default
 from holdfast.apiserver.metadata import stamp
 from holdfast.apiserver.operation import Operation
 
@@ -33,6 +35,8 @@ def admit_new(op: Operation, obj: Object) -> Object:
         admit_namespace(obj)
     elif op.served.id == DEFINITIONS:
         admit_definition(obj, op.context.clock.now())
+    elif op.served.id == PRIORITY_CLASSES:
+        check_only_default(op, obj)
     validation.check_new(op, obj)
     return obj
 
@@ -50,5 +54,7 @@ def admit_namespace(obj: Object) -> None:
 def admit_changed(op: Operation, new: Object, old: Object) -> Object:
     """Complete a changed object and refuse it if it is wrong."""
     new = complete(op, new)
+    if op.served.id == PRIORITY_CLASSES:
+        check_only_default(op, new)
     validation.check_changed(op, new, old)
     return new
