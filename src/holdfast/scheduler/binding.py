@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from holdfast.client.client import Client
 from holdfast.client.transport import Request
-from holdfast.errors import HoldfastError, NotFound, from_status
+from holdfast.clock import Clock
+from holdfast.errors import HoldfastError, NotFound, Retryable, from_status
 from holdfast.framework.plugin import Binds, Call, Placement, PreBinds, Skip
 from holdfast.framework.profile import Profile
 
 log = logging.getLogger(__name__)
 
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 5.0
 METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
            "delete": "DELETE", "get": "GET"}  # fmt: skip
 
@@ -37,7 +41,44 @@ class BindFailed(Exception):
         self.begun: tuple[Any, ...] = ()
 
 
-async def bind(client: Client, profile: Profile, placement: Placement) -> None:
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Carries out what plugins yield."""
+
+    client: Client
+    clock: Clock
+
+    async def run(self, steps: Generator[Call, Any, None]) -> None:
+        """Run a plugin's generator to its end; what it raises comes through."""
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = await self._answer(call)
+                except HoldfastError as failure:
+                    call = steps.throw(failure)
+                else:
+                    call = steps.send(answer)
+        except StopIteration:
+            return
+
+    async def _answer(self, call: Call) -> Any:
+        """Carry one call out; a read is repeated until the server answers.
+
+        Whoever reads wants to know what became of a write: no answer is none.
+        """
+        wait = FIRST_WAIT
+        while True:
+            try:
+                return await carry_out(self.client, call)
+            except Retryable as failure:
+                if call.verb != "get":
+                    raise
+                await self.clock.sleep(failure.after or wait)
+                wait = min(wait * 2, LONGEST_WAIT)
+
+
+async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:
     """Write everything that puts the pod on its node.
 
     Raises BindFailed; the caller finds out whether the pod is on its node nevertheless, and if
@@ -49,17 +90,17 @@ async def bind(client: Client, profile: Profile, placement: Placement) -> None:
             if plugin.name in placement.states:
                 begun.append(plugin)
                 steps = plugin.pre_bind(placement.states[plugin.name], placement)
-                await _run(client, plugin.name, "PreBind", steps)
-        await _bind_pod(client, profile, placement)
+                await _run(driver, plugin.name, "PreBind", steps)
+        await _bind_pod(driver, profile, placement)
     except BindFailed as failure:
         failure.begun = tuple(begun)
         raise
 
 
-async def undo(client: Client, placement: Placement, failure: BindFailed) -> None:
+async def undo(driver: Driver, placement: Placement, failure: BindFailed) -> None:
     """Take back what was written for a pod that is not on its node, in reverse order."""
     for plugin in reversed(failure.begun):
-        await _undo(client, plugin, placement)
+        await _undo(driver, plugin, placement)
 
 
 async def carry_out(client: Client, call: Call) -> Any:
@@ -74,18 +115,18 @@ async def carry_out(client: Client, call: Call) -> Any:
     return found
 
 
-async def _bind_pod(client: Client, profile: Profile, placement: Placement) -> None:
+async def _bind_pod(driver: Driver, profile: Profile, placement: Placement) -> None:
     for plugin in profile.having(Binds):
         steps = plugin.bind(placement.states.get(plugin.name), placement)
         if not isinstance(steps, Skip):
-            await _run(client, plugin.name, "Bind", steps)
+            await _run(driver, plugin.name, "Bind", steps)
             return
     raise AssertionError(f"no bind plugin took {placement.pod.key}")
 
 
-async def _run(client: Client, plugin: str, point: str, steps: Generator[Call, Any, None]) -> None:
+async def _run(driver: Driver, plugin: str, point: str, steps: Generator[Call, Any, None]) -> None:
     try:
-        await _drive(client, steps)
+        await driver.run(steps)
     except HoldfastError as cause:
         raise BindFailed(plugin, point, cause) from cause
     except Exception as bug:
@@ -94,25 +135,11 @@ async def _run(client: Client, plugin: str, point: str, steps: Generator[Call, A
         raise BindFailed(plugin, point, bug) from bug
 
 
-async def _undo(client: Client, plugin: Any, placement: Placement) -> None:
+async def _undo(driver: Driver, plugin: Any, placement: Placement) -> None:
     try:
-        await _drive(client, plugin.undo_bind(placement.states[plugin.name], placement))
+        await driver.run(plugin.undo_bind(placement.states[plugin.name], placement))
     except NotFound:
         return
     except Exception as failure:
         # The controllers clean up what stays behind; the pod must be retried regardless.
         log.warning("undoing %s for %s: %s", plugin.name, placement.pod.key, failure)
-
-
-async def _drive(client: Client, steps: Generator[Call, Any, None]) -> None:
-    try:
-        call = next(steps)
-        while True:
-            try:
-                answer = await carry_out(client, call)
-            except HoldfastError as failure:
-                call = steps.throw(failure)
-            else:
-                call = steps.send(answer)
-    except StopIteration:
-        return

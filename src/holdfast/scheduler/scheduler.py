@@ -21,7 +21,7 @@ from holdfast.framework.profile import Profile
 from holdfast.framework.runner import pre_enqueue
 from holdfast.framework.view import View
 from holdfast.scheduler.aftermath import Aftermath, find_out
-from holdfast.scheduler.binding import BindFailed, bind, carry_out, undo
+from holdfast.scheduler.binding import BindFailed, Driver, bind, carry_out, undo
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.news import NewsDesk, on_node
@@ -53,6 +53,7 @@ class Scheduler:
     ) -> None:
         self._client = client
         self._clock = clock
+        self._driver = Driver(client, clock)
         self.profiles = profiles
         self.world = new_world()
         self.metrics = Metrics()
@@ -180,11 +181,11 @@ class Scheduler:
 
     async def _bind(self, queued: QueuedPod, profile: Profile, placement: Placement) -> None:
         try:
-            await bind(self._client, profile, placement)
+            await bind(self._driver, profile, placement)
         except BindFailed as failure:
             found = await find_out(self._client, self._clock, self.world, queued.facts)
             if found.node != placement.node:
-                await undo(self._client, placement, failure)
+                await undo(self._driver, placement, failure)
                 self._take_back(queued, profile, placement, found, str(failure))
                 return
             # The answer was lost, the write was not: the promise stands.

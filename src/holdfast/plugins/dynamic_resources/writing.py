@@ -45,7 +45,8 @@ def bind_claims(demand: Demand, variant: Variant) -> Calls:
 def undo(demand: Demand) -> Calls:
     """Take back what was written; one failure does not keep the rest from being tried."""
     failures: list[HoldfastError] = []
-    steps = [_unreserve(demand, claim) for claim in demand.claims]
+    steps = [_look_again(demand, claim) for claim in _doubtful(demand)]
+    steps += [_unreserve(demand, claim) for claim in demand.claims]
     if demand.written.pod_status:
         steps.append(_clear_pod_status(demand))
     if demand.written.special is not None:
@@ -59,6 +60,19 @@ def undo(demand: Demand) -> Calls:
             failures.append(failure)
     if failures:
         raise failures[0]
+
+
+def _doubtful(demand: Demand) -> list[ResourceClaim]:
+    """Claims that may have been written although no answer said so."""
+    promised = {claim.uid for claim in demand.written.promises}
+    found = [claim for claim in demand.claims if claim.uid in promised]
+    return found if demand.written.special is None else [*found, demand.written.special]
+
+
+def _look_again(demand: Demand, claim: ResourceClaim) -> Calls:
+    """Know what a claim really holds before the promise that stands for it is withdrawn."""
+    raw = yield Call("get", _path(claim))
+    demand.inventory.upsert(convert_object(raw, ResourceClaim))
 
 
 def deallocation(claim: ResourceClaim) -> Call:
