@@ -1,0 +1,234 @@
+"""What must be true of a cluster, read off its API objects alone, in the slowest obvious way."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from holdfast.api.quantity import milli, units
+from holdfast.api.requests import pod_request
+from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
+from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
+from holdfast.capacity.owners import compile_owners
+
+HOLDING = ("Available", "Waiting")
+
+
+@dataclass(frozen=True)
+class Census:
+    """Everything there is at one moment."""
+
+    nodes: dict
+    pods: list
+    reservations: list
+    policies: list
+    claims: list
+
+    @property
+    def standing(self):
+        """Pods that take room on a node."""
+        return [p for p in self.pods if p.spec.node_name and not p.finished]
+
+    @property
+    def waiting(self):
+        """Pods that look for a node."""
+        return [p for p in self.pods if not (p.spec.node_name or p.finished or p.terminating)]
+
+    def on(self, node):
+        """Pods that take room on one node."""
+        return [p for p in self.standing if p.spec.node_name == node]
+
+    def held_on(self, node):
+        """Reservations that hold room on one node."""
+        return [r for r in self.reservations if r.phase in HOLDING and r.status.node_name == node]
+
+
+async def take_census(client):
+    """Read everything from the API."""
+    nodes = (await client.list(NODES)).items
+    return Census(
+        {n.name: n for n in nodes},
+        list((await client.list(PODS)).items),
+        list((await client.list(RESERVATIONS)).items),
+        list((await client.list(RESOURCE_POLICIES)).items),
+        list((await client.list(RESOURCE_CLAIMS)).items),
+    )
+
+
+def amounts_of(texts):
+    """Amounts as the scheduler counts them: cpu in millicores, the rest in units."""
+    return Counter({k: milli(v) if k == "cpu" else units(v) for k, v in texts.items()})
+
+
+def request_of(pod):
+    """What a pod takes on its node, its pod slot included."""
+    return Counter(pod_request(pod).amounts) + Counter(pods=1)
+
+
+def draw_of(pod, reservation):
+    """What a pod draws on a reservation, None if it does not."""
+    for draw in draws_of(pod):
+        if draw.uid == reservation.uid:
+            return amounts_of(draw.resources)
+    named = allocated_of(pod)
+    if named is None or named.uid != reservation.uid or draws_of(pod):
+        return None
+    return Counter(pod_request(pod).amounts)
+
+
+def users_of(reservation, census):
+    """(pod, draw) of everybody who stands on the reservation's node and draws on it."""
+    there = census.on(reservation.status.node_name)
+    found = ((pod, draw_of(pod, reservation)) for pod in there)
+    return [(pod, draw) for pod, draw in found if draw is not None]
+
+
+def held_beside(reservation, census):
+    """What a reservation keeps from everybody besides what its owners take themselves."""
+    users = users_of(reservation, census)
+    used = sum((draw for _, draw in users), Counter())
+    reserved = amounts_of(reservation.status.allocatable)
+    inner = amounts_of(inner_reserved(reservation))
+    held = Counter({k: max(t, used[k] + inner[k]) - used[k] for k, t in reserved.items()})
+    held["pods"] = max(0, reserved.get("pods", 1) - len(users))
+    return held
+
+
+def left_of(reservation, census):
+    """What an owner may still draw."""
+    used = sum((draw for _, draw in users_of(reservation, census)), Counter())
+    kept = used + amounts_of(inner_reserved(reservation))
+    return +Counter({k: t - kept[k] for k, t in amounts_of(reservation.status.allocatable).items()})
+
+
+def free_on(node, census):
+    """What nobody takes or holds on a node."""
+    free = Counter(amounts_of(census.nodes[node].status.allocatable))
+    for pod in census.on(node):
+        free.subtract(request_of(pod))
+    for reservation in census.held_on(node):
+        free.subtract(held_beside(reservation, census))
+    return free
+
+
+def owns(pod, reservation):
+    """Whether the pod is one of the owners."""
+    return any(rule.owns(pod) for rule in compile_owners(reservation.spec.owners) or ())
+
+
+def broken_promises(census):
+    """Every promise that does not hold; faults and restarts excuse none."""
+    return [
+        *_overcommitted(census),
+        *_drawn_twice(census),
+        *_pools_too_full(census),
+        *_devices_shared(census),
+    ]
+
+
+def _overcommitted(census):
+    """Pods, and held room besides them, within what each node has: I1, I2 and I4 at once."""
+    for node in census.nodes:
+        for resource, amount in free_on(node, census).items():
+            if amount < 0:
+                yield f"{node} lacks {-amount} of {resource}"
+
+
+def _drawn_twice(census):
+    for reservation in census.reservations:
+        users = [p.name for p in census.standing if draw_of(p, reservation) is not None]
+        if reservation.spec.allocate_once and len(users) > 1:
+            yield f"allocate-once {reservation.name} is drawn on by {users}"
+
+
+def _pools_too_full(census):
+    for policy in census.policies:
+        wanted = policy.spec.pod_selector.match_labels.items()
+        for unit in policy.spec.units:
+            pool = unit.node_selector.match_labels.items()
+            nodes = {n for n, node in census.nodes.items() if pool <= node.metadata.labels.items()}
+            there = [
+                p.name
+                for p in census.standing
+                if p.spec.node_name in nodes and wanted <= p.metadata.labels.items()
+            ]
+            if unit.max_count is not None and len(there) > unit.max_count:
+                yield f"unit {unit.name} takes {unit.max_count} and has {there}"
+
+
+def _devices_shared(census):
+    holders = {}
+    for claim in census.claims:
+        if claim.status.allocation is not None:
+            for result in claim.status.allocation.devices.results:
+                device = (result.driver, result.pool, result.device)
+                holders.setdefault(device, []).append(claim.name)
+    for device, claims in holders.items():
+        if len(claims) > 1:
+            yield f"device {device} serves {claims}"
+    for pod in census.standing:
+        for entry in pod.spec.resource_claims:
+            claim = next((c for c in census.claims if c.name == entry.resource_claim_name), None)
+            if claim is None or claim.status.allocation is None:
+                yield f"{pod.name} stands on {pod.spec.node_name} without its devices"
+            elif pod.uid not in {consumer.uid for consumer in claim.status.reserved_for}:
+                yield f"{pod.name} uses {claim.name}, which is not reserved for it"
+
+
+def stale_statuses(census):
+    """Reservations whose status does not tell the truth about who uses them."""
+    for reservation in census.reservations:
+        if reservation.phase not in HOLDING:
+            continue
+        users = users_of(reservation, census)
+        told = [owner.uid for owner in reservation.status.current_owners]
+        if told != sorted(pod.uid for pod, _ in users):
+            yield f"{reservation.name} names {told}, drawn on by {[p.name for p, _ in users]}"
+        reserved = amounts_of(reservation.status.allocatable)
+        used = sum((draw for _, draw in users), Counter())
+        true = +Counter({k: used[k] for k in reserved})
+        if +amounts_of(reservation.status.allocated) != true:
+            yield f"{reservation.name} says {reservation.status.allocated}, true is {true}"
+        if users and reservation.spec.allocate_once:
+            yield f"allocate-once {reservation.name} is used and still {reservation.phase}"
+
+
+def left_waiting(census):
+    """Pods and reservations that wait although there is room for them."""
+    available = [r for r in census.reservations if r.phase == "Available"]
+    for pod in census.waiting:
+        if pod.spec.resource_claims or _governed(pod, census):
+            continue
+        mine = [r for r in available if owns(pod, r)]
+        wanted = request_of(pod)
+        where = [n for n in census.nodes if wanted <= free_on(n, census)]
+        must = bool(pod.metadata.annotations)
+        if where and not mine and not must:
+            yield f"{pod.name} waits, {where} have room"
+        for r in mine:
+            taken = r.spec.allocate_once and users_of(r, census)
+            free = free_on(r.status.node_name, census)
+            asked = Counter(pod_request(pod).amounts)
+            if not taken and free["pods"] > 0 and asked and asked <= left_of(r, census):
+                yield f"{pod.name} waits, its {r.name} has room"
+    for reservation in census.reservations:
+        where = _room_for(reservation, census)
+        if reservation.phase == "Pending" and where:
+            yield f"{reservation.name} waits, {where} have room"
+
+
+def _room_for(reservation, census):
+    containers = reservation.spec.template.spec.containers
+    wanted = sum((amounts_of(c.resources.requests) for c in containers), Counter(pods=1))
+    pinned = reservation.spec.template.spec.node_name
+    default = reservation.spec.allocate_policy == ""
+    return [
+        n
+        for n in census.nodes
+        if pinned in ("", n)
+        and wanted <= free_on(n, census)
+        and all((r.spec.allocate_policy == "") == default for r in census.held_on(n))
+    ]
+
+
+def _governed(pod, census):
+    labels = pod.metadata.labels.items()
+    return any(p.spec.pod_selector.match_labels.items() <= labels for p in census.policies)

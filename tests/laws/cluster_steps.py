@@ -1,0 +1,179 @@
+"""Random lives of a cluster: who comes, who goes, what breaks. The same seed, the same life."""
+
+import random
+from contextlib import suppress
+
+from holdfast.api.scheme import NODES, PODS, RESERVATIONS
+from holdfast.errors import AlreadyExists, NotFound
+from holdfast.testing import (
+    Chances,
+    FaultyTransport,
+    a_claim,
+    a_device_class,
+    a_node,
+    a_pod,
+    a_reservation,
+    a_resource_policy,
+    a_slice,
+    a_unit,
+)
+
+TROUBLE = Chances(
+    conflict=0.04, unavailable=0.04, unavailable_after=0.04, lost=0.04, delay=0.02,
+    expired=0.05, cut=0.05, torn=0.05, ended=0.03, lines=12, seconds=0.5,
+)  # fmt: skip
+NODE_NAMES = ("n0", "n1", "n2", "n3")
+SIZES = ("500m", "1", "2", "3")
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+INNER = "node.koordinator.sh/reservation"
+RUN_FOR = "holdfast.dev/run-for"
+
+
+class Network:
+    """What stands between the components and the server; can be told to behave."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.transports = []
+        self.troubled = True
+
+    def wrap(self, inner, clock):
+        """Spoil some of what passes."""
+        transport = FaultyTransport(inner, chances=TROUBLE, rng=self.rng, clock=clock)
+        transport.enabled = self.troubled
+        self.transports.append(transport)
+        return transport
+
+    def heal(self):
+        """Spoil nothing from now on."""
+        self.troubled = False
+        for transport in self.transports:
+            transport.enabled = False
+
+    @property
+    def told(self):
+        """Everything that was done to requests."""
+        return [entry for transport in self.transports for entry in transport.told]
+
+
+class Life:
+    """One random life of a cluster; ``log`` says what happened, for whoever must explain it."""
+
+    def __init__(self, cluster, seed):
+        self.cluster = cluster
+        self.rng = random.Random(seed)
+        self.count = 0
+        self.log = []
+
+    async def begin(self):
+        """Three nodes with devices, and a policy on how many of its pods a pool takes."""
+        pools = a_resource_policy(
+            "pools", pods={"app": "c"}, strategy=self.rng.choice(("prefer", "required")),
+            units=[a_unit("x", 2, nodes={"pool": "x"}, max_count=2),
+                   a_unit("y", 1, nodes={"pool": "y"}, max_count=3)],
+        )  # fmt: skip
+        await self.cluster.create(a_device_class("gpu"), pools, settle=False)
+        for name in NODE_NAMES[:3]:
+            await self._node(name)
+        await self.cluster.settle()
+
+    async def step(self):
+        """Do one random thing."""
+        deeds = {
+            self._new_pod: 30, self._new_reservation: 14, self._gone_pod: 14,
+            self._gone_reservation: 4, self._pod_with_claim: 6, self._new_node: 4,
+            self._gone_node: 2, self._pass_time: 16, self._restart_components: 2,
+            self._restart_everything: 1,
+        }  # fmt: skip
+        (deed,) = self.rng.choices(list(deeds), list(deeds.values()))
+        told = await deed()
+        self.log.append(f"{deed.__name__[1:]} {told or ''}")
+
+    def _name(self, kind):
+        self.count += 1
+        return f"{kind}{self.count}"
+
+    async def _new_pod(self):
+        name, owner = self._name("p"), self.rng.choice(("a", "a", "b", "b", "c", "none"))
+        notes = {}
+        if self.rng.random() < 0.1:
+            notes[AFFINITY] = "{}"
+        elif self.rng.random() < 0.15:
+            notes[RUN_FOR] = "5s"
+        memory = self.rng.choice((None, "1Gi", "3Gi"))
+        cpu = self.rng.choice(SIZES)
+        pod = a_pod(name, cpu=cpu, memory=memory, labels={"app": owner}, annotations=notes)
+        await self.cluster.create(pod, settle=False)
+        return f"{name} app={owner} {cpu} {memory} {notes}"
+
+    async def _new_reservation(self):
+        name, owner = self._name("r"), self.rng.choice("ab")
+        notes = {INNER: '{"resources":{"cpu":"1"}}'} if self.rng.random() < 0.2 else {}
+        kind = {
+            "cpu": self.rng.choice(("1", "2", "4", "5")),
+            "memory": self.rng.choice((None, "2Gi", "4Gi")),
+            "allocate_once": self.rng.random() < 0.5,
+            "allocate_policy": self.rng.choice((None, None, "Aligned", "Restricted")),
+            "ttl": self.rng.choice(("15s", "60s", "1h", "1h")),
+        }
+        pinned = self.rng.choice((None, None, None, *NODE_NAMES))
+        reservation = a_reservation(
+            name, owner_labels={"app": owner}, annotations=notes, template={"node": pinned}, **kind
+        )
+        await self.cluster.create(reservation, settle=False)
+        return f"{name} app={owner} on {pinned} {kind} {notes}"
+
+    async def _pod_with_claim(self):
+        name = self._name("d")
+        claim = a_claim(name, device_class="gpu", count=self.rng.choice((1, 1, 2)))
+        pod = a_pod(
+            name, cpu="500m", claims=[{"name": "dev", "resourceClaimName": name}],
+            labels={"app": self.rng.choice("ab")},
+        )  # fmt: skip
+        await self.cluster.create(claim, pod, settle=False)
+        return name
+
+    async def _new_node(self):
+        name = self.rng.choice(NODE_NAMES)
+        await self._node(name)
+        return name
+
+    async def _node(self, name):
+        number = NODE_NAMES.index(name)
+        node = a_node(
+            name, cpu=str(6 + number), memory="12Gi", pods=("5", "8", "110", "110")[number],
+            labels={"pool": "xxyz"[number]},
+        )  # fmt: skip
+        with suppress(AlreadyExists):
+            await self.cluster.create(node, settle=False)
+        with suppress(AlreadyExists):
+            await self.cluster.create(a_slice(name, node=name, devices=2), settle=False)
+
+    async def _gone_node(self):
+        return await self._gone(NODES)
+
+    async def _gone_pod(self):
+        return await self._gone(PODS, "default")
+
+    async def _gone_reservation(self):
+        return await self._gone(RESERVATIONS)
+
+    async def _gone(self, resource, namespace=""):
+        there = sorted(obj.name for obj in (await self.cluster.client.list(resource)).items)
+        if not there:
+            return None
+        name = self.rng.choice(there)
+        with suppress(NotFound):
+            await self.cluster.client.delete(resource, name, namespace)
+        return name
+
+    async def _pass_time(self):
+        seconds = self.rng.choice((0.3, 1.5, 4.0, 12.0, 40.0))
+        await self.cluster.advance(seconds)
+        return seconds
+
+    async def _restart_components(self):
+        await self.cluster.restart_components()
+
+    async def _restart_everything(self):
+        await self.cluster.restart()

@@ -1,0 +1,72 @@
+"""A world as plain values, in names: two worlds are equal if and only if these are."""
+
+from holdfast.api.scheme import (
+    DEVICE_CLASSES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESERVATIONS,
+    RESOURCE_CLAIMS,
+    RESOURCE_POLICIES,
+    RESOURCE_SLICES,
+)
+from holdfast.framework.new_world import new_world
+
+SOURCES = (
+    NAMESPACES, NODES, DEVICE_CLASSES, RESOURCE_SLICES, RESOURCE_CLAIMS, RESERVATIONS,
+    RESOURCE_POLICIES, PODS,
+)  # fmt: skip
+
+
+def shape_of(world):
+    """Every column and ledger a decision may look at."""
+    nodes, offers = world.nodes, world.offers
+    return {
+        "nodes": {name: _row(nodes, row) for name, row in nodes.row_of.items()},
+        "pods": {
+            facts.uid: (nodes.names[row], nodes.is_assumed(facts.uid))
+            for facts, row in nodes.pods()
+        },
+        "offers": {offer.uid: _offer(nodes, offers, offer) for offer in offers},
+        "pending": sorted(offers.pending),
+        "policies": sorted(policy.object.uid for policy in world.policies),
+        "whole devices": dict(world.devices.holdings.whole),
+        "shared devices": dict(world.devices.holdings.shares),
+    }
+
+
+def _named(nodes, amounts):
+    return {nodes.resources[r]: a for r, a in dict(amounts).items() if a}
+
+
+def _row(nodes, row):
+    width = nodes.requested.shape[0]
+    return {
+        "allocatable": _named(nodes, ((r, int(nodes.allocatable[r, row])) for r in range(width))),
+        "requested": _named(nodes, ((r, int(nodes.requested[r, row])) for r in range(width))),
+        "free": _named(nodes, ((r, int(nodes.amounts.free[r, row])) for r in range(width))),
+        "nonzero": (nodes.nonzero_millicores[row], nodes.nonzero_bytes[row]),
+        "unschedulable": bool(nodes.unschedulable[row]),
+        "taints": nodes.taint_sets[nodes.taint_set[row]],
+    }
+
+
+def _offer(nodes, offers, offer):
+    slot, width = offer.slot, offers.remaining.shape[0]
+    columns = (offers.reserved, offers.used, offers.remaining)
+    row = int(offers.row_of_offer[slot])
+    return {
+        "node": nodes.names[row] if row >= 0 else None,
+        "columns": [_named(nodes, ((r, int(c[r, slot])) for r in range(width))) for c in columns],
+        "matchable": (offer.matchable, bool(offers.matchable[slot])),
+        "draws": {uid: _named(nodes, draw) for uid, draw in offer.draws.items()},
+    }
+
+
+async def rebuilt(client):
+    """Make a world from nothing but what the API server says."""
+    world = new_world()
+    for resource in SOURCES:
+        for obj in (await client.list(resource)).items:
+            world.upsert(obj)
+    return world
