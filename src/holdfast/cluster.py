@@ -8,21 +8,24 @@ both, in one process or with the server in a process of its own.
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from holdfast.agent.fleet import Fleet
+from holdfast.agent.nodes import node_name
 from holdfast.apiserver.credentials import Credentials, ensure_credentials, write_kubeconfig
 from holdfast.apiserver.http import HttpsFront, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import MASTERS, component
 from holdfast.client.client import Client
+from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
-from holdfast.client.kubeconfig import load
 from holdfast.clock import Clock
 from holdfast.controllers.group import ControllerGroup
 from holdfast.errors import HoldfastError, Refused
@@ -31,10 +34,17 @@ from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
 from holdfast.store.store import Store
 
-log = logging.getLogger(__name__)
-
 ClientFor = Callable[[str], Client]
 """Give a component its client, by the component's user name."""
+Tell = Callable[[str], None]
+"""Hear what is being done, for somebody who waits."""
+PKI = "pki"
+READY = "ready"
+"""What a server process says to its parent, followed by its address."""
+LOOK_SECONDS = 0.5
+"""How often to look whether every part still lives."""
+STOP_SECONDS, HOPELESS_SECONDS = 15.0, 1.0
+"""How long the parts may take to finish their work; and without a server to finish it with."""
 
 
 @dataclass(slots=True)
@@ -45,6 +55,8 @@ class EmbeddedServer:
     store: Store
     front: HttpsFront
     credentials: Credentials
+    url: str
+    """Where to reach it from this machine."""
     _compaction: asyncio.Task[None]
 
     @classmethod
@@ -53,17 +65,21 @@ class EmbeddedServer:
     ) -> EmbeddedServer:
         """Open the store, make certificates on first start, listen, write the kubeconfig."""
         store = Store.open(data_dir / "store", clock)
+        front: HttpsFront | None = None
         try:
-            credentials = ensure_credentials(data_dir / "pki", clock.now(), (settings.host,))
+            credentials = ensure_credentials(data_dir / PKI, clock.now(), (settings.host,))
             server = ApiServer.create(store, clock)
             await server.start()
             front = await _listen(server, settings, credentials)
+            url = _reachable(front.url)
+            _hand_out(credentials, kubeconfig, url)
         except BaseException:
+            if front is not None:
+                await front.close()
             await store.close()
             raise
-        write_kubeconfig(credentials, kubeconfig, front.url)
         compaction = asyncio.create_task(store.run(), name="store: compact")
-        return cls(server, store, front, credentials, compaction)
+        return cls(server, store, front, credentials, url, compaction)
 
     def client(self, user: str) -> Client:
         """A client without a wire, as one of our own components."""
@@ -94,25 +110,49 @@ class Components:
         )  # fmt: skip
         self.controllers = ControllerGroup(client_for("system:kube-controller-manager"), clock)
         self.fleet = Fleet(client_for("system:nodes"), clock)
-        self._nodes = nodes.count
+        self.nodes = 0
+        """How many nodes there were when all was started."""
+        self._wanted = nodes.count
 
     @property
     def healthy(self) -> bool:
         """Whether every part still runs."""
         return self.scheduler.healthy and self.controllers.healthy and self.fleet.healthy
 
-    async def start(self) -> None:
-        """Start the parts; nodes last, so that nothing runs before someone watches it."""
+    async def start(self, tell: Tell = lambda _words: None) -> None:
+        """Start the parts; nodes last, so that nothing runs before someone watches it.
+
+        Nodes that are there already stay, whatever number is asked for: pods may be on them.
+        """
+        tell("starting the controllers")
         await self.controllers.start()
+        tell("starting the scheduler")
         await self.scheduler.start()
+        wanted = {node_name(ordinal) for ordinal in range(1, self._wanted + 1)}
+        self.nodes = len(wanted | self.scheduler.world.nodes.row_of.keys())
+        tell(f"starting {self.nodes} nodes")
         await self.fleet.start()
-        await self.fleet.register(self._nodes)
+        await self.fleet.register(self._wanted)
 
     async def stop(self) -> None:
-        """Stop in reverse."""
-        await self.fleet.stop()
-        await self.scheduler.stop()
-        await self.controllers.stop()
+        """Let every part finish what it is doing; they have nothing to wait for in each other."""
+        ends = (self.fleet.stop(), self.scheduler.stop(), self.controllers.stop())
+        for end in await asyncio.gather(*ends, return_exceptions=True):
+            if isinstance(end, BaseException):
+                raise end
+
+    async def ailment(self) -> str:
+        """Say which part has died, and of what if that is known; "" while all live."""
+        if not self.scheduler.healthy:
+            try:
+                await asyncio.wait_for(self.scheduler.stopped(), HOPELESS_SECONDS)
+            except Exception as cause:
+                return f"the scheduler has died: {type(cause).__name__}: {cause}"
+            return "the scheduler has stopped"
+        for part, name in ((self.controllers, "controllers"), (self.fleet, "simulated nodes")):
+            if not part.healthy:
+                return f"the {name} have died"
+        return ""
 
 
 class Cluster:
@@ -128,15 +168,16 @@ class Cluster:
         self._child: asyncio.subprocess.Process | None = None
         self._clients: list[Client] = []
 
-    async def start(self) -> None:
+    async def start(self, tell: Tell = lambda _words: None) -> None:
         """Bring everything up; on failure nothing is left running."""
         try:
+            tell("starting the API server")
             client_for = await self._start_server()
             settings = self._settings
             self.components = Components(
                 client_for, self._clock, settings.scheduler, settings.nodes
             )
-            await self.components.start()
+            await self.components.start(tell)
         except BaseException:
             await self.stop()
             raise
@@ -144,20 +185,39 @@ class Cluster:
     async def stop(self) -> None:
         """Take everything down in reverse; what was acknowledged is on disk."""
         if self.components is not None:
-            await self.components.stop()
+            patience = STOP_SECONDS if self._server_lives else HOPELESS_SECONDS
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.components.stop(), patience)
         for client in self._clients:
             await client.close()
         if self.server is not None:
             await self.server.stop()
-        if self._child is not None and self._child.returncode is None:
-            self._child.terminate()
-            await self._child.wait()
+        if self._child is not None:
+            await _end(self._child)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there were when all was started."""
+        return self.components.nodes if self.components is not None else 0
 
     @property
     def healthy(self) -> bool:
         """Whether the server and every component still run."""
-        alive = self._child is None or self._child.returncode is None
-        return alive and self.components is not None and self.components.healthy
+        return self._server_lives and self.components is not None and self.components.healthy
+
+    async def failure(self) -> str:
+        """Wait until a part dies and say which; as long as all live there is no answer."""
+        while self._server_lives and self.components is not None:
+            if ailment := await self.components.ailment():
+                return ailment
+            await self._clock.sleep(LOOK_SECONDS)
+        return "the API server has died"
+
+    @property
+    def _server_lives(self) -> bool:
+        if self._child is not None:
+            return self._child.returncode is None
+        return self.server is not None
 
     async def _start_server(self) -> ClientFor:
         settings = self._settings
@@ -165,11 +225,14 @@ class Cluster:
             self.server = await EmbeddedServer.start(
                 settings.data_dir, self.kubeconfig, settings.server, self._clock
             )
-            self.url = self.server.front.url
+            self.url = self.server.url
             return self.server.client
         self._child = await _spawn_server(settings, self.kubeconfig)
-        endpoint = await load(self.kubeconfig)
-        self.url = endpoint.url
+        self.url = await _word_of(self._child)
+        pki = settings.data_dir / PKI
+        endpoint = Endpoint(
+            self.url, ca=pki / "ca.crt", cert=pki / "admin.crt", key=pki / "admin.key"
+        )
 
         def client_for(user: str) -> Client:
             client = Client(HttpTransport(endpoint), user)
@@ -185,22 +248,62 @@ async def _listen(
     try:
         return await serve_https(server, settings.host, settings.port, credentials)
     except OSError as busy:
+        # A name that is not found has an error number of its own, below zero.
+        why = os.strerror(busy.errno) if busy.errno and busy.errno > 0 else busy.strerror
         raise Refused(
-            f"cannot listen on {settings.host}:{settings.port} ({busy.strerror}): "
-            "choose another with --port, or --port 0 for any free one"
+            f"cannot listen on {settings.host}:{settings.port} ({why}): choose another port with "
+            "--port, --port 0 for any free one, or another address with --host"
         ) from busy
 
 
+def _hand_out(credentials: Credentials, kubeconfig: Path, url: str) -> None:
+    try:
+        write_kubeconfig(credentials, kubeconfig, url)
+    except OSError as wrong:
+        raise Refused(
+            f"cannot write the kubeconfig to {kubeconfig} ({wrong.strerror}): "
+            "choose another place with --kubeconfig FILE"
+        ) from wrong
+
+
+def _reachable(url: str) -> str:
+    """Name an address that can be connected to: "any" is one to listen on only.
+
+    >>> _reachable("https://0.0.0.0:6443"), _reachable("https://10.0.0.1:6443")
+    ('https://127.0.0.1:6443', 'https://10.0.0.1:6443')
+    """
+    where = urlsplit(url)
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(where.hostname or "")
+    return f"https://{loopback}:{where.port}" if loopback else url
+
+
 async def _spawn_server(settings: ClusterSettings, kubeconfig: Path) -> asyncio.subprocess.Process:
-    child = await asyncio.create_subprocess_exec(
+    """Start a server process; it ends when we do, because it holds the other end of a pipe."""
+    return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "holdfast", "apiserver",
         "--data-dir", str(settings.data_dir), "--kubeconfig", str(kubeconfig),
         "--host", settings.server.host, "--port", str(settings.server.port), "--announce",
-        stdout=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        # Ctrl-C is for us: the server must outlive those who still write to it.
+        start_new_session=True,
     )  # fmt: skip
+
+
+async def _word_of(child: asyncio.subprocess.Process) -> str:
+    """Wait for a server process to say that it is ready, and where."""
     assert child.stdout is not None
-    line = (await child.stdout.readline()).decode().strip()
-    if line != "ready":
-        await child.wait()
+    word, _, url = (await child.stdout.readline()).decode().strip().partition(" ")
+    if word != READY:
         raise HoldfastError("the API server did not start; its own message stands above")
-    return child
+    return url
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is None:
+        with suppress(ProcessLookupError):
+            child.terminate()
+    try:
+        await asyncio.wait_for(child.wait(), STOP_SECONDS)
+    except TimeoutError:
+        child.kill()
+        await child.wait()

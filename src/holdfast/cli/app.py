@@ -1,15 +1,14 @@
-"""The ``holdfast`` command and its subcommands."""
+"""The ``holdfast`` program: its commands, and what becomes of their failures."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 import typer
-from rich.console import Console
 
-from holdfast.cli import explain, up, why
-from holdfast.cli.processes import apiserver, scheduler
+from holdfast.cli import commands
 from holdfast.errors import HoldfastError
 
 app = typer.Typer(
@@ -20,14 +19,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("up", help="Run the embedded cluster.")(up.up)
-app.command("down", help="Stop the embedded cluster of a data directory.")(up.down)
-app.command("status", help="Say whether the embedded cluster runs, and where.")(up.status)
-app.command("apiserver", help="Run the API server alone.")(apiserver)
-app.command("scheduler", help="Run the scheduler against any API server.")(scheduler)
-app.command("why", help="Say why a pod is, or is not, where it is.")(why.why)
+app.command("up", help="Run the embedded cluster.")(commands.up)
+app.command("down", help="Stop the embedded cluster of a data directory.")(commands.down)
+app.command("status", help="Say whether the embedded cluster runs, and where.")(commands.status)
+app.command("apiserver", help="Run the API server alone.")(commands.apiserver)
+app.command("scheduler", help="Run the scheduler against any API server.")(commands.scheduler)
+app.command("why", help="Say why a pod is, or is not, where it is.")(commands.why)
 app.command("explain", help="Decide over a file of API objects; no cluster needed.")(
-    explain.explain
+    commands.explain
 )
 
 
@@ -39,7 +38,9 @@ def main() -> None:
     try:
         app()
     except HoldfastError as refusal:
-        Console(stderr=True, highlight=False).print(
-            f"holdfast: {refusal}", style="red", markup=False
-        )
+        typer.secho(f"holdfast: {refusal}", fg="red", err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        # Whoever read our output has enough; the interpreter would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

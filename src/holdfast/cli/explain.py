@@ -2,102 +2,131 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, BinaryIO
 
 import msgspec
-import typer
 
-from holdfast.cli.objects import build_world, flatten, parse_documents, read_object
+from holdfast.cli.configuration import read_profiles
+from holdfast.cli.objects import Document, parse_documents, unpack
+from holdfast.cli.snapshot import built_in_profiles, read_snapshot
 from holdfast.cli.verdict import as_text
 from holdfast.clock import SystemClock, parse_rfc3339
-from holdfast.errors import BadRequest, HoldfastError, NotBuilt
-from holdfast.framework.explanation import explain as decide
-from holdfast.plugins import default_profiles
+from holdfast.errors import BadConfiguration, BadRequest, HoldfastError
+from holdfast.framework.profile import Profile
+
+log = logging.getLogger(__name__)
+Answer = dict[str, Any]
+WRONG_INPUT = 2
+"""The exit code when an object, or the question itself, is wrong."""
 
 
-def explain(
-    snapshot: Annotated[
-        Path | None, typer.Option(help="A v1 List, or YAML/JSON documents.")
-    ] = None,
-    pod: Annotated[str, typer.Option(help="NAMESPACE/NAME.")] = "",
-    config: Annotated[Path | None, typer.Option(help="A KubeSchedulerConfiguration.")] = None,
-    preempt: Annotated[bool, typer.Option("--preempt", help="Try preemption too.")] = False,
-    output: Annotated[str, typer.Option("-o", "--output", help="json or text.")] = "text",
-    batch: Annotated[bool, typer.Option("--batch", help="JSON lines on standard input.")] = False,
-) -> None:
-    """Explain a decision over a snapshot."""
-    if batch:
-        _batch()
-        return
-    if snapshot is None or not pod:
-        raise BadRequest("give --snapshot FILE and --pod NAMESPACE/NAME, or --batch")
+class Question(msgspec.Struct, frozen=True):
+    """One line of a batch."""
+
+    objects: list[msgspec.Raw] | None = None
+    pod: str = ""
+    config: msgspec.Raw = msgspec.Raw(b"null")
+    preempt: bool | None = None
+    now: str | None = None
+
+
+_question = msgspec.json.Decoder(Question)
+_encode = msgspec.json.Encoder().encode
+
+
+def explain_file(
+    snapshot: str, pod: str, config: Path | None, *, preempt: bool, now: str | None, output: str
+) -> int:
+    """Explain one decision over a snapshot (``-``: standard input) and print it; the exit code."""
     try:
-        text = snapshot.read_text() if str(snapshot) != "-" else sys.stdin.read()
-        objects = parse_documents(text)
-        settings = _read_config(config)
-        answer = explain_objects(objects, pod, settings, preempt)
-    except (HoldfastError, OSError) as wrong:
+        documents = parse_documents(_text_of(snapshot))
+        profiles = built_in_profiles() if config is None else configured_profiles(config)
+        answer = read_snapshot(documents, pod).explain(profiles, _time(now), preempt=preempt)
+    except HoldfastError as wrong:
         print(f"holdfast: {wrong}", file=sys.stderr)
-        raise typer.Exit(2) from wrong
+        return WRONG_INPUT
+    print_answer(answer, output)
+    return 0
+
+
+def print_answer(answer: Answer, output: str) -> None:
+    """Write an answer for machines or for people."""
     if output == "json":
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
+        sys.stdout.write(msgspec.json.format(_encode(answer)).decode() + "\n")
     else:
         sys.stdout.write(as_text(answer))
 
 
-def explain_objects(
-    raw: list[dict[str, Any]],
-    pod: str,
-    config: dict[str, Any] | None = None,
-    preempt: bool = False,
-    now: float | None = None,
-) -> dict[str, Any]:
-    """Build the world from raw objects and decide for one pod of it."""
-    if config is not None:
-        raise NotBuilt(
-            "a KubeSchedulerConfiguration is not read yet: leave out the configuration to decide "
-            "with the built-in profiles"
-        )
-    typed = [read_object(obj, i) for i, obj in enumerate(raw, 1)]
-    key = pod if "/" in pod else f"default/{pod}"
-    world, pods = build_world((o for o in typed if o is not None), besides=key)
-    wanted = pods.get(key)
-    if wanted is None:
-        raise BadRequest(f'pod "{key}" is not among the objects')
-    profiles = default_profiles()
-    profile = profiles.get(wanted.spec.scheduler_name or "default-scheduler")
-    if profile is None:
-        raise BadRequest(
-            f'pod "{key}": no profile "{wanted.spec.scheduler_name}"; known: {", ".join(profiles)}'
-        )
-    at = SystemClock().now() if now is None else now
-    return decide(profile, wanted, world, at, preempt=preempt)
+def explain_lines(lines: Iterable[bytes], out: BinaryIO) -> None:
+    """Answer each line with a line, in order; what is wrong with one is its own answer."""
+    for line in lines:
+        if line.strip():
+            out.write(_encode(_answer(line)) + b"\n")
+            out.flush()
 
 
-def _batch() -> None:
-    for line in sys.stdin.buffer:
-        if not line.strip():
-            continue
-        sys.stdout.buffer.write(msgspec.json.encode(_one(line)) + b"\n")
-        sys.stdout.buffer.flush()
-
-
-def _one(line: bytes) -> dict[str, Any]:
+def _answer(line: bytes) -> Answer:
     pod = ""
     try:
-        task = msgspec.json.decode(line)
-        pod = task.get("pod", "")
-        now = parse_rfc3339(task["now"]) if task.get("now") else None
-        objects = list(flatten(task.get("objects") or ()))
-        return explain_objects(objects, pod, task.get("config"), bool(task.get("preempt")), now)
-    except (HoldfastError, msgspec.MsgspecError, ValueError, AttributeError, TypeError) as wrong:
-        return {"pod": pod, "error": str(wrong)}
+        question = _question.decode(line)
+        pod = question.pod
+        if not pod:
+            raise BadRequest("pod: Required value")
+        snapshot = read_snapshot(_objects(question), pod)
+        return snapshot.explain(
+            _profiles(bytes(question.config)), _time(question.now), preempt=bool(question.preempt)
+        )
+    except (HoldfastError, msgspec.MsgspecError) as wrong:
+        return {"pod": pod or _pod_of(line), "error": str(wrong)}
+    except Exception as bug:  # the lines after this one still want their answers
+        log.exception("deciding for %s failed", pod)
+        return {"pod": pod, "error": f"deciding failed: {type(bug).__name__}: {bug}"}
 
 
-def _read_config(path: Path | None) -> dict[str, Any] | None:
-    if path is None:
-        return None
-    documents = parse_documents(path.read_text())
-    return documents[0] if documents else None
+def _objects(question: Question) -> Iterator[Document]:
+    for number, text in enumerate(question.objects or ()):
+        yield from unpack(Document(f"objects[{number}]", text))
+
+
+def _pod_of(line: bytes) -> str:
+    """Find out whom a line that cannot be read is about, if that much can be read."""
+    try:
+        return str(msgspec.json.decode(line)["pod"])
+    except (msgspec.MsgspecError, LookupError, TypeError):
+        return ""
+
+
+@lru_cache(maxsize=256)
+def _profiles(config: bytes) -> Mapping[str, Profile]:
+    found = msgspec.json.decode(config)
+    return built_in_profiles() if found is None else read_profiles(found)
+
+
+def configured_profiles(path: Path) -> Mapping[str, Profile]:
+    """The profiles of a configuration file."""
+    documents = list(parse_documents(_text_of(str(path))))
+    if len(documents) != 1:
+        raise BadConfiguration(f"{path}: expected one document, found {len(documents)}")
+    return read_profiles(msgspec.json.decode(documents[0].text))
+
+
+def _text_of(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise BadRequest(f"{path} cannot be read: {wrong}") from wrong
+
+
+def _time(now: str | None) -> float:
+    """The time to decide at; without one, the present."""
+    if not now:
+        return SystemClock().now()
+    try:
+        return parse_rfc3339(now)
+    except ValueError as wrong:
+        raise BadRequest(f'now: "{now}" is not an RFC 3339 time') from wrong

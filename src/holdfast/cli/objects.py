@@ -1,9 +1,15 @@
-"""Read API objects from files and make a world of them."""
+"""Read API objects out of files and lines, as a server would have stored them.
+
+Pods and nodes, of which there are many, are read straight as their types when nothing that
+deciding looks at has to be filled in. Everything else takes the road the API server takes: defaults
+into the raw object first. What is wrong is said with the document and the field.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
@@ -12,69 +18,231 @@ from holdfast.api import scheme
 from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
 from holdfast.api.meta import Object
+from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.api.quantity import Quantity
 from holdfast.api.resource import Resource
 from holdfast.errors import BadRequest
-from holdfast.framework.new_world import new_world
-from holdfast.framework.world import World
 
-TYPED: dict[tuple[str, str], type[Object]] = {
-    (r.api_version, r.kind): r.type for r in vars(scheme).values() if isinstance(r, Resource)
+_TYPED: dict[tuple[str, str], Resource[Any]] = {
+    (r.group, r.kind): r for r in vars(scheme).values() if isinstance(r, Resource)
 }
+_SAME_SHAPE = {("resource.k8s.io", "v1beta2")}
+"""Versions whose objects can be read as those of the version we know."""
+_AMOUNTS = frozenset({
+    "requests", "limits", "capacity", "allocatable", "allocated", "overhead", "maxResources",
+    "allocatedResources",
+})  # fmt: skip
+_FAULTS = (msgspec.MsgspecError, BadRequest, TypeError, AttributeError, ValueError)
 
 
-def parse_documents(text: str) -> list[dict[str, Any]]:
-    """Read a v1 List, or many YAML or JSON documents, as flat raw objects."""
+class Document(NamedTuple):
+    """One object as text, and where it stands: ``document 2``, ``objects[4]``."""
+
+    where: str
+    text: bytes | msgspec.Raw
+
+
+class _Head(msgspec.Struct):
+    api_version: str = msgspec.field(default="", name="apiVersion")
+    kind: str = ""
+    items: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_head = msgspec.json.Decoder(_Head)
+_raw_items = msgspec.json.Decoder(list[msgspec.Raw] | None)
+_fast = {kind: msgspec.json.Decoder(kind) for kind in (Pod, Node)}
+
+
+def parse_documents(text: str) -> Iterator[Document]:
+    """Take apart a v1 List, or many YAML or JSON documents."""
+    for number, document in enumerate(_documents(text), 1):
+        yield from unpack(Document(f"document {number}", document))
+
+
+def unpack(document: Document) -> Iterator[Document]:
+    """Take apart a list of any kind; anything else is itself."""
+    head = _read_head(document)
+    if not head.kind.endswith("List") or head.items == b"null":
+        yield document
+        return
     try:
-        documents = [d for d in yaml.load_all(text, Loader=yaml.CSafeLoader) if d is not None]
-    except yaml.YAMLError as wrong:
-        raise BadRequest(f"the file cannot be read: {wrong}") from wrong
-    return list(flatten(documents))
+        items = _raw_items.decode(head.items)
+    except msgspec.MsgspecError as wrong:
+        raise BadRequest(f"{document.where}: items: {_field_of(wrong)[1]}") from wrong
+    for number, item in enumerate(items or ()):
+        yield from unpack(Document(f"{document.where}, items[{number}]", item))
 
 
-def flatten(documents: Iterable[Any]) -> Iterable[dict[str, Any]]:
-    """Unpack lists; refuse what is not an object, naming which document it is."""
-    for number, document in enumerate(documents, 1):
-        if not isinstance(document, dict):
-            raise BadRequest(f"document {number}: expected an object, found {document!r:.40}")
-        if document.get("kind", "").endswith("List") and "items" in document:
-            yield from document["items"] or ()
-        else:
-            yield document
-
-
-def read_object(raw: Mapping[str, Any], number: int) -> Object | None:
-    """Read one raw object by its kind, defaulted; None for kinds that play no part."""
-    kind = TYPED.get((raw.get("apiVersion", ""), raw.get("kind", "")))
-    if kind is None:
+def read_object(document: Document) -> Object | None:
+    """Read one object by its kind; None for kinds that play no part in deciding."""
+    head = _read_head(document)
+    group, _, version = head.api_version.rpartition("/")
+    for name, value in (("apiVersion", head.api_version), ("kind", head.kind)):
+        if not value:
+            raise BadRequest(f"{document.where}: {name}: Required value")
+    resource = _TYPED.get((group, head.kind))
+    if resource is None:
         return None
-    copy = msgspec.json.decode(msgspec.json.encode(raw))
+    if version != resource.version and (group, version) not in _SAME_SHAPE:
+        raise BadRequest(
+            f"{document.where} ({head.kind}): apiVersion: {head.api_version} is not read, only "
+            f"{resource.api_version} is: save it with "
+            f"`kubectl get {resource.plural}.{resource.version}.{group}`"
+        )
+    return _identified(document, _read(document, resource), resource)
+
+
+def blame(document: Document, fault: Exception) -> BadRequest:
+    """Say what is wrong with an object that reading let pass and deciding did not."""
     try:
-        default_object(copy)
-        return convert_object(copy, kind)
-    except (msgspec.ValidationError, TypeError, AttributeError, ValueError) as wrong:
-        name = (raw.get("metadata") or {}).get("name", "?")
-        raise BadRequest(f"document {number} ({raw.get('kind')} {name}): {wrong}") from wrong
+        head = _read_head(document)
+        _read_in_full(document, _TYPED[head.api_version.rpartition("/")[0], head.kind])
+    except BadRequest as precise:
+        return precise
+    return BadRequest(f"{document.where}: {fault or type(fault).__name__}")
 
 
-def build_world(objects: Iterable[Object], besides: str = "") -> tuple[World, dict[str, Pod]]:
-    """Make a world of the objects, and list every unfinished pod by ``namespace/name``.
+def _documents(text: str) -> Iterator[bytes | msgspec.Raw]:
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            yield from _json_documents(text)
+            return
+        except ValueError:
+            pass  # YAML in braces, or broken: YAML's reader says where
+    try:
+        for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
+            if document is not None:
+                yield msgspec.json.encode(document)
+    except (yaml.YAMLError, TypeError) as wrong:
+        raise BadRequest(f"the file is neither YAML nor JSON: {wrong}") from wrong
 
-    The pod ``besides`` is left out of the world even if it is bound: it is explained as if it
-    were not on its node. Nodes go in first and pods last, whatever the order in the file.
+
+def _json_documents(text: str) -> list[bytes]:
+    """Read one JSON document, or several one after the other; ValueError if they are not."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+        return [text.encode()]
+    except msgspec.DecodeError:
+        pass
+    decoder, found, at = json.JSONDecoder(), [], _past_blanks(text, 0)
+    while at < len(text):
+        value, at = decoder.raw_decode(text, at)
+        found.append(msgspec.json.encode(value))
+        at = _past_blanks(text, at)
+    return found
+
+
+def _past_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _read_head(document: Document) -> _Head:
+    try:
+        return _head.decode(document.text)
+    except msgspec.ValidationError as wrong:
+        field, words = _field_of(wrong)
+        raise BadRequest(f"{document.where}: {field}: {words}") from wrong
+    except msgspec.DecodeError as wrong:
+        raise BadRequest(f"{document.where}: {wrong}") from wrong
+
+
+def _read(document: Document, resource: Resource[Any]) -> Object:
+    decoder = _fast.get(resource.type)
+    if decoder is not None:
+        try:
+            obj: Object = decoder.decode(document.text)
+        except msgspec.MsgspecError:
+            return _read_in_full(document, resource)
+        if _is_complete(obj):
+            return obj
+    return _read_in_full(document, resource)
+
+
+def _is_complete(obj: Object) -> bool:
+    """Tell whether a server's defaults would change nothing that deciding looks at."""
+    if isinstance(obj, Node):
+        return bool(obj.status.allocatable) or not obj.status.capacity
+    assert isinstance(obj, Pod)
+    spec = obj.spec
+    if spec.host_network or spec.resources is not None:
+        return False
+    return all(
+        container.resources.limits.keys() <= container.resources.requests.keys()
+        for container in (*spec.containers, *spec.init_containers)
+    )
+
+
+def _read_in_full(document: Document, resource: Resource[Any]) -> Object:
+    raw = msgspec.json.decode(document.text)
+    try:
+        default_object(raw)
+        obj: Object = convert_object(raw, resource.type)
+    except _FAULTS as wrong:
+        where = f"{document.where} ({resource.kind} {_name_of(raw)})"
+        # Defaulting says once more what kind it is about.
+        cause = wrong.__cause__ if isinstance(wrong.__cause__, BadRequest) else wrong
+        field, words = _field_of(cause)
+        raise BadRequest(f"{where}: {_bad_amount(raw) or field}: {words}") from wrong
+    if amount := _bad_amount(raw):
+        raise BadRequest(f"{document.where} ({resource.kind} {obj.key}): {amount}: not a quantity")
+    return obj
+
+
+def _identified(document: Document, obj: Object, resource: Resource[Any]) -> Object:
+    """Insist on a name; give it a namespace and a uid, which a server would have."""
+    meta = obj.metadata
+    if not meta.name:
+        raise BadRequest(f"{document.where} ({resource.kind}): metadata.name: Required value")
+    if (meta.namespace or not resource.namespaced) and meta.uid:
+        return obj
+    namespace = (meta.namespace or "default") if resource.namespaced else ""
+    key = f"{namespace}/{meta.name}" if namespace else meta.name
+    uid = meta.uid or (key if resource.type is Pod else f"{resource.kind}/{key}")
+    named = msgspec.structs.replace(meta, namespace=namespace, uid=uid)
+    return msgspec.structs.replace(obj, metadata=named)
+
+
+def _field_of(fault: Exception) -> tuple[str, str]:
+    """Split msgspec's words into the field's path and what is wrong with it.
+
+    >>> _field_of(ValueError("Expected `int`, got `str` - at `$.spec.priority`"))
+    ('spec.priority', 'Expected `int`, got `str`')
     """
-    world = new_world()
-    pods: dict[str, Pod] = {}
-    found = sorted(objects, key=lambda obj: _PASS.get(obj.kind, 1))
-    for obj in found:
-        if isinstance(obj, Pod):
-            if obj.finished:
-                continue
-            pods[obj.key] = obj
-            if obj.key == besides:
-                continue
-        world.upsert(obj)
-    return world, pods
+    words, _, path = (str(fault) or type(fault).__name__).partition(" - at `")
+    return path.rstrip("`").removeprefix("$").removeprefix(".") or "object", words
 
 
-_PASS = {"Namespace": 0, "Node": 0, "Pod": 2}
+def _name_of(raw: Any) -> str:
+    metadata = raw.get("metadata") if isinstance(raw, dict) else None
+    if not isinstance(metadata, dict):
+        return "without a name"
+    namespace, name = metadata.get("namespace"), metadata.get("name")
+    return f"{namespace}/{name}" if namespace else str(name)
+
+
+def _bad_amount(value: Any, path: str = "") -> str:
+    """Find the first amount that is none, by its path; "" if all are."""
+    pairs: Mapping[Any, Any] = {}
+    if isinstance(value, dict):
+        pairs = {f"{path}.{k}" if path else str(k): v for k, v in value.items()}
+    elif isinstance(value, list):
+        pairs = {f"{path}[{i}]": v for i, v in enumerate(value)}
+    for at, inner in pairs.items():
+        if at.rpartition(".")[2] in _AMOUNTS and isinstance(inner, dict):
+            for name, amount in inner.items():
+                if isinstance(amount, str | int | float) and not _is_amount(amount):
+                    return f"{at}.{name}"
+        elif found := _bad_amount(inner, at):
+            return found
+    return ""
+
+
+def _is_amount(amount: Any) -> bool:
+    try:
+        Quantity.parse(amount)
+    except BadRequest:
+        return False
+    return True

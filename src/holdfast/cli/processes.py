@@ -4,90 +4,90 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from holdfast.cli import running
+from holdfast.cli.explain import configured_profiles
+from holdfast.cli.foreground import warn_if_open
 from holdfast.cli.health import HealthPage
+from holdfast.cli.signals import stop_signal
+from holdfast.cli.snapshot import built_in_profiles
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.leader import LeaderElection
 from holdfast.clock import SystemClock
-from holdfast.cluster import EmbeddedServer
-from holdfast.plugins import default_profiles
+from holdfast.cluster import READY, EmbeddedServer
+from holdfast.errors import HoldfastError
+from holdfast.framework.profile import Profile
 from holdfast.scheduler.scheduler import Scheduler
-from holdfast.settings import ServerSettings
+from holdfast.settings import SchedulerSettings, ServerSettings
 
-Kubeconfig = Annotated[Path | None, typer.Option(help="Default: as kubectl finds it.")]
+LEASE = "kube-scheduler"
 
 
-def apiserver(
-    data_dir: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 6443,
-    kubeconfig: Annotated[Path | None, typer.Option(help="Where to write it.")] = None,
-    announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
+def serve(directory: Path, kubeconfig: Path, settings: ServerSettings, *, announce: bool) -> None:
+    """Serve the API; ``announce`` is for a parent process that waits for the word."""
+    if not announce:
+        warn_if_open(settings.host)
+    asyncio.run(_serve(directory, kubeconfig, settings, announce))
+
+
+def schedule(
+    kubeconfig: Path | None, config: Path | None, health_port: int, settings: SchedulerSettings
 ) -> None:
-    """Serve the Kubernetes API from one data directory until told to stop."""
-    directory = (data_dir or running.default_data_dir()).expanduser().absolute()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = kubeconfig or directory / "kubeconfig"
-    asyncio.run(_serve(directory, path, ServerSettings(host, port), announce))
-
-
-def scheduler(
-    kubeconfig: Kubeconfig = None,
-    leader_elect: Annotated[bool, typer.Option(help="Let one replica decide at a time.")] = True,
-    health_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="/healthz, /readyz, /metrics on loopback.")
-    ] = 10259,
-    check_invariants: Annotated[bool, typer.Option("--check-invariants")] = False,
-) -> None:
-    """Place pods on any API server, a real one included."""
-    asyncio.run(_schedule(kubeconfig, leader_elect, health_port, check_invariants))
+    """Schedule for the cluster of a kubeconfig."""
+    profiles = built_in_profiles() if config is None else configured_profiles(config)
+    asyncio.run(_schedule(kubeconfig, profiles, health_port, settings))
 
 
 async def _serve(
     directory: Path, kubeconfig: Path, settings: ServerSettings, announce: bool
 ) -> None:
-    stop = _stop_signal()
+    stop = stop_signal(with_parent=announce)
     server = await EmbeddedServer.start(directory, kubeconfig, settings, SystemClock())
-    # The parent process waits for this word; a person reads the sentence.
-    print(
-        "ready" if announce else f"serving {server.front.url}, kubeconfig {kubeconfig}", flush=True
-    )
-    await stop.wait()
-    await server.stop()
+    if announce:
+        print(READY, server.url, flush=True)
+    else:
+        print(f"serving {server.url}; stop it with Ctrl-C", flush=True)
+        print(f"  export KUBECONFIG={kubeconfig}", flush=True)
+    try:
+        await stop.wait()
+    finally:
+        await server.stop()
 
 
 async def _schedule(
-    kubeconfig: Path | None, leader_elect: bool, health_port: int, check: bool
+    kubeconfig: Path | None,
+    profiles: Mapping[str, Profile],
+    health_port: int,
+    settings: SchedulerSettings,
 ) -> None:
-    stop = _stop_signal()
+    stop = stop_signal()
     clock = SystemClock()
     endpoint = await load(kubeconfig)
     client = Client(HttpTransport(endpoint), "holdfast-scheduler")
-    part = Scheduler(client, clock, default_profiles(), check=check)
+    part = Scheduler(
+        client, clock, profiles, seed=settings.seed, check=settings.check_invariants
+    )  # fmt: skip
     page = await HealthPage.start(health_port, part)
 
     async def work() -> None:
         await part.start()
-        print(f"scheduling for {endpoint.url}", flush=True)
+        print(f"scheduling for {endpoint.url} as {', '.join(profiles)}", flush=True)
         await part.stopped()
 
-    identity = f"{socket.gethostname()}_{os.getpid()}"
-    election = LeaderElection(client, clock=clock, identity=identity, name="kube-scheduler")
-    working = asyncio.create_task(election.run(work) if leader_elect else work())
+    if settings.leader_elect:
+        identity = f"{socket.gethostname()}_{os.getpid()}"
+        election = LeaderElection(client, clock=clock, identity=identity, name=LEASE)
+        print(f"waiting for the lease kube-system/{LEASE} as {identity}", flush=True)
+        working = asyncio.create_task(election.run(work))
+    else:
+        working = asyncio.create_task(work())
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
     finally:
         # Finish what is being bound while the lease is still ours.
         await part.stop()
@@ -96,11 +96,14 @@ async def _schedule(
         await asyncio.gather(working, stopping, return_exceptions=True)
         await page.close()
         await client.close()
+    _raise_why(working)
+    print("stopped", flush=True)
 
 
-def _stop_signal() -> asyncio.Event:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stop.set)
-    return stop
+def _raise_why(working: asyncio.Task[None]) -> None:
+    """Raise what ended the work; being told to stop is no failure."""
+    if working.cancelled() or (failure := working.exception()) is None:
+        return
+    if isinstance(failure, HoldfastError):
+        raise failure
+    raise HoldfastError(f"the scheduler failed: {type(failure).__name__}: {failure}") from failure

@@ -2,58 +2,98 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import msgspec
+from holdfast.errors import Refused
 
 FILE = "running.json"
+LOG = "holdfast.log"
 
 
-class Running(msgspec.Struct, frozen=True):
-    """A running cluster: its process, its address, its kubeconfig."""
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running cluster: its process (and since when), its address, its kubeconfig."""
 
     pid: int
     url: str
     kubeconfig: str
+    started: str = ""
 
     @property
     def alive(self) -> bool:
-        """Whether the process is still there."""
+        """Whether that very process is still there, not another one of the same number."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
         except PermissionError:
-            return True
-        return True
+            pass
+        return not self.started or self.started == started_at(self.pid)
 
 
-def default_data_dir() -> Path:
-    """Where the embedded cluster keeps its data unless told otherwise."""
+def started_at(pid: int) -> str:
+    """When a process began, in the kernel's own count; "" where the kernel does not say."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    state, *_rest = fields = text.rpartition(")")[2].split()
+    return "" if state == "Z" else fields[19]
+
+
+def data_dir(given: Path | None) -> Path:
+    """The data directory that is meant, as an absolute path."""
+    if given is not None:
+        return given.expanduser().absolute()
     share = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(share) / "holdfast"
 
 
-def find(data_dir: Path) -> Running | None:
+def claim(directory: Path) -> None:
+    """Make the directory, private to its user; refuse one that a cluster runs on."""
+    if other := find(directory):
+        raise Refused(
+            f"a cluster runs on {directory} already (pid {other.pid}, {other.url}): "
+            "use it, or stop it with `holdfast down`"
+        )
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = directory / ".writable"
+        probe.touch(mode=0o600)
+        probe.unlink()
+    except OSError as wrong:
+        raise Refused(
+            f"cannot keep data in {directory} ({wrong.strerror}): "
+            "choose another directory with --data-dir DIR"
+        ) from wrong
+
+
+def find(directory: Path) -> Running | None:
     """The cluster running on a data directory; a leftover of a dead one counts as none."""
     try:
-        found = msgspec.json.decode((data_dir / FILE).read_bytes(), type=Running)
-    except (OSError, msgspec.MsgspecError):
+        found = Running(**json.loads((directory / FILE).read_bytes()))
+    except (OSError, ValueError, TypeError):
         return None
     return found if found.alive else None
 
 
-def announce(data_dir: Path, running: Running) -> None:
-    """Leave word that a cluster runs here."""
-    path = data_dir / FILE
-    part = path.with_suffix(".part")
-    part.write_bytes(msgspec.json.encode(running))
-    part.replace(path)
+def announce(directory: Path, url: str, kubeconfig: Path) -> None:
+    """Leave word that this process runs a cluster here."""
+    me = Running(os.getpid(), url, str(kubeconfig), started_at(os.getpid()))
+    path = directory / FILE
+    fresh = path.with_suffix(".new")
+    with suppress(FileNotFoundError):
+        fresh.unlink()
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(asdict(me), file)
+    fresh.replace(path)
 
 
-def withdraw(data_dir: Path) -> None:
+def withdraw(directory: Path) -> None:
     """Take the word back."""
-    with contextlib.suppress(FileNotFoundError):
-        (data_dir / FILE).unlink()
+    with suppress(FileNotFoundError):
+        (directory / FILE).unlink()

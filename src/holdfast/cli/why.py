@@ -5,70 +5,78 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated, Any
-
-import msgspec
-import typer
+from typing import Any, TypeVar
 
 from holdfast.api import scheme
-from holdfast.api.resource import Resource, Untyped
-from holdfast.cli.explain import explain_objects
-from holdfast.cli.verdict import as_text
+from holdfast.api.meta import Object
+from holdfast.api.resource import Resource
+from holdfast.cli import running
+from holdfast.cli.explain import print_answer
+from holdfast.cli.snapshot import built_in_profiles, snapshot_of
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.errors import NotFound
+from holdfast.client.wire import Unreadable
+from holdfast.clock import SystemClock
+from holdfast.errors import BadConfiguration, NotFound, Refused, Unavailable
 
-READ = (
-    scheme.NAMESPACES, scheme.NODES, scheme.PODS, scheme.RESERVATIONS, scheme.RESOURCE_POLICIES,
-    scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES, scheme.RESOURCE_CLAIMS,
-    scheme.DISRUPTION_BUDGETS,
+T = TypeVar("T", bound=Object)
+READ: tuple[Resource[Any], ...] = (
+    scheme.NAMESPACES, scheme.NODES, scheme.PODS, scheme.PRIORITY_CLASSES,
+    scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES,
+    scheme.RESOURCE_CLAIMS, scheme.DISRUPTION_BUDGETS,
 )  # fmt: skip
 
 
-def why(
-    pod: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
-    namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
-    kubeconfig: Annotated[Path | None, typer.Option(help="Default: as kubectl finds it.")] = None,
-    output: Annotated[str, typer.Option("-o", "--output", help="json or text.")] = "text",
-) -> None:
-    """Say why a pod is, or is not, where it is; preemption is tried as a dry run."""
-    key = pod if "/" in pod else f"{namespace}/{pod}"
-    answer, found = asyncio.run(_ask(key, kubeconfig))
-    if output == "json":
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
-        return
-    node = (found.get("spec") or {}).get("nodeName")
-    if node:
-        print(f"{key} is on {node}; had it to be placed now:")
-    sys.stdout.write(as_text(answer))
+def tell(pod: str, kubeconfig: Path | None, output: str) -> None:
+    """Say why a pod (``namespace/name``) is, or is not, where it is."""
+    answer = asyncio.run(_ask(pod, kubeconfig))
+    print_answer(answer, output)
 
 
-async def _ask(key: str, kubeconfig: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    client = Client(HttpTransport(await load(kubeconfig)), "holdfast-why")
+async def _ask(key: str, kubeconfig: Path | None) -> dict[str, Any]:
+    endpoint = await _endpoint(kubeconfig)
+    client = Client(HttpTransport(endpoint), "holdfast-why")
+    namespace, _, name = key.partition("/")
     try:
-        namespace, _, name = key.partition("/")
-        found = await client.get(_untyped(scheme.PODS), name, namespace)
-        objects: list[dict[str, Any]] = []
-        for resource in READ:
-            objects += await _all(client, resource)
+        found = await client.get(scheme.PODS, name, namespace)
+        objects = [obj for resource in READ for obj in await _all(client, resource)]
+    except NotFound as missing:
+        raise Refused(
+            f'there is no pod "{name}" in namespace "{namespace}" at {endpoint.url}: '
+            "`kubectl get pods -A` lists them; -n names the namespace"
+        ) from missing
+    except Unavailable as failure:
+        raise Refused(
+            f"{endpoint.url} does not answer ({failure}): start the embedded cluster with "
+            "`holdfast up`, or name another with --kubeconfig"
+        ) from failure
     finally:
         await client.close()
-    return explain_objects(objects, key, preempt=True), found
-
-
-async def _all(client: Client, resource: Resource[Any]) -> list[dict[str, Any]]:
-    try:
-        listing = await client.list(_untyped(resource))
-    except NotFound:
-        return []
-    return [
-        {"apiVersion": resource.api_version, "kind": resource.kind, **item}
-        for item in listing.items
-    ]
-
-
-def _untyped(resource: Resource[Any]) -> Untyped:
-    return Resource(
-        resource.group, resource.version, resource.plural, resource.kind, dict, resource.namespaced
+    answer = snapshot_of(objects, key).explain(
+        built_in_profiles(), SystemClock().now(), preempt=True
     )
+    return {**answer, "nodeName": found.spec.node_name or None}
+
+
+async def _endpoint(kubeconfig: Path | None) -> Any:
+    try:
+        return await load(kubeconfig)
+    except BadConfiguration as wrong:
+        embedded = running.find(running.data_dir(None))
+        if kubeconfig is None and embedded is not None:
+            raise BadConfiguration(
+                f"{wrong}; one runs already: export KUBECONFIG={embedded.kubeconfig}"
+            ) from wrong
+        raise
+
+
+async def _all(client: Client, resource: Resource[T]) -> tuple[T, ...]:
+    try:
+        return (await client.list(resource, unreadable=_say_unreadable)).items
+    except NotFound:
+        return ()  # a custom resource whose definition is not installed
+
+
+def _say_unreadable(broken: Unreadable) -> None:
+    print(f"holdfast: {broken}; deciding without it", file=sys.stderr)

@@ -1,0 +1,96 @@
+"""``holdfast up`` itself: run the embedded cluster until told to stop, or until a part dies."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from rich.console import Console
+
+from holdfast.cli import running
+from holdfast.cli.signals import stop_signal
+from holdfast.clock import SystemClock
+from holdfast.cluster import Cluster
+from holdfast.errors import HoldfastError
+from holdfast.settings import ClusterSettings
+
+T = TypeVar("T")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def run(settings: ClusterSettings) -> None:
+    """Run the cluster; it is an error if it ends by itself."""
+    warn_if_open(settings.server.host)
+    asyncio.run(_run(settings))
+
+
+def warn_if_open(host: str) -> None:
+    """Say what listening on more than loopback means."""
+    if host not in LOOPBACK:
+        print(
+            f"warning: --host {host} lets other machines connect; whoever has the kubeconfig is "
+            "admin, so guard it",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+async def _run(settings: ClusterSettings) -> None:
+    stop = stop_signal()
+    cluster = Cluster(settings, SystemClock())
+    with _progress() as tell:
+        await _unless(stop, cluster.start(tell))
+    if stop.is_set():
+        await cluster.stop()
+        return
+    running.announce(settings.data_dir, cluster.url, cluster.kubeconfig)
+    _greet(settings, cluster)
+    failure = ""
+    try:
+        failure = await _unless(stop, cluster.failure()) or ""
+    finally:
+        with _progress() as tell:
+            tell("stopping")
+            await cluster.stop()
+        running.withdraw(settings.data_dir)
+    if failure:
+        raise HoldfastError(f"{failure}; everything was stopped, the data is safe")
+    print(f"stopped; the data stays in {settings.data_dir}", flush=True)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Await some work, or cancel it when told to stop: then None."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+        await asyncio.wait({working, stopping})
+    return None if working.cancelled() else working.result()
+
+
+def _greet(settings: ClusterSettings, cluster: Cluster) -> None:
+    asked, there = settings.nodes.count, cluster.nodes
+    print(f"Holdfast is up at {cluster.url} with {there} node{'' if there == 1 else 's'}.")
+    if there > asked:
+        print(
+            f"  {there - asked} of them were here before: a Node stays until `kubectl delete node`."
+        )
+    print(f"  export KUBECONFIG={cluster.kubeconfig}")
+    print("  kubectl get nodes")
+    print("Stop it with Ctrl-C or `holdfast down`.", flush=True)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Show what is being done, on a terminal; elsewhere nobody is waiting to see it."""
+    if not sys.stderr.isatty():
+        yield lambda _words: None
+        return
+    with Console(stderr=True, highlight=False).status("starting") as line:
+        yield line.update

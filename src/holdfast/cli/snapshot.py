@@ -1,0 +1,114 @@
+"""A cluster made of objects: the world they add up to, and the pods one can ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from holdfast.api.meta import Object
+from holdfast.api.pod import Pod
+from holdfast.api.workloads import PriorityClass
+from holdfast.cli.objects import Document, blame, read_object
+from holdfast.errors import BadRequest
+from holdfast.framework.explanation import explain
+from holdfast.framework.new_world import new_world
+from holdfast.framework.profile import Profile
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+
+built_in_profiles = cache(default_profiles)
+_ORDER = {"Namespace": 0, "Node": 0, "Pod": 2}
+_CRITICAL = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A world without the pod that is asked about, and that pod."""
+
+    world: World
+    pod: Pod
+
+    def explain(
+        self, profiles: Mapping[str, Profile], now: float, *, preempt: bool = False
+    ) -> dict[str, Any]:
+        """Decide for the pod, with the profile of its scheduler's name."""
+        name = self.pod.spec.scheduler_name or "default-scheduler"
+        profile = profiles.get(name)
+        if profile is None:
+            raise BadRequest(
+                f'pod "{self.pod.key}": spec.schedulerName: no profile is named "{name}"; '
+                f"there are {', '.join(profiles)}"
+            )
+        return explain(profile, self.pod, self.world, now, preempt=preempt)
+
+
+def read_snapshot(documents: Iterable[Document], pod: str) -> Snapshot:
+    """Read every document and put all objects but the pod into a world."""
+    known: dict[tuple[str, str], tuple[Object, Document]] = {}
+    for document in documents:
+        obj = read_object(document)
+        if obj is not None:
+            known[obj.kind, obj.key] = (obj, document)  # of two versions the later one counts
+    return _assemble(known.values(), pod)
+
+
+def snapshot_of(objects: Iterable[Object], pod: str) -> Snapshot:
+    """Put objects that a server told us into a world."""
+    return _assemble(((obj, None) for obj in objects), pod)
+
+
+def _assemble(found: Iterable[tuple[Object, Document | None]], pod: str) -> Snapshot:
+    """Nodes go in first and pods last, whatever the order they were told in."""
+    key = pod if "/" in pod else f"default/{pod}"
+    world = new_world()
+    ordered = sorted(found, key=lambda pair: _ORDER.get(pair[0].kind, 1))
+    priority_of = _Priorities(obj for obj, _ in ordered)
+    wanted: Pod | None = None
+    for obj, document in ordered:
+        try:
+            if not isinstance(obj, Pod):
+                world.upsert(obj)
+            elif obj.key == key:
+                wanted = priority_of.given_to(obj)
+                world.facts(wanted)  # so that what is wrong with it is said here
+            else:
+                world.upsert(priority_of.given_to(obj))
+        except (BadRequest, ValueError, TypeError) as fault:
+            if document is None:
+                raise
+            raise blame(document, fault) from fault
+    if wanted is None:
+        raise BadRequest(f'pod "{key}" is not among the objects')
+    if wanted.finished:
+        raise BadRequest(f'pod "{key}" has finished ({wanted.status.phase}): it needs no node')
+    return Snapshot(world, wanted)
+
+
+class _Priorities:
+    """What admission makes of priority class names, for pods that were never admitted."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        classes = [obj for obj in objects if isinstance(obj, PriorityClass)]
+        self._classes = {c.name: c for c in classes}
+        # There should be one; of several upstream takes the lowest.
+        self._default = min(
+            (c for c in classes if c.global_default), key=lambda c: c.value, default=None
+        )
+
+    def given_to(self, pod: Pod) -> Pod:
+        """The pod with a priority; one that has it, or has no class to take it from, is as is."""
+        spec = pod.spec
+        if spec.priority is not None:
+            return pod
+        name = spec.priority_class_name
+        found = self._classes.get(name) if name else self._default
+        priority = found.value if found else _CRITICAL.get(name)
+        if priority is None:
+            return pod
+        policy = spec.preemption_policy or (found.preemption_policy if found else None)
+        given = msgspec.structs.replace(spec, priority=priority, preemption_policy=policy)
+        return msgspec.structs.replace(pod, spec=given)
