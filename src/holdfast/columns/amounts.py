@@ -18,14 +18,16 @@ class Amounts:
     """Allocatable, requested and free per resource and row, kept in step.
 
     ``divisor`` is allocatable in float64 with 1 in place of 0, so that shares can be computed
-    without asking; ``zeros[r]`` counts the nodes that have none of resource r. Scores work in
-    float64 because that is exact below 2^46 and three times as fast. The ``*_at`` lists hold a
-    memoryview a resource: reading one cell through it costs half of what an array costs.
+    without asking; ``zeros[r]`` counts the nodes that have none of resource r. ``nonzero`` is what
+    scoring counts as requested of CPU and MEMORY, where asking for nothing counts a little.
+    Scores work in float64 because that is exact below 2^46 and three times as fast. The ``*_at``
+    lists hold a memoryview a resource: reading one cell through it costs half of what an array
+    costs.
     """
 
     __slots__ = (
-        "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at",
-        "nonzero_at", "nonzero_bytes", "nonzero_millicores", "requested", "requested_at", "zeros",
+        "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at", "nonzero",
+        "nonzero_at", "requested", "requested_at", "zeros",
     )  # fmt: skip
 
     def __init__(self, width: int, capacity: int) -> None:
@@ -34,8 +36,7 @@ class Amounts:
         self.requested: NDArray[np.int64] = np.zeros(shape, np.int64)
         self.free: NDArray[np.int64] = np.zeros(shape, np.int64)
         self.divisor: NDArray[np.float64] = np.ones(shape, np.float64)
-        self.nonzero_millicores: NDArray[np.float64] = np.zeros(capacity, np.float64)
-        self.nonzero_bytes: NDArray[np.float64] = np.zeros(capacity, np.float64)
+        self.nonzero: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
         self.zeros = [0] * width
         self._look()
 
@@ -44,7 +45,7 @@ class Amounts:
         self.requested_at = [cells(column) for column in self.requested]
         self.free_at = [cells(column) for column in self.free]
         self.divisor_at = [cells(column) for column in self.divisor]
-        self.nonzero_at = (cells(self.nonzero_millicores), cells(self.nonzero_bytes))
+        self.nonzero_at = (cells(self.nonzero[CPU]), cells(self.nonzero[MEMORY]))
 
     @property
     def width(self) -> int:
@@ -100,8 +101,7 @@ class Amounts:
         old_width, old_capacity = self.allocatable.shape
         for name in ("allocatable", "requested", "free", "divisor"):
             getattr(copy, name)[:old_width, :old_capacity] = getattr(self, name)
-        copy.nonzero_millicores[:old_capacity] = self.nonzero_millicores
-        copy.nonzero_bytes[:old_capacity] = self.nonzero_bytes
+        copy.nonzero[:, :old_capacity] = self.nonzero
         nodes_without_new = max(self.zeros, default=0)
         copy.zeros = [*self.zeros, *[nodes_without_new] * (width - old_width)]
         return copy

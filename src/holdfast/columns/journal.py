@@ -25,10 +25,11 @@ Stale = list[int] | NDArray[np.intp] | slice
 class Journal:
     """Remembers when each row last changed."""
 
-    __slots__ = ("_at", "_rowseq", "_tail", "seq")
+    __slots__ = ("_asked", "_at", "_rowseq", "_tail", "seq")
 
     def __init__(self, capacity: int) -> None:
         self.seq = 0
+        self._asked: tuple[int, int, NDArray[np.intp]] | None = None
         self._tail: deque[int] = deque(maxlen=_TAIL)
         self._rowseq = np.zeros(capacity, np.int64)
         self._at = cells(self._rowseq)
@@ -40,9 +41,19 @@ class Journal:
         self._tail.append(row)
 
     def since(self, cursor: int) -> NDArray[np.intp]:
-        """Rows that changed after ``cursor``, each once, ascending."""
+        """Rows that changed after ``cursor``, each once, ascending. Not to be written to."""
+        asked = self._asked
+        # Several readers are usually equally far behind, and ask one after the other.
+        if asked is not None and asked[0] == self.seq and asked[1] == cursor:
+            return asked[2]
         rows: NDArray[np.intp] = (self._rowseq > cursor).nonzero()[0]
+        self._asked = (self.seq, cursor, rows)
         return rows
+
+    @property
+    def last(self) -> int:
+        """The row that changed last."""
+        return self._tail[-1]
 
     def stale(self, cursor: int, size: int) -> Stale:
         """Rows that changed after ``cursor``, in the form that is cheapest to work on."""

@@ -96,12 +96,14 @@ class Picture:
     @property
     def nonzero_millicores(self) -> NDArray[np.float64]:
         """Cpu requested per row, where asking for nothing counts as 100m."""
-        return self.amounts.nonzero_millicores
+        column: NDArray[np.float64] = self.amounts.nonzero[CPU]
+        return column
 
     @property
     def nonzero_bytes(self) -> NDArray[np.float64]:
         """Memory requested per row, where asking for nothing counts as 200Mi."""
-        return self.amounts.nonzero_bytes
+        column: NDArray[np.float64] = self.amounts.nonzero[MEMORY]
+        return column
 
     @property
     def ports(self) -> PortIndex:

@@ -14,7 +14,6 @@ from holdfast.framework.plugin import (
     AnyRows,
     Filters,
     Part,
-    Rows,
     ScalarTwin,
     Scope,
     Scores,
@@ -31,40 +30,63 @@ class Answers:
     does not score. Arrays have the picture's capacity; rows beyond its size are meaningless.
     """
 
-    __slots__ = ("_cursor", "_journal", "_nodes", "_sliced", "_twin", "plugin", "raw", "raw_at",
-                 "state", "verdict_at", "verdicts")  # fmt: skip
+    __slots__ = (
+        "_journal", "_nodes", "_sliced", "_span", "_twin", "cursor", "plugin", "raw", "raw_at",
+        "state", "verdict_at", "verdicts",
+    )  # fmt: skip
 
     def __init__(self, plugin: Any, state: State, part: Part | None, nodes: Picture) -> None:
         self.plugin = plugin
         self.state = state
         self._nodes = nodes
         self._journal = nodes.node_journal if plugin.scope is Scope.NODE else nodes.journal
-        self._cursor = -1
+        self.cursor = -1
+        self._span: tuple[int, float, float] | None = None
         self._sliced = getattr(plugin, "sliced", False)
         self._twin = plugin.row if implements(plugin, ScalarTwin) else None
         filters = implements(plugin, Filters) and (part is None or part.filters)
         scores = implements(plugin, Scores) and (part is None or part.scores)
-        self.verdicts: Verdicts | None = np.zeros(nodes.capacity, np.int8) if filters else None
-        self.raw: NDArray[np.float64] | None = np.zeros(nodes.capacity) if scores else None
+        self.verdicts: Verdicts | None = np.empty(nodes.capacity, np.int8) if filters else None
+        self.raw: NDArray[np.float64] | None = np.empty(nodes.capacity) if scores else None
         self.verdict_at: Cells[int] | None = cells(self.verdicts) if filters else None  # type: ignore[arg-type]
         self.raw_at: Cells[float] | None = cells(self.raw) if scores else None  # type: ignore[arg-type]
 
     def refresh(self) -> None:
         """Ask the plugin again about the rows that changed."""
         seq = self._journal.seq
-        if self._cursor == seq:
+        if self.cursor == seq:
             return
         size = self._nodes.size
         stale: Stale = slice(0, size)
-        if self._cursor >= 0:
-            stale = self._journal.stale(self._cursor, size)
-        self._cursor = seq
+        if self.cursor >= 0:
+            stale = self._journal.stale(self.cursor, size)
+        self.cursor = seq
         if isinstance(stale, list):
             if self._twin is not None:
                 self._one_by_one(stale)
                 return
             stale = np.array(stale, np.intp)
         self._all_at_once(stale)
+
+    def span(self) -> tuple[float, float]:
+        """The lowest and highest raw score of any row, feasible or not."""
+        assert self.raw is not None
+        if self._span is None or self._span[0] != self.cursor:
+            raw = self.raw[: self._nodes.size]
+            self._span = (self.cursor, float(raw.min()), float(raw.max()))
+        return self._span[1:]
+
+    def follow(self, row: int, cursor: int, seq: int) -> None:
+        """Ask again about the one row that changed, if that is all this one is behind."""
+        if self.cursor != cursor or self._twin is None:
+            self.refresh()
+            return
+        self.cursor = seq
+        verdict, score = self._twin(self.state, row)
+        if self.verdict_at is not None:
+            self.verdict_at[row] = verdict
+        if self.raw_at is not None:
+            self.raw_at[row] = score
 
     def _one_by_one(self, rows: list[int]) -> None:
         twin, state, verdicts, raw = self._twin, self.state, self.verdict_at, self.raw_at
@@ -84,12 +106,3 @@ class Answers:
             self.verdicts[rows] = self.plugin.filter(self.state, asked)
         if self.raw is not None:
             self.raw[rows] = self.plugin.score(self.state, asked)
-
-
-def ask_filter(plugin: Any, state: State, rows: Rows, size: int) -> Verdicts:
-    """Ask a plugin that keeps nothing about some rows; all of them as a slice if it takes one."""
-    if len(rows) == size and getattr(plugin, "sliced", False):
-        verdicts: Verdicts = plugin.filter(state, slice(0, size))
-        return verdicts
-    verdicts = plugin.filter(state, rows)
-    return verdicts

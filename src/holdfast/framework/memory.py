@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.answers import Answers
 from holdfast.framework.plugin import Code, Filters, Prepares, Scope, Scores, Skip, implements
+from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared, ask, take
 from holdfast.framework.profile import Profile
 from holdfast.framework.record import Record
@@ -36,9 +37,16 @@ class Memory:
             if any(implements(p, point) for point in (Prepares, Filters, Scores))
         )
         self._epochs = {p.name: ("layout", *p.epochs) for p in self._deciding}
+        self._asked = {
+            p.name: Prepared(p, (), skip=True)
+            for p in self._deciding
+            if getattr(p, "scope", Scope.CLUSTER) is Scope.CLUSTER
+        }
         self._beyond = tuple(p for p in self._deciding if getattr(p, "beyond_spec", False))
         self._records: dict[Hashable, Record] = {}
         self._prepared: dict[tuple[str, Hashable], Prepared] = {}
+        self._shared: dict[tuple[int, ...], Possible] = {}
+        """By identity of the answers, which each entry keeps alive: no id is ever another's."""
 
     def record(self, pod: PodFacts, view: View) -> Record:
         """The record of the pod's class, made or renewed if need be. Not refreshed yet."""
@@ -72,12 +80,17 @@ class Memory:
 
     def prepare(self, plugin: Any, pod: PodFacts, view: View) -> Prepared:
         """What the plugin, whose scope is not CLUSTER, makes of the pod; remembered."""
-        versions = view.nodes.epochs.of(self._epochs[plugin.name])
+        epochs = view.nodes.epochs
         key = (plugin.name, plugin.reads(pod, view))
         found = self._prepared.get(key)
+        if found is not None and found.stamp == epochs.stamp:
+            return found
+        versions = epochs.of(self._epochs[plugin.name])
         if found is not None and found.versions == versions:
+            found.stamp = epochs.stamp
             return found
         found = ask(plugin, pod, view, versions)
+        found.stamp = epochs.stamp
         if found.reject is None:
             if plugin.scope.kept and not found.skip:
                 found.answers = Answers(plugin, found.state, found.part, view.nodes)
@@ -97,8 +110,13 @@ class Memory:
         if record.stamp == epochs.stamp:
             return True
         for i, prepared in enumerate(record.prepared):
+            if prepared.asked:
+                continue
             plugin = prepared.plugin
+            if prepared.stamp == epochs.stamp:
+                continue
             if prepared.versions == epochs.of(self._epochs[plugin.name]):
+                prepared.stamp = epochs.stamp
                 continue
             again = self.prepare(plugin, pod, view)
             if not (prepared.skip and again.skip):
@@ -111,9 +129,9 @@ class Memory:
         prepared: list[Prepared] = []
         rejected: Prepared | None = None
         for plugin in self._deciding:
-            if getattr(plugin, "scope", Scope.CLUSTER) is Scope.CLUSTER:
-                versions = view.nodes.epochs.of(self._epochs[plugin.name])
-                prepared.append(Prepared(plugin, versions, skip=True))
+            placeholder = self._asked.get(plugin.name)
+            if placeholder is not None:
+                prepared.append(placeholder)
                 continue
             found = self.prepare(plugin, pod, view)
             prepared.append(found)
@@ -121,7 +139,20 @@ class Memory:
                 rejected = found
                 if found.reject.code is not Code.UNSCHEDULABLE:
                     break
-        return Record(self.profile, view.nodes, prepared, rejected)
+        return Record(self.profile, view.nodes, prepared, rejected, self._possible(prepared, view))
+
+    def _possible(self, prepared: list[Prepared], view: View) -> Possible:
+        """Find the part of the verdict that depends on nodes alone; classes share it."""
+        kept = [
+            p.answers for p in prepared if p.answers is not None and p.plugin.scope is Scope.NODE
+        ]
+        allowed = [p.narrow for p in prepared if p.narrow is not None and not p.asked]
+        key = (*map(id, kept), *map(id, allowed))
+        found = self._shared.get(key)
+        if found is None:
+            found = Possible(view.nodes, kept, allowed)
+            _keep(self._shared, key, found, 4 * _room(view.nodes.capacity))
+        return found
 
 
 def _room(capacity: int) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.framework.answers import ask_filter
 from holdfast.framework.plugin import Code, Reject, Rows, State, Verdicts
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection, Word
@@ -74,7 +73,7 @@ def first_objections(view: View, active: list[Prepared], words: Mapping[int, Wor
     filtering = [p for p in active if p.filters and p.reject is None]
     for index, prepared in enumerate(filtering):
         rows = undecided.nonzero()[0]
-        verdicts = _verdicts(prepared, rows, nodes.size)
+        verdicts = _verdicts(prepared, rows)
         out = verdicts.nonzero()[0]
         told.codes[rows[out]], told.plugin_of[rows[out]] = verdicts[out], index
         undecided[rows[out]] = False
@@ -83,11 +82,12 @@ def first_objections(view: View, active: list[Prepared], words: Mapping[int, Wor
     return told
 
 
-def _verdicts(prepared: Prepared, rows: Rows, size: int) -> Verdicts:
+def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:
     if prepared.answers is not None and prepared.answers.verdicts is not None:
         kept: Verdicts = prepared.answers.verdicts[rows]
         return kept
-    return ask_filter(prepared.plugin, prepared.state, rows, size)
+    answer: Verdicts = prepared.plugin.filter(prepared.state, rows)
+    return answer
 
 
 def common_rows(narrowing: list[Prepared]) -> Rows:

@@ -227,9 +227,10 @@ class Plugin(Protocol):
 
     Two more class variables may be set; absent means False. ``sliced``: filter and score also
     take a slice instead of an array of rows (``column[rows]`` works for both), which saves a copy
-    of every column. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace
-    and visible labels (annotations, status, matched reservations), so it must be asked for every
-    pod; otherwise pods of equal spec are taken to read alike.
+    of every column; such a plugin may be asked about rows that are no nodes, and never answers
+    ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace and visible
+    labels (annotations, status, matched reservations), so it must be asked for every pod;
+    otherwise pods of equal spec are taken to read alike.
 
     The ``layout`` epoch is implied: a state may hold on to arrays of the picture.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,37 +24,42 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 
 
-@dataclass(slots=True, eq=False)
 class Prepared:
-    """What one plugin made of a pod: skip, a state, its answers if they are kept."""
+    """What one plugin made of a pod: skip, a state, its answers if they are kept.
 
-    plugin: Any
-    versions: tuple[int, ...]
-    skip: bool = False
-    state: State = None
-    part: Part | None = None
-    answers: Answers | None = None
-    narrow: Rows | None = None
-    reject: Reject | None = None
+    ``filters`` and ``scores`` tell whether it does so for this pod, ``asked`` whether it must be
+    asked to prepare for every single pod, ``sliced`` whether it takes all rows as a slice.
+    ``stamp`` is when ``versions`` were last found true.
+    """
 
-    @property
-    def asked(self) -> bool:
-        """Whether the plugin must be asked to prepare for every single pod."""
-        return getattr(self.plugin, "scope", Scope.CLUSTER) is Scope.CLUSTER
+    __slots__ = ("answers", "asked", "filters", "narrow", "part", "plugin", "reject", "scores",
+                 "skip", "sliced", "stamp", "state", "versions")  # fmt: skip
 
-    @property
-    def filters(self) -> bool:
-        """Whether the plugin filters for this pod."""
-        if self.skip or (self.part is not None and not self.part.filters):
-            return False
-        return implements(self.plugin, Filters)
-
-    @property
-    def scores(self) -> bool:
-        """Whether the plugin scores for this pod."""
-        if self.skip or (self.part is not None and not self.part.scores):
-            return False
-        return implements(self.plugin, Scores)
+    def __init__(
+        self,
+        plugin: Any,
+        versions: tuple[int, ...],
+        *,
+        skip: bool = False,
+        state: State = None,
+        part: Part | None = None,
+        narrow: Rows | None = None,
+        reject: Reject | None = None,
+    ) -> None:
+        self.plugin = plugin
+        self.versions = versions
+        self.stamp = -1
+        self.skip = skip
+        self.state = state
+        self.part = part
+        self.narrow = narrow
+        self.reject = reject
+        self.answers: Answers | None = None
+        self.asked = getattr(plugin, "scope", Scope.CLUSTER) is Scope.CLUSTER
+        self.sliced = getattr(plugin, "sliced", False)
+        active = not skip and reject is None
+        self.filters = active and (part is None or part.filters) and implements(plugin, Filters)
+        self.scores = active and (part is None or part.scores) and implements(plugin, Scores)
 
 
 def ask(plugin: Any, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Prepared:

@@ -7,13 +7,13 @@ remembered between calls only makes the next one cheaper.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.answers import ask_filter
 from holdfast.framework.hypothesis import judge_beside_nominated
 from holdfast.framework.memory import Memory
 from holdfast.framework.objections import (
@@ -36,10 +36,11 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
-from holdfast.framework.record import NOWHERE, Record
+from holdfast.framework.record import Record
 from holdfast.framework.rejection import Rejection, Word
 from holdfast.framework.scoring import best_tier, score_rows
 from holdfast.framework.scoring import total as total_of
+from holdfast.framework.ties import NOWHERE
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -187,18 +188,17 @@ def _merged(effects: list[Effect]) -> Effect:
 def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
     record, size = found.record, found.view.nodes.size
     known = record.simple and found.active is record.prepared
-    if known and (found.mask is None or record.flat):
-        total = record.total[:size]
-        if found.mask is not None:
-            total = np.where(found.mask, total, NOWHERE)
+    if known and found.mask is None:
+        ties: Sequence[int] | Rows = record.best_rows()
+    elif known and record.flat:
+        total = np.where(found.mask, record.total[:size], NOWHERE)  # type: ignore[arg-type]
         ties = (total == total.max()).nonzero()[0]
     else:
         rows = best_tier(found.active, found.rows)
         sums = total_of(score_rows(profile, found.active, rows), len(rows))
         ties = rows[sums == sums.max()]
-    if len(ties) == 1:
-        return int(ties[0])
-    return int(ties[int(rng.random() * len(ties))])
+    count = len(ties)
+    return int(ties[0 if count == 1 else int(rng.random() * count)])
 
 
 def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
@@ -232,8 +232,12 @@ def _ask_the_rest(found: Feasible) -> str:
             mask &= allowed
         if not prepared.filters:
             continue
+        if prepared.sliced:
+            # Cheaper over all rows than picking some; such a plugin never fails.
+            mask &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
+            continue
         rows = mask.nonzero()[0]
-        verdicts = ask_filter(prepared.plugin, prepared.state, rows, size)
+        verdicts = prepared.plugin.filter(prepared.state, rows)
         failed = (verdicts == Code.ERROR).nonzero()[0]
         if len(failed):
             words = ", ".join(prepared.plugin.reasons(prepared.state, int(rows[failed[0]])))

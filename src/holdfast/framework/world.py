@@ -127,7 +127,8 @@ class World:
 
     def assume(self, pod: PodFacts, row: int) -> None:
         """Put a pod on a row before the API server knows; its nomination has served."""
-        self.nominations.clear(pod.uid)
+        if self.nominations:
+            self.nominations.clear(pod.uid)
         self.nodes.assume(pod, row)
 
     def forget(self, uid: str) -> None:

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.requests import pod_request
 from holdfast.api.resource_names import is_scalar
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.derived import Derived
+from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.arguments import Arguments
@@ -61,11 +61,10 @@ class BalancedAllocation:
         return self._terms(pod, view.nodes)
 
     def _terms(self, pod: PodFacts, nodes: Picture) -> Terms:
-        asked = pod_request(pod.pod).amounts
+        asked, names = dict(pod.request), nodes.resources
+        ids = [(names.id(name), name) for name in self._names]
         return tuple(
-            (nodes.resources.id(name), asked.get(name, 0))
-            for name in self._names
-            if asked.get(name, 0) or not is_scalar(name)
+            (id_, asked.get(id_, 0)) for id_, name in ids if id_ in asked or not is_scalar(name)
         )
 
     def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
@@ -102,6 +101,9 @@ class BalancedAllocation:
 
 def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
     """100 times one less the standard deviation of what is used of each resource, whole."""
+    usual = len(terms) == 2 and (terms[0][0], terms[1][0]) == (CPU, MEMORY)
+    if usual and not (amounts.zeros[CPU] or amounts.zeros[MEMORY]):
+        return _evenness_usual(amounts, terms, rows)
     shares = [
         np.minimum((amounts.requested[id_][rows] + asked) / amounts.divisor[id_][rows], 1.0)
         for id_, asked in terms
@@ -116,6 +118,21 @@ def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float6
         deviation = _deviation(np.array(shares), np.array(has))
     whole: NDArray[np.float64] = np.trunc((1.0 - deviation) * 100.0)
     return whole
+
+
+def _evenness_usual(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
+    """The same for cpu and memory on nodes that have both, both resources at once."""
+    used = amounts.requested[:2, rows].astype(np.float64)
+    used += [[float(terms[0][1])], [float(terms[1][1])]]
+    used /= amounts.divisor[:2, rows]
+    np.minimum(used, 1.0, out=used)
+    gap: NDArray[np.float64] = used[0]
+    gap -= used[1]
+    np.abs(gap, out=gap)
+    gap *= -0.5
+    gap += 1.0
+    gap *= 100.0
+    return np.trunc(gap, out=gap)
 
 
 def _deviation(shares: NDArray[np.float64], has: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -141,17 +158,28 @@ def _deviation(shares: NDArray[np.float64], has: NDArray[np.bool_]) -> NDArray[n
 
 def evenness_at(amounts: Amounts, terms: Terms, row: int) -> float:
     """The same for one row."""
-    shares = []
-    for id_, asked in terms:
-        have = amounts.allocatable_at[id_][row]
-        if have:
-            share = (amounts.requested_at[id_][row] + asked) / have
-            shares.append(share if share < 1.0 else 1.0)
+    have_at, used_at = amounts.allocatable_at, amounts.requested_at
+    if len(terms) == 2:
+        (first, more), (second, also) = terms
+        has, had = have_at[first][row], have_at[second][row]
+        if has and had:
+            one, other = (used_at[first][row] + more) / has, (used_at[second][row] + also) / had
+            gap = (one if one < 1.0 else 1.0) - (other if other < 1.0 else 1.0)
+            return float(int((1.0 - abs(gap / 2.0)) * 100.0))
+        return 100.0
+    shares = [
+        min((used_at[id_][row] + asked) / have_at[id_][row], 1.0)
+        for id_, asked in terms
+        if have_at[id_][row]
+    ]
+    return float(int((1.0 - _spread(shares)) * 100.0))
+
+
+def _spread(shares: list[float]) -> float:
+    """The standard deviation; of two simply half their distance."""
+    if len(shares) < 2:
+        return 0.0
     if len(shares) == 2:
-        deviation = abs((shares[0] - shares[1]) / 2.0)
-    elif len(shares) > 2:
-        mean = sum(shares) / len(shares)
-        deviation = math.sqrt(sum((s - mean) * (s - mean) for s in shares) / len(shares))
-    else:
-        deviation = 0.0
-    return float(math.trunc((1.0 - deviation) * 100.0))
+        return abs((shares[0] - shares[1]) / 2.0)
+    mean = sum(shares) / len(shares)
+    return math.sqrt(sum((s - mean) * (s - mean) for s in shares) / len(shares))

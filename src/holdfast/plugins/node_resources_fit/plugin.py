@@ -13,7 +13,7 @@ from holdfast.api.requests import Reading, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
 from holdfast.columns.amounts import Amounts, Request
 from holdfast.columns.cells import Cells
-from holdfast.columns.interner import CPU, PODS, ResourceNames
+from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import (
     NONE,
@@ -48,6 +48,9 @@ class FitState:
     amounts: Amounts
     names: ResourceNames
     needs: Request
+    slots: NDArray[np.int64]
+    columns: tuple[tuple[NDArray[np.int64], int, int], ...]
+    """What is free of each resource needed, how much is needed, and which it is."""
     needs_at: tuple[tuple[Cells[int], int, int], ...]
     slots_at: Cells[int]
     backed: frozenset[int]
@@ -84,9 +87,8 @@ class NodeResourcesFit:
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The request, and on which rows an offer may serve it instead of free room."""
-        asked = pod_request(pod.pod, _BY_CONTAINERS)
-        scored = (asked.nonzero_millicores, asked.nonzero_bytes)
-        return (pod.request, scored, None if view.matched is None else view.matched.rows.tobytes())
+        matched = view.matched
+        return (pod.request, _scored(pod), None if matched is None else matched.rows.tobytes())
 
     def prepare(self, pod: PodFacts, view: View) -> FitState | Reject:
         """Look up the columns of everything asked for."""
@@ -95,6 +97,7 @@ class NodeResourcesFit:
         nodes = view.nodes
         amounts, names = nodes.amounts, nodes.resources
         needs = tuple((r, a) for r, a in pod.request if not self._ignored(names[r]))
+        columns = tuple((amounts.free[r], a, r) for r, a in needs)
         needs_at = tuple((amounts.free_at[r], a, r) for r, a in needs)
         left, left_rows = None, frozenset[int]()
         matched = view.matched
@@ -102,11 +105,12 @@ class NodeResourcesFit:
             left = np.zeros(nodes.capacity, np.bool_)
             left[matched.rows] = True
             left_rows = frozenset(matched.rows.tolist())
-        state = FitState(
-            amounts, names, needs, needs_at, amounts.free_at[PODS], _backed(view, needs), left,
-            left_rows, Scorer(self._args, amounts, self._terms(pod, names)),
+        return FitState(
+            amounts=amounts, names=names, needs=needs, slots=amounts.free[PODS], columns=columns,
+            needs_at=needs_at, slots_at=amounts.free_at[PODS], backed=_backed(view, needs),
+            left=left, left_rows=left_rows,
+            scorer=Scorer(self._args, amounts, self._terms(pod, names)),
         )  # fmt: skip
-        return state
 
     def _ignored(self, name: str) -> bool:
         if not is_extended(name):
@@ -117,27 +121,27 @@ class NodeResourcesFit:
         )
 
     def _terms(self, pod: PodFacts, names: ResourceNames) -> list[tuple[int, int, int]]:
-        asked = pod_request(pod.pod, _BY_CONTAINERS)
-        amounts = {**asked.amounts, "cpu": asked.nonzero_millicores, "memory": asked.nonzero_bytes}
+        amounts = dict(pod.request)
+        amounts[CPU], amounts[MEMORY] = _scored(pod)
+        terms = [(names.id(name), name, weight) for name, weight in self._args.resources]
         return [
-            (names.id(name), weight, amounts.get(name, 0))
-            for name, weight in self._args.resources
-            if amounts.get(name, 0) or not is_scalar(name)
+            (id_, weight, amounts.get(id_, 0))
+            for id_, name, weight in terms
+            if amounts.get(id_, 0) or not is_scalar(name)
         ]
 
     def filter(self, state: FitState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Unschedulable where room is short, unresolvable where there never was enough."""
-        free, slots = state.amounts.free, state.amounts.free[PODS][rows]
-        fits = slots >= 1
-        for resource, amount in state.needs:
-            enough = free[resource][rows] >= amount
+        fits: NDArray[np.bool_] = state.slots[rows] >= 1
+        for free, amount, resource in state.columns:
+            enough = free[rows] >= amount
             if resource in state.backed:
                 enough |= state.amounts.allocatable[resource][rows] == 0
             fits &= enough
         if state.left is not None:
             fits |= state.left[rows]
         verdicts: Verdicts = (~fits).view(np.int8)
-        if state.needs and not fits.all():
+        if state.needs and np.count_nonzero(fits) < len(fits):
             verdicts[self._never(state, rows) & ~fits] = Code.UNRESOLVABLE
         if change:
             for position, row in change.touches(rows):
@@ -226,6 +230,14 @@ def _shortages(state: FitState, row: int, change: Change) -> list[Shortage]:
             name = state.names[resource]
             short.append(Shortage(name, amount, have - free, have, amount > have))
     return short
+
+
+def _scored(pod: PodFacts) -> tuple[int, int]:
+    """Cpu and memory that the scorer counts: not what the pod asks for as a whole."""
+    if pod.pod.spec.resources is None:
+        return pod.nonzero_millicores, pod.nonzero_bytes
+    asked = pod_request(pod.pod, _BY_CONTAINERS)
+    return asked.nonzero_millicores, asked.nonzero_bytes
 
 
 def _backed(view: View, needs: Request) -> frozenset[int]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.cells import Cells
+from holdfast.columns.interner import CPU, MEMORY
 from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
 
@@ -91,9 +92,18 @@ class Scorer:
         if args.strategy == MOST:
             self._level = most
         self._terms = [(id_, float(w), float(p), *_used(amounts, id_)) for id_, w, p in terms]
+        usual = [(id_, weight) for id_, weight, _ in terms] == [(CPU, 1), (MEMORY, 1)]
+        self._usual = self._level is least and usual
+        self._asked = np.array([[p] for _, _, p in terms], np.float64)
+        self._cells = [
+            (amounts.allocatable_at[id_], used_at, weight, asked)
+            for id_, weight, asked, _, used_at in self._terms
+        ]
 
     def many(self, rows: AnyRows) -> RawScores:
         """Scores of rows."""
+        if self._usual and not (self._amounts.zeros[CPU] or self._amounts.zeros[MEMORY]):
+            return self._many_usual(rows)
         sums: Any = 0.0
         weights: Any = 0.0
         for id_, weight, asked, used, _ in self._terms:
@@ -109,9 +119,23 @@ class Scorer:
             weights = weights + counts
         return self._average(sums, weights, rows)
 
+    def _many_usual(self, rows: AnyRows) -> RawScores:
+        """The same for LeastAllocated over cpu and memory alike, both resources at once."""
+        c = self._amounts.divisor[:2, rows]
+        left = c - self._amounts.nonzero[:, rows]
+        left -= self._asked
+        np.maximum(left, 0.0, out=left)
+        left *= 100.0
+        left /= c
+        np.floor(left, out=left)
+        scores: RawScores = left[0]
+        scores += left[1]
+        scores *= 0.5
+        return np.floor(scores, out=scores)
+
     def _average(self, sums: Any, weights: Any, rows: AnyRows) -> RawScores:
         if isinstance(sums, float):  # no resource counts
-            return np.zeros(len(self._amounts.nonzero_bytes))[rows]
+            return np.zeros(self._amounts.nonzero.shape[1])[rows]
         if isinstance(weights, float):
             mean = sums / weights
         else:
@@ -121,6 +145,8 @@ class Scorer:
 
     def one(self, row: int) -> float:
         """The score of one row."""
+        if self._level is least:
+            return self._one_least(row)
         sums = weights = 0.0
         for id_, weight, asked, _, used_at in self._terms:
             c = self._amounts.allocatable_at[id_][row]
@@ -134,9 +160,21 @@ class Scorer:
             return 0.0
         return (sums / weights + 0.5) // 1.0 if self._ratio else sums // weights
 
+    def _one_least(self, row: int) -> float:
+        """The same for the strategy nearly everybody uses, without a call a resource."""
+        sums = weights = 0.0
+        for have_at, used_at, weight, asked in self._cells:
+            c = have_at[row]
+            if c:
+                left = c - used_at[row] - asked
+                if left > 0.0:
+                    sums += left * 100.0 // c * weight
+                weights += weight
+        return sums // weights if weights else 0.0
+
 
 def _used(amounts: Amounts, id_: int) -> tuple[NDArray[Any], Cells[Any]]:
     """What counts as taken: non-zero requests of cpu and memory, plain ones of the rest."""
-    if id_ < 2:
-        return (amounts.nonzero_millicores, amounts.nonzero_bytes)[id_], amounts.nonzero_at[id_]
+    if id_ in (CPU, MEMORY):
+        return amounts.nonzero[id_], amounts.nonzero_at[id_]
     return amounts.requested[id_], amounts.requested_at[id_]

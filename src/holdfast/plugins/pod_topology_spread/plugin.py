@@ -147,8 +147,9 @@ class PodTopologySpread:
         verdicts: Verdicts | None = None
         for counted in state.counted:
             uneven = counted.too_uneven(counted.counts(state.nodes, change))
-            # Value id -1, no label, reads the last cell.
-            table = np.append(uneven.view(np.int8), np.int8(Code.UNRESOLVABLE))
+            table = np.empty(len(uneven) + 1, np.int8)
+            table[:-1] = uneven
+            table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
             found = table.take(counted.label.ids[rows], mode="wrap")
             verdicts = found if verdicts is None else np.where(verdicts, verdicts, found)
         assert verdicts is not None
