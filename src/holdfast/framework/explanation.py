@@ -116,39 +116,55 @@ def _preemption(effect: Effect) -> Json:
 
 
 def _tell_scores(told: Json, profile: Profile, found: Feasible) -> None:
-    """Score the rows that are ranked (the lowest tier); the others are feasible and no more."""
-    nodes = found.view.nodes
-    rows = best_tier(found.active, found.rows)
-    scores = score_rows(profile, found.active, rows)
-    sums = total(scores, len(rows))
+    """Tell the scores of every feasible row, and which rows win.
+
+    Only rows of the lowest tier are ranked, among themselves. The others cannot win; they are
+    told what they would get among all.
+    """
+    nodes, feasible_rows = found.view.nodes, found.rows
+    rows = best_tier(found.active, feasible_rows)
+    told_of: dict[int, Json] = {}
+    if len(rows) < len(feasible_rows):
+        told_of = _scores(feasible_rows, score_rows(profile, found.active, feasible_rows))
+    ranked = score_rows(profile, found.active, rows)
+    told_of |= _scores(rows, ranked)
     others = first_objections(found.view, found.active, found.words)
-    passing = set(found.rows.tolist())
     told["schedulable"] = True
     told["nodes"] = [
-        _passed(nodes.names[row], int(row), rows, scores, sums)
-        if row in passing
-        else _rejected(others, int(row))
-        for row in nodes.rows
+        _PASSED | {"name": nodes.names[row], **told_of[row]}
+        if row in told_of
+        else _rejected(others, row)
+        for row in nodes.rows.tolist()
     ]
+    sums = total(ranked, len(rows))
     best = rows[sums == sums.max()].tolist() if found.chosen is None else [found.chosen]
     told["best"] = sorted(nodes.names[row] for row in best)
 
 
-def _passed(name: str, row: int, rows: Rows, scores: list[Score], sums: Any) -> Json:
-    answer: Json = {
-        "name": name, "feasible": True, "plugin": None, "code": Code.PASS.word, "reasons": [],
-        "scores": {}, "total": None,
-    }  # fmt: skip
-    at = int(np.searchsorted(rows, row))
-    if at == len(rows) or rows[at] != row:
-        return answer
-    answer["scores"] = {
-        score.plugin: {
-            "raw": int(score.raw[at]),
-            "normalized": int(score.normalized[at]),
-            "weighted": int(score.weighted[at]),
-        }
+def _scores(rows: Rows, scores: list[Score]) -> dict[int, Json]:
+    """Per row, what each plugin gives it and what that adds up to; whole numbers, as upstream."""
+    columns = [
+        (
+            score.plugin,
+            score.raw.astype(np.int64).tolist(),
+            score.normalized.astype(np.int64).tolist(),
+            score.weighted.astype(np.int64).tolist(),
+        )
         for score in scores
+    ]
+    sums = total(scores, len(rows)).astype(np.int64).tolist()
+    return {
+        row: {
+            "scores": {
+                plugin: {"raw": raw[at], "normalized": normalized[at], "weighted": weighted[at]}
+                for plugin, raw, normalized, weighted in columns
+            },
+            "total": sums[at],
+        }
+        for at, row in enumerate(rows.tolist())
     }
-    answer["total"] = int(sums[at])
-    return answer
+
+
+_PASSED: Json = {
+    "name": "", "feasible": True, "plugin": None, "code": Code.PASS.word, "reasons": [],
+}  # fmt: skip
