@@ -22,12 +22,13 @@ class Amounts:
     scoring counts as requested of CPU and MEMORY, where asking for nothing counts a little.
     Scores work in float64 because that is exact below 2^46 and three times as fast. The ``*_at``
     lists hold a memoryview a resource: reading one cell through it costs half of what an array
-    costs.
+    costs. ``scratch`` is where scores over cpu and memory are worked out, because fresh memory
+    for each would cost as much as the arithmetic; nothing in it outlives a call.
     """
 
     __slots__ = (
         "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at", "nonzero",
-        "nonzero_at", "requested", "requested_at", "zeros",
+        "nonzero_at", "requested", "requested_at", "scratch", "zeros",
     )  # fmt: skip
 
     def __init__(self, width: int, capacity: int) -> None:
@@ -37,6 +38,7 @@ class Amounts:
         self.free: NDArray[np.int64] = np.zeros(shape, np.int64)
         self.divisor: NDArray[np.float64] = np.ones(shape, np.float64)
         self.nonzero: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
+        self.scratch: NDArray[np.float64] = np.empty((2, capacity), np.float64)
         self.zeros = [0] * width
         self._look()
 
@@ -94,6 +96,11 @@ class Amounts:
     ) -> None:
         """Take a request back."""
         self.take(row, [(id_, -amount) for id_, amount in request], -slots, -cpu, -memory)
+
+    def room(self, rows: NDArray[np.intp] | slice) -> NDArray[np.float64]:
+        """Scratch for cpu and memory of these rows: [2, rows]."""
+        count = rows.stop if isinstance(rows, slice) else len(rows)
+        return self.scratch[:, :count]
 
     def resized(self, width: int, capacity: int) -> Amounts:
         """A copy with room for more resources and rows."""

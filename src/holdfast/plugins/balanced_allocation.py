@@ -88,8 +88,12 @@ class BalancedAllocation:
     def score(self, state: _State, rows: AnyRows) -> RawScores:
         """75 for no change, towards 100 for the better, towards 50 for the worse."""
         state.without.refresh(state.nodes.size)
-        gain = evenness(state.nodes.amounts, state.terms, rows) - state.without.values[rows]
-        score: RawScores = 50.0 + np.floor((50.0 + gain) * 0.5)
+        score: RawScores = evenness(state.nodes.amounts, state.terms, rows)
+        score -= state.without.values[rows]
+        score += 50.0
+        score *= 0.5
+        np.floor(score, out=score)
+        score += 50.0
         return score
 
     def row(self, state: _State, row: int) -> tuple[int, float]:
@@ -122,12 +126,13 @@ def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float6
 
 def _evenness_usual(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
     """The same for cpu and memory on nodes that have both, both resources at once."""
-    used = amounts.requested[:2, rows].astype(np.float64)
-    used += [[float(terms[0][1])], [float(terms[1][1])]]
+    used = amounts.room(rows)
+    used[:] = amounts.requested[:2, rows]
+    used[0] += terms[0][1]
+    used[1] += terms[1][1]
     used /= amounts.divisor[:2, rows]
     np.minimum(used, 1.0, out=used)
-    gap: NDArray[np.float64] = used[0]
-    gap -= used[1]
+    gap: NDArray[np.float64] = used[0] - used[1]
     np.abs(gap, out=gap)
     gap *= -0.5
     gap += 1.0

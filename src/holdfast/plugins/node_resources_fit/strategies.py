@@ -122,14 +122,13 @@ class Scorer:
     def _many_usual(self, rows: AnyRows) -> RawScores:
         """The same for LeastAllocated over cpu and memory alike, both resources at once."""
         c = self._amounts.divisor[:2, rows]
-        left = c - self._amounts.nonzero[:, rows]
+        left = np.subtract(c, self._amounts.nonzero[:, rows], out=self._amounts.room(rows))
         left -= self._asked
         np.maximum(left, 0.0, out=left)
         left *= 100.0
         left /= c
         np.floor(left, out=left)
-        scores: RawScores = left[0]
-        scores += left[1]
+        scores: RawScores = left[0] + left[1]
         scores *= 0.5
         return np.floor(scores, out=scores)
 
