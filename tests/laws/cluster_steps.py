@@ -22,8 +22,8 @@ TROUBLE = Chances(
     conflict=0.04, unavailable=0.04, unavailable_after=0.04, lost=0.04, delay=0.02,
     expired=0.05, cut=0.05, torn=0.05, ended=0.03, lines=12, seconds=0.5,
 )  # fmt: skip
-NODE_NAMES = ("n0", "n1", "n2", "n3")
-SIZES = ("500m", "1", "2", "3")
+NODE_NAMES = ("n0", "n1", "n2")
+SIZES = ("500m", "1", "1", "2", "3")
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 INNER = "node.koordinator.sh/reservation"
 RUN_FOR = "holdfast.dev/run-for"
@@ -66,28 +66,30 @@ class Life:
         self.log = []
 
     async def begin(self):
-        """Three nodes with devices, and a policy on how many of its pods a pool takes."""
+        """Two small nodes with devices, and a policy on how many of its pods a pool takes."""
         pools = a_resource_policy(
             "pools", pods={"app": "c"}, strategy=self.rng.choice(("prefer", "required")),
             units=[a_unit("x", 2, nodes={"pool": "x"}, max_count=2),
                    a_unit("y", 1, nodes={"pool": "y"}, max_count=3)],
         )  # fmt: skip
         await self.cluster.create(a_device_class("gpu"), pools, settle=False)
-        for name in NODE_NAMES[:3]:
+        for name in NODE_NAMES[:2]:
             await self._node(name)
         await self.cluster.settle()
 
     async def step(self):
-        """Do one random thing."""
+        """Do a few random things at once, then let everybody react."""
         deeds = {
-            self._new_pod: 30, self._new_reservation: 14, self._gone_pod: 14,
-            self._gone_reservation: 4, self._pod_with_claim: 6, self._new_node: 4,
-            self._gone_node: 2, self._pass_time: 16, self._restart_components: 2,
+            self._new_pod: 36, self._new_reservation: 24, self._gone_pod: 20,
+            self._gone_reservation: 4, self._pod_with_claim: 8, self._new_node: 3,
+            self._gone_node: 1, self._pass_time: 20, self._restart_components: 2,
             self._restart_everything: 1,
         }  # fmt: skip
-        (deed,) = self.rng.choices(list(deeds), list(deeds.values()))
-        told = await deed()
-        self.log.append(f"{deed.__name__[1:]} {told or ''}")
+        for deed in self.rng.choices(list(deeds), list(deeds.values()), k=self.rng.randint(1, 4)):
+            told = await deed()
+            self.log.append(f"{deed.__name__[1:]} {told or ''}")
+        self.log.append("-")
+        await self.cluster.settle()
 
     def _name(self, kind):
         self.count += 1
@@ -110,8 +112,8 @@ class Life:
         name, owner = self._name("r"), self.rng.choice("ab")
         notes = {INNER: '{"resources":{"cpu":"1"}}'} if self.rng.random() < 0.2 else {}
         kind = {
-            "cpu": self.rng.choice(("1", "2", "4", "5")),
-            "memory": self.rng.choice((None, "2Gi", "4Gi")),
+            "cpu": self.rng.choice(("1", "2", "3", "4")),
+            "memory": self.rng.choice((None, None, "2Gi")),
             "allocate_once": self.rng.random() < 0.5,
             "allocate_policy": self.rng.choice((None, None, "Aligned", "Restricted")),
             "ttl": self.rng.choice(("15s", "60s", "1h", "1h")),
@@ -141,8 +143,8 @@ class Life:
     async def _node(self, name):
         number = NODE_NAMES.index(name)
         node = a_node(
-            name, cpu=str(6 + number), memory="12Gi", pods=("5", "8", "110", "110")[number],
-            labels={"pool": "xxyz"[number]},
+            name, cpu=str(4 + number), memory="8Gi", pods=str(4 + 2 * number),
+            labels={"pool": "xyz"[number]},
         )  # fmt: skip
         with suppress(AlreadyExists):
             await self.cluster.create(node, settle=False)

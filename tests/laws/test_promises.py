@@ -22,7 +22,6 @@ async def test_promises_hold_through_faults_and_restarts(tmp_path, seed, repeata
             await life.begin()
             for _ in range(STEPS):
                 await life.step()
-                await cluster.settle()
                 await audit(cluster, nodes_of)
             network.heal()
             await cluster.advance(LONG_ENOUGH)

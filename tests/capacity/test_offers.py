@@ -1,0 +1,257 @@
+"""What a reservation holds, what is left of it, and who keeps the books when news comes oddly."""
+
+import pytest
+
+from holdfast.columns.interner import CPU, MEMORY, PODS
+from holdfast.framework.invariants import check_invariants
+from holdfast.framework.world import World
+from holdfast.testing import a_node, a_pod, a_reservation, typed
+
+ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+DRAWS = "scheduling.holdfast.dev/reservation-draws"
+INNER = "node.koordinator.sh/reservation"
+
+
+def held(name="r", node="n", phase="Available", reserved=None, inner=None, **spec):
+    notes = {INNER: f'{{"resources":{{"cpu":"{inner}"}}}}'} if inner else None
+    status = {"phase": phase, "nodeName": node, "allocatable": reserved or {"cpu": "4"}}
+    return typed(a_reservation(name, annotations=notes, status=status, **spec))
+
+
+def drawing(name, *reservations, cpu="1", node="n", draws=None):
+    notes = {ALLOCATED: f'{{"name":"{reservations[0].name}","uid":"{reservations[0].uid}"}}'}
+    if draws:
+        parts = [
+            f'{{"name":"{r.name}","uid":"{r.uid}","resources":{{"cpu":"{amount}"}}}}'
+            for r, amount in zip(reservations, draws, strict=True)
+        ]
+        notes[DRAWS] = f"[{','.join(parts)}]"
+    return typed(a_pod(name, cpu=cpu, node=node, labels={"app": "r"}, annotations=notes))
+
+
+def a_world(*objects, **also):
+    world = World()
+    for obj in (typed(a_node("n", cpu="16", allocatable=also)), *objects):
+        world.upsert(obj)
+    check_invariants(world)
+    return world
+
+
+def requested(world, resource=CPU, node="n"):
+    return int(world.nodes.requested[resource, world.nodes.row_of[node]])
+
+
+def remaining(world, reservation, resource=CPU):
+    return int(world.offers.remaining[resource, world.offers.by_uid[reservation.uid].slot])
+
+
+def matches(world, name="p"):
+    facts = world.facts(typed(a_pod(name, labels={"app": "r"})))
+    match = world.match(facts)
+    return [] if match is None else [world.offers.at(int(s)).reservation.name for s in match.slots]
+
+
+@pytest.mark.parametrize(
+    ("reserved", "inner", "drawn", "on_the_node", "left"),
+    [
+        ("4", None, [], 4000, 4000),
+        ("4", None, ["1"], 4000, 3000),
+        ("4", None, ["1", "3"], 4000, 0),
+        ("4", None, ["6"], 6000, 0),
+        ("6", None, ["4", "4"], 8000, 0),
+        ("7", "1", ["2"], 7000, 4000),
+        ("7", "1", ["6500m"], 7500, 0),
+        ("7", "1", ["2", "7"], 10000, 0),
+        ("1", "1", [], 1000, 0),
+    ],
+)
+def test_holds_the_larger_of_reserved_and_used_and_never_lends_what_is_kept_back(
+    reserved, inner, drawn, on_the_node, left
+):
+    r = held(reserved={"cpu": reserved}, inner=inner, allocate_once=False)
+    pods = [drawing(f"p{i}", r, cpu=cpu) for i, cpu in enumerate(drawn)]
+    world = a_world(r, *pods)
+    assert (requested(world), remaining(world, r)) == (on_the_node, left)
+
+
+def test_what_is_not_reserved_is_not_held_and_what_is_not_asked_for_stays_held():
+    r = held(reserved={"cpu": "4", "memory": "4Gi"})
+    pod = drawing("p", r, cpu="4")
+    other = held("m", reserved={"cpu": "1"})
+    world = a_world(r, pod, other)
+    assert requested(world, MEMORY) == 4 * 2**30
+    assert requested(world) == 5000
+
+
+@pytest.mark.parametrize(
+    ("reserved", "owners", "slots", "left"),
+    [
+        ({}, 0, 1, 1),
+        ({}, 1, 1, 0),
+        ({}, 2, 2, 0),
+        ({"pods": "2"}, 1, 2, 1),
+        ({"pods": "2"}, 3, 3, 0),
+    ],
+)
+def test_pod_slots_follow_the_same_sums(reserved, owners, slots, left):
+    r = held(reserved={"cpu": "4"} | reserved, allocate_once=False)
+    world = a_world(r, *(drawing(f"p{i}", r) for i in range(owners)))
+    assert (requested(world, PODS), remaining(world, r, PODS)) == (slots, left)
+
+
+def test_an_allocate_once_reservation_matches_nobody_from_the_moment_a_pod_is_assumed():
+    r = held()
+    world = a_world(r)
+    assert matches(world) == ["r"]
+    world.offers.assign("somebody", {r.uid: {CPU: 1000}})
+    assert matches(world) == []
+    world.offers.withdraw("somebody")
+    assert matches(world) == ["r"]
+
+
+def test_a_reusable_reservation_goes_on_matching():
+    r = held(allocate_once=False)
+    world = a_world(r, drawing("a", r, cpu="4"))
+    assert matches(world) == ["r"]
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Waiting", "Succeeded", "Failed"])
+def test_only_an_available_reservation_matches(phase):
+    assert matches(a_world(held(phase=phase))) == []
+
+
+def test_a_waiting_reservation_holds_its_room():
+    assert requested(a_world(held(phase="Waiting"))) == 4000
+
+
+def test_a_draw_is_replaced_not_added():
+    r, s = held(allocate_once=False), held("s", allocate_once=False)
+    world = a_world(r, s)
+    world.offers.assign("p", {r.uid: {CPU: 1000}})
+    world.offers.assign("p", {r.uid: {CPU: 3000}})
+    assert (remaining(world, r), remaining(world, s)) == (1000, 4000)
+    world.offers.assign("p", {s.uid: {CPU: 3000}})
+    assert (remaining(world, r), remaining(world, s)) == (4000, 1000)
+
+
+def test_a_confirmed_draw_equals_the_assumed_one():
+    r = held(allocate_once=False)
+    world = a_world(r)
+    world.offers.assign("uid-pod-default-p", {r.uid: {CPU: 2000}})
+    world.upsert(drawing("p", r, cpu="2"))
+    assert remaining(world, r) == 2000
+    check_invariants(world)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
+def test_nodes_reservations_and_pods_may_come_in_any_order(order):
+    r = held(allocate_once=False)
+    news = [typed(a_node("n", cpu="16")), r, drawing("p", r, cpu="3")]
+    world = World()
+    for i in order:
+        world.upsert(news[i])
+    assert (requested(world), remaining(world, r)) == (4000, 1000)
+    check_invariants(world)
+
+
+def test_a_pod_that_goes_before_its_reservation_comes_leaves_no_trace():
+    r = held()
+    pod = drawing("p", r, cpu="3")
+    world = a_world(pod)
+    world.delete(pod)
+    world.upsert(r)
+    assert (requested(world), remaining(world, r), matches(world)) == (4000, 4000, ["r"])
+
+
+def test_the_end_of_one_reservation_leaves_a_draw_on_another_as_it_is():
+    r, s = held(allocate_once=False), held("s", allocate_once=False)
+    pod = drawing("p", r, s, cpu="6", draws=["4", "2"])
+    world = a_world(r, s, pod)
+    assert (requested(world), remaining(world, s)) == (8000, 2000)
+    world.delete(r)
+    assert (requested(world), remaining(world, s)) == (8000, 2000)
+    world.delete(pod)
+    assert (requested(world), remaining(world, s)) == (4000, 4000)
+    check_invariants(world)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_when_a_reservation_ends_its_owners_count_plainly(phase):
+    r = held(allocate_once=False)
+    world = a_world(r, drawing("p", r, cpu="1"))
+    world.upsert(held(phase=phase, allocate_once=False))
+    assert requested(world) == 1000
+    assert requested(world, PODS) == 1
+
+
+def test_a_node_that_goes_and_comes_back_holds_the_room_again():
+    r, node = held(allocate_once=False), typed(a_node("n", cpu="16"))
+    world = a_world(r, drawing("p", r, cpu="1"))
+    world.delete(node)
+    assert matches(world) == []
+    for name in ("another", "n"):
+        world.upsert(typed(a_node(name, cpu="16")))
+    assert (requested(world), requested(world, node="another")) == (4000, 0)
+    assert (remaining(world, r), matches(world)) == (3000, ["r"])
+    check_invariants(world)
+
+
+def reserve_pod_of(world, reservation):
+    stand_in = typed(a_pod(reservation.name, cpu="4"), uid=reservation.uid)
+    world.assume(world.facts(stand_in, reserve_for=reservation.uid), world.nodes.row_of["n"])
+
+
+def test_the_hold_takes_the_place_of_the_reserve_pod():
+    r = held()
+    world = a_world()
+    reserve_pod_of(world, r)
+    world.upsert(r)
+    assert (requested(world), requested(world, PODS)) == (4000, 1)
+    assert not world.nodes.is_assumed(r.uid)
+
+
+@pytest.mark.parametrize("end", ["Failed", "Succeeded", "deleted"])
+def test_a_reservation_that_ended_unseen_leaves_no_reserve_pod_behind(end):
+    world, pending = a_world(), held(phase="Pending", node="")
+    world.upsert(pending)
+    reserve_pod_of(world, pending)
+    if end == "deleted":
+        world.delete(pending)
+    else:
+        world.upsert(held(phase=end))
+    assert requested(world) == 0
+    assert not world.offers.pending
+
+
+def test_a_pending_reservation_keeps_its_reserve_pod_assumed():
+    world, pending = a_world(), held(phase="Pending", node="")
+    reserve_pod_of(world, pending)
+    world.upsert(pending)
+    assert world.nodes.is_assumed(pending.uid)
+
+
+def test_there_is_room_for_many_offers_and_many_kinds_of_resources():
+    names = [f"example.com/r{i}" for i in range(40)]
+    offers = [held(f"r{i}", reserved={"cpu": "100m", n: "1"}) for i, n in enumerate(names)]
+    world = a_world(*offers, **dict.fromkeys(names, "1"))
+    assert requested(world) == 4000
+    ids = [world.offers.resource_id(name) for name in names]
+    assert [remaining(world, r, i) for r, i in zip(offers, ids, strict=True)] == [1] * 40
+    for r in offers[::2]:
+        world.delete(r)
+    world.upsert(held("late", reserved={"cpu": "100m"}))
+    assert requested(world) == 2100
+    check_invariants(world)
+
+
+def test_a_fork_and_its_origin_know_nothing_of_each_other():
+    r = held(allocate_once=False)
+    world = a_world(r, drawing("p", r, cpu="1"))
+    fork = world.fork()
+    fork.offers.assign("q", {r.uid: {CPU: 2000}})
+    fork.delete(drawing("p", r, cpu="1"))
+    assert (remaining(world, r), remaining(fork, r)) == (3000, 2000)
+    world.delete(r)
+    assert (requested(world), requested(fork)) == (1000, 2000)
+    assert matches(fork) == ["r"]
+    check_invariants(world)

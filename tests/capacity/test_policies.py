@@ -1,0 +1,96 @@
+"""Which pods a resource policy governs, which nodes make up its pools, and who shares a count."""
+
+import numpy as np
+
+from holdfast.capacity.policies import rows_of_pool
+from holdfast.framework.world import World
+from holdfast.testing import a_node, a_pod, a_resource_policy, a_unit, typed
+
+
+def a_world(*objects):
+    world = World()
+    for raw in objects:
+        world.upsert(typed(raw))
+    return world
+
+
+def governing(world, pod):
+    return [policy.key for policy in world.policies.governing(world.facts(typed(pod)))]
+
+
+def web(name="p", **more):
+    return a_pod(name, labels={"app": "web", **more.pop("labels", {})}, **more)
+
+
+def test_a_policy_governs_the_selected_pods_of_its_own_namespace():
+    world = a_world(a_resource_policy("web", namespace="default"))
+    assert governing(world, web()) == ["default/web"]
+    assert governing(world, a_pod(labels={"app": "db"})) == []
+    assert governing(world, web(namespace="elsewhere")) == []
+
+
+def test_two_policies_for_one_pod_are_named_in_order():
+    world = a_world(
+        a_resource_policy("zebra", pods={"app": "web"}),
+        a_resource_policy("ant", pods={"app": "web"}),
+    )
+    assert governing(world, web()) == ["default/ant", "default/zebra"]
+
+
+def test_a_reserve_pod_is_governed_by_nobody():
+    world = a_world(a_resource_policy("web"))
+    facts = world.facts(typed(web()), reserve_for="some reservation")
+    assert world.policies.governing(facts) == []
+
+
+def test_a_policy_that_went_governs_nobody_and_one_that_changed_governs_anew():
+    world = a_world(a_resource_policy("web"))
+    world.upsert(typed(a_resource_policy("web", pods={"app": "db"})))
+    assert governing(world, web()) == []
+    assert governing(world, a_pod(labels={"app": "db"})) == ["default/web"]
+    world.delete(typed(a_resource_policy("web")))
+    assert governing(world, a_pod(labels={"app": "db"})) == []
+
+
+def test_a_policy_with_a_malformed_selector_governs_nobody():
+    broken = {"matchExpressions": [{"key": "app", "operator": "Sideways"}]}
+    assert governing(a_world(a_resource_policy("web", pod_selector=broken)), web()) == []
+
+
+def test_pods_share_a_group_by_the_keys_both_carry():
+    world = a_world(a_resource_policy("web", match_label_keys=["version", "absent"]))
+    (policy,) = world.policies
+    group = policy.group_selector({"app": "web", "version": "1"})
+    assert group.matches({"app": "web", "version": "1", "absent": "whatever"})
+    assert not group.matches({"app": "web", "version": "2"})
+    assert not group.matches({"app": "db", "version": "1"})
+
+
+def test_pools_follow_the_labels_of_nodes_as_they_are_now():
+    units = [a_unit("spot", nodes={"tier": "spot"}), a_unit("any", nodes={})]
+    world = a_world(
+        a_node("a", labels={"tier": "spot"}), a_node("b"), a_resource_policy("web", units=units)
+    )
+    (policy,) = world.policies
+    spot, everywhere = policy.pools
+
+    def names(pool):
+        rows = rows_of_pool(world.nodes, pool).nonzero()[0]
+        return {world.nodes.names[row] for row in rows}
+
+    assert (names(spot), names(everywhere)) == ({"a"}, {"a", "b"})
+    world.upsert(typed(a_node("a")))
+    world.upsert(typed(a_node("b", labels={"tier": "spot"})))
+    assert names(spot) == {"b"}
+    world.delete(typed(a_node("b")))
+    assert not names(spot)
+    assert np.count_nonzero(rows_of_pool(world.nodes, everywhere)) == 1
+
+
+def test_a_fork_and_its_origin_know_nothing_of_each_other():
+    world = a_world(a_resource_policy("web"))
+    fork = world.fork()
+    fork.delete(typed(a_resource_policy("web")))
+    world.upsert(typed(a_resource_policy("db")))
+    assert governing(world, web()) == ["default/web"]
+    assert len(fork.policies) == 0
