@@ -59,8 +59,10 @@ async def test_legacy_resources_list_subresources_with_their_kind(api):
 async def test_unknown_groups_and_paths_are_not_found(api):
     for path in ("/apis/none.example.com", "/apis/apps/v9", "/api/v2", "/nowhere"):
         answer = await api.call("GET", path)
-        assert answer.status == 404
-        assert answer.json["message"] == "the server could not find the requested resource"
+        assert (answer.status, answer.body) == (404, b"404 page not found\n")
+    answer = await api.call("GET", "/apis/apps/v1/nothings")
+    assert answer.status == 404
+    assert answer.json["message"] == "the server could not find the requested resource"
 
 
 async def test_health_version_and_metrics(api):

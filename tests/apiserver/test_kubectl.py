@@ -86,5 +86,5 @@ async def test_A024_get_w_shows_creation_status_and_deletion(api, kubectl):
         await process.wait()
     shown = [row.decode().split() for row in rows]
     assert [(row[0], row[1], row[3]) for row in shown] == [
-        ("ADDED", "a", "Pending"), ("MODIFIED", "a", "Running"), ("DELETED", "a", "Running"),
+        ("ADDED", "a", "Pending"), ("MODIFIED", "a", "Running"), ("DELETED", "a", "Terminating"),
     ]  # fmt: skip

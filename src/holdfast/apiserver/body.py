@@ -136,7 +136,7 @@ def read_object(request: Request) -> dict[str, Any]:
     """Read the body as one API object."""
     value = read_value(request)
     if value is None:
-        raise BadRequest("the request needs a body")
+        raise BadRequest("json parse error: unexpected end of JSON input")
     if not isinstance(value, dict):
-        raise BadRequest("couldn't get version/kind; the body must be one JSON object")
+        raise BadRequest("json parse error: the body must be one JSON object")
     return cast("dict[str, Any]", value)

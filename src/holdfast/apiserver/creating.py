@@ -8,7 +8,7 @@ from holdfast.apiserver import policies
 from holdfast.apiserver.admission.chain import admit_new
 from holdfast.apiserver.admission.namespaces import check_namespace_lives
 from holdfast.apiserver.incoming import read_body
-from holdfast.apiserver.metadata import generate_name, metadata_of, new_metadata, require_name
+from holdfast.apiserver.metadata import generate_name, metadata_of, new_metadata
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.registry import Served
 from holdfast.apiserver.writing import builder, pretended, show, typed_first
@@ -33,7 +33,6 @@ async def create_object(op: Operation, obj: Object) -> bytes:
     obj = fresh(obj, op.served, op.call.namespace, op.context.clock.now())
     if prefix:
         obj["metadata"] = {"name": generate_name(prefix, op.context.rng), **obj["metadata"]}
-    require_name(obj["metadata"], op.served)
     obj = typed_first(admit_new(op, obj), op.served)
     return await _keep(op, obj, prefix)
 

@@ -12,21 +12,21 @@ from holdfast.apiserver.admission.namespaces import check_deletable
 from holdfast.apiserver.answers import answer, success
 from holdfast.apiserver.body import read_value
 from holdfast.apiserver.forms import render_list
-from holdfast.apiserver.metadata import conflict
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.options import unknown_choice, whole_number, wrong_option
 from holdfast.apiserver.routing import is_true
 from holdfast.apiserver.selection import selection_of
 from holdfast.apiserver.updating import current, is_finished
 from holdfast.apiserver.writing import builder, decode, pretended, show, typed_first
 from holdfast.client.transport import Response
 from holdfast.clock import parse_rfc3339, rfc3339
-from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, NotFound
+from holdfast.errors import BadRequest, Conflict, Details, NotFound
 from holdfast.store import Stored
 
 Object = dict[str, Any]
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-_POLICIES = ("Orphan", "Background", "Foreground")
+_POLICIES = ("Foreground", "Background", "Orphan")
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -45,10 +45,9 @@ def read_options(op: Operation) -> DeleteOptions:
     value = read_value(op.request)
     if value is None:
         value = {name: query[name] for name in ("propagationPolicy",) if name in query}
-        if "gracePeriodSeconds" in query:
-            value["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
         if "orphanDependents" in query:
             value["orphanDependents"] = is_true(query["orphanDependents"])
+        value["gracePeriodSeconds"] = whole_number(query, "gracePeriodSeconds")
     try:
         options = msgspec.convert(value, DeleteOptions)
     except msgspec.ValidationError as wrong:
@@ -58,22 +57,14 @@ def read_options(op: Operation) -> DeleteOptions:
 
 
 def _check_options(options: DeleteOptions) -> None:
-    policy = options.propagation_policy
-    words = ""
-    if policy is not None and options.orphan_dependents is not None:
-        words = (
-            f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both '
-            "set"
-        )
-    elif policy is not None and policy not in _POLICIES:
-        listed = ", ".join(f'"{name}"' for name in ("Background", "Foreground", "Orphan"))
-        words = f'Unsupported value: "{policy}": supported values: {listed}'
-    if words:
-        cause = Cause("propagationPolicy", words)
-        raise Invalid(
-            f'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: {words}',
-            Details(group="meta.k8s.io", kind="DeleteOptions", causes=(cause,)),
-        )
+    kind, field, policy = "DeleteOptions", "propagationPolicy", options.propagation_policy
+    if policy is None:
+        return
+    if options.orphan_dependents is not None:
+        words = "orphanDependents and deletionPropagation cannot be both set"
+        raise wrong_option(kind, field, f'Invalid value: "{policy}": {words}')
+    if policy not in _POLICIES:
+        raise unknown_choice(kind, field, f'"{policy}"', (*_POLICIES, "nil"))
 
 
 async def delete(op: Operation) -> Response:
@@ -94,15 +85,23 @@ def check_preconditions(op: Operation, previous: Stored, options: DeleteOptions)
     wanted: Mapping[str, str | None] = options.preconditions or {}
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
     if uid is not None and uid != previous.uid:
-        words = f"UID in precondition: {uid}, UID in object meta: {previous.uid}"
+        words = (
+            f"the UID in the precondition ({uid}) does not match the UID in record "
+            f"({previous.uid}). The object might have been deleted and then recreated"
+        )
     elif version is not None and version != str(previous.revision):
         words = (
-            f"ResourceVersion in precondition: {version}, ResourceVersion in object meta: "
-            f"{previous.revision}"
+            f"the ResourceVersion in the precondition ({version}) does not match the "
+            f"ResourceVersion in record ({previous.revision}). The object might have been modified"
         )
     else:
         return
-    raise conflict(op.served, previous.key.name, f"Precondition failed: {words}")
+    r = op.served.resource
+    qualified = f"{r.kind}.{r.group}" if r.group else r.kind
+    raise Conflict(
+        f'Operation cannot be fulfilled on {qualified} "{previous.key.name}": {words}',
+        Details(name=previous.key.name, group=r.group, kind=r.kind),
+    )
 
 
 async def delete_stored(
@@ -110,30 +109,27 @@ async def delete_stored(
 ) -> tuple[bytes, bool]:
     """Delete or mark one stored object; returns its last bytes and whether it is gone."""
     old = decode(previous)
-    new = marked(op, old, options)
-    if new is None:
-        return previous.value, False
-    new = typed_first(new, op.served)
+    new = typed_first(marked(op, old, options), op.served)
     gone = is_finished(op, new)
     store = op.context.store
     if op.dry_run or "All" in (options.dry_run or ()):
         return pretended(new, previous), gone
     if gone:
-        _unmark(new, old)
+        _unmark(op, new, old)
         return (await store.delete(previous, builder(new))).value, True
     if new == old:
         return previous.value, False
     return (await store.update(previous, builder(new))).value, False
 
 
-def _unmark(new: Object, old: Object) -> None:
-    """Show a plainly deleted object as it was: only those that lingered carry the marks."""
-    if not old["metadata"].get("deletionTimestamp"):
+def _unmark(op: Operation, new: Object, old: Object) -> None:
+    """Show a plainly deleted object as it was; pods, and those that lingered, carry the marks."""
+    if op.served.id != ("", "pods") and not old["metadata"].get("deletionTimestamp"):
         new["metadata"] = dict(old["metadata"])
 
 
-def marked(op: Operation, old: Object, options: DeleteOptions) -> Object | None:
-    """Mark an object as dying; None if it is dying already and nothing more is asked."""
+def marked(op: Operation, old: Object, options: DeleteOptions) -> Object:
+    """Mark an object as dying."""
     known = old["metadata"]
     finalizers = next_finalizers(op, known.get("finalizers") or [], options)
     meta = {**known, "finalizers": finalizers}
@@ -141,34 +137,27 @@ def marked(op: Operation, old: Object, options: DeleteOptions) -> Object | None:
         del meta["finalizers"]
     grace = grace_seconds(op, old, options)
     if known.get("deletionTimestamp"):
-        return _again(op, old, meta, options)
-    if known.get("generation") and (grace or finalizers):
+        return _again(old, meta, options)
+    is_pod = op.served.id == ("", "pods")
+    if known.get("generation") and (is_pod or finalizers):
         meta["generation"] = known["generation"] + 1
     meta["deletionTimestamp"] = rfc3339(op.context.clock.now() + grace)
-    meta["deletionGracePeriodSeconds"] = grace
     new = {**old, "metadata": meta}
-    if op.served.id == ("", "namespaces"):
+    if op.served.id != ("", "namespaces"):
+        meta["deletionGracePeriodSeconds"] = grace
+    else:
         new["status"] = (old.get("status") or {}) | {"phase": "Terminating"}
     return new
 
 
-def _again(op: Operation, old: Object, meta: Object, options: DeleteOptions) -> Object | None:
+def _again(old: Object, meta: Object, options: DeleteOptions) -> Object:
     """Delete what is being deleted: grace may only get shorter."""
-    if op.served.id == ("", "namespaces") and (old.get("spec") or {}).get("finalizers"):
-        raise Conflict(
-            f'Operation cannot be fulfilled on namespaces "{op.call.name}": The system is '
-            "ensuring all content is removed from this namespace.  Upon completion, this "
-            "namespace will automatically be purged by the system.",
-            op.details,
-        )
     before = meta.get("deletionGracePeriodSeconds") or 0
     wanted = options.grace_period_seconds
     if wanted is not None and 0 <= wanted < before:
         since = parse_rfc3339(meta["deletionTimestamp"]) - before
         meta["deletionTimestamp"] = rfc3339(since + wanted)
         meta["deletionGracePeriodSeconds"] = wanted
-        if meta.get("generation"):
-            meta["generation"] += 1
     return {**old, "metadata": meta}
 
 

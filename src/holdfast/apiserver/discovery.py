@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.resource import Resource
-from holdfast.apiserver.answers import answer_value, with_headers
+from holdfast.apiserver.answers import answer_text, answer_value, with_headers
 from holdfast.apiserver.negotiation import choose_discovery
 from holdfast.apiserver.registry import Registry, Served, digest
 from holdfast.client.transport import Response
@@ -62,7 +62,10 @@ class Discovery:
             version = choose_discovery(headers.get("accept", ""))
         kept = self._kept.get((path, version))
         if kept is None:
-            kept = self._kept[path, version] = self._make(path, version)
+            try:
+                kept = self._kept[path, version] = self._make(path, version)
+            except NotFound:
+                return answer_text("404 page not found\n", 404)
         tag = kept.headers.get("etag", "")
         if tag and headers.get("if-none-match", "") == tag:
             return Response(304, {"etag": tag, "vary": "Accept"}, b"")

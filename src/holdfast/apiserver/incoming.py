@@ -9,15 +9,15 @@ from holdfast.apiserver.body import check_depth, may_be_deep, read_object
 from holdfast.apiserver.conversion import inward
 from holdfast.apiserver.negotiation import PROTOBUF, YAML
 from holdfast.apiserver.operation import Operation
-from holdfast.errors import BadRequest, Cause, Details, Invalid
+from holdfast.apiserver.options import field_validation
+from holdfast.errors import BadRequest
 
 Object = dict[str, Any]
-_LEVELS = ("", "Ignore", "Warn", "Strict")
 
 
 def read_body(op: Operation) -> Object:
     """Read the body as an object of the operation's kind, strict about fields if asked."""
-    obj = read_object(op.request)
+    obj = _read(op)
     if may_be_deep(op.request.body):
         check_depth(obj)
     check_kind(op, obj)
@@ -26,32 +26,51 @@ def read_body(op: Operation) -> Object:
     return inward(op.served, known_fields(op, obj, body))
 
 
+def _read(op: Operation) -> Object:
+    try:
+        return read_object(op.request)
+    except BadRequest as wrong:
+        kind = op.served.resource.kind
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+            f"version/kind; {wrong.message} ({_excerpt(op.request.body)})"
+        ) from wrong
+
+
+def _excerpt(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    shown = body[:30].decode(errors="replace") if body[:1] == b"{" else body[:30].hex()
+    return shown + ("..." if len(body) > 30 else "")
+
+
 def check_kind(op: Operation, obj: Object) -> None:
     """Refuse an object of another kind or version than the path is for."""
     r = op.served.resource
     api_version, kind = obj.get("apiVersion") or r.api_version, obj.get("kind") or r.kind
     if not isinstance(api_version, str) or not isinstance(kind, str):
         raise BadRequest("apiVersion and kind must be strings")
+    version = api_version.rpartition("/")[2]
+    words = ""
     if api_version != r.api_version:
-        raise BadRequest(
-            f"the API version in the data ({api_version}) does not match the expected API "
-            f"version ({r.api_version})"
-        )
-    if kind != r.kind:
-        raise BadRequest(
-            f'{kind} in version "{r.version}" cannot be handled as a {r.kind}: '
-            f"no kind {kind!r} is served at {op.call.path}".replace("'", '"')
-        )
+        words = f'no kind "{kind}" is registered for version "{api_version}"'
+    elif kind != r.kind:
+        room = r.group.partition(".")[0] or "core"
+        words = f"converting ({version}.{kind}) to ({room}.{r.kind}): unknown conversion"
+    if words:
+        raise _unfit(op, words, kind, version)
     obj["apiVersion"], obj["kind"] = api_version, kind
+
+
+def _unfit(op: Operation, words: str, kind: str = "", version: str = "") -> BadRequest:
+    r = op.served.resource
+    kind, version = kind or r.kind, version or r.version
+    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {r.kind}: {words}')
 
 
 def known_fields(op: Operation, obj: Object, body: bytes = b"") -> Object:
     """Drop or complain about fields nobody knows, as ``fieldValidation`` says."""
-    level = op.request.query.get("fieldValidation", "") or "Warn"
-    if level not in _LEVELS:
-        words = f'Unsupported value: "{level}": supported values: "Ignore", "Strict", "Warn"'
-        cause = Cause("fieldValidation", words, "FieldValueNotSupported")
-        raise Invalid(f"fieldValidation: {words}", Details(causes=(cause,)))
+    level = field_validation(op.call.verb, op.request.query)
     custom = op.served.custom
     if custom is not None:
         obj, unknown = custom.schema.prune(obj)
@@ -62,6 +81,6 @@ def known_fields(op: Operation, obj: Object, body: bytes = b"") -> Object:
     repeated = strict.duplicate_fields(body) if body and level == "Strict" else []
     complaints = strict.complaints(unknown, repeated)
     if complaints and level == "Strict":
-        raise BadRequest(strict.message(complaints))
+        raise _unfit(op, strict.message(complaints))
     op.warnings.extend(complaints)
     return obj

@@ -110,18 +110,6 @@ def ordered(meta: Mapping[str, Any]) -> Object:
             or (k == "deletionGracePeriodSeconds" and meta.get(k) is not None)}  # fmt: skip
 
 
-def require_name(meta: Object, served: Served) -> None:
-    """Refuse an object that has no name and no prefix to make one from."""
-    if not meta.get("name"):
-        problems = FieldErrors()
-        problems.add(
-            "metadata.name",
-            "Required value: name or generateName is required",
-            "FieldValueRequired",
-        )
-        problems.raise_if_any(served.resource.kind, "", served.resource.group)
-
-
 def check_version(new: Object, old: Object, served: Served) -> None:
     """Refuse a write that was made from another version or incarnation of the object."""
     meta, known = metadata_of(new), old["metadata"]
@@ -137,7 +125,7 @@ def check_version(new: Object, old: Object, served: Served) -> None:
             problems = FieldErrors()
             words = "Invalid value: 0: must be specified for an update"
             problems.add("metadata.resourceVersion", words)
-            problems.raise_if_any(r.kind, name, r.group)
+            problems.raise_if_any(r.plural, name, r.group)
         return
     if version != known["resourceVersion"]:
         raise conflict(served, name, _MODIFIED)

@@ -77,7 +77,9 @@ def choose_form(accept: str) -> Form:
             return Form(JSON, *view)
         if media == YAML:
             return Form(YAML, *view)
-    raise NotAcceptable(f"only the following media types are accepted: {', '.join(_READABLE[:2])}")
+    raise NotAcceptable(
+        f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}, {JSON};stream=watch"
+    )
 
 
 def _is_known_view(as_: str, params: dict[str, str]) -> bool:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from holdfast.apiserver.negotiation import Form
+from holdfast.apiserver.options import is_dry_run
 from holdfast.apiserver.registry import Registry, Served
 from holdfast.apiserver.routing import Call
 from holdfast.apiserver.user import User
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
-from holdfast.errors import Cause, Details, Invalid, NotFound
+from holdfast.errors import Details, NotFound
 from holdfast.store import Key, Store
 
 
@@ -55,15 +56,7 @@ class Operation:
     @property
     def dry_run(self) -> bool:
         """Whether nothing may be kept."""
-        wanted = self.request.query.get("dryRun", "")
-        if wanted not in ("", "All"):
-            path = "dryRun"
-            words = f'Unsupported value: "{wanted}": supported values: "All"'
-            raise Invalid(
-                f"{path}: {words}",
-                Details(causes=(Cause(path, words, "FieldValueNotSupported"),)),
-            )
-        return wanted == "All"
+        return is_dry_run(self.call.verb, self.request.query)
 
     @property
     def details(self) -> Details:

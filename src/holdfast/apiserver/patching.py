@@ -8,6 +8,7 @@ from typing import Any
 import jsonpatch
 import msgspec
 
+from holdfast.api import causes
 from holdfast.apiserver.body import check_depth, check_size, parse_json
 from holdfast.apiserver.conversion import inward, outward_object
 from holdfast.apiserver.incoming import known_fields
@@ -17,7 +18,7 @@ from holdfast.apiserver.strategic import strategic_merge
 from holdfast.apiserver.updating import current, write
 from holdfast.apiserver.writing import decode, show
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Details, Invalid, NotBuilt, Unsupported
+from holdfast.errors import BadRequest, FieldErrors, Invalid, NotBuilt, Unsupported
 
 Object = dict[str, Any]
 
@@ -26,6 +27,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCHES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 _MOST_OPERATIONS = 10_000
+_REJECTED = "the server rejected our request due to an error in our request"
 
 
 async def patch(op: Operation) -> Response:
@@ -50,11 +52,10 @@ def read_patch(op: Operation) -> Any:
         raise NotBuilt(
             "server-side apply is not built yet; use kubectl apply without --server-side"
         )
-    custom = op.served.custom is not None
-    if media == STRATEGIC_PATCH and custom:
-        raise Unsupported(_accepted(custom))
+    if media == STRATEGIC_PATCH and op.served.custom is not None:
+        raise Unsupported(_unsupported(JSON_PATCH, MERGE_PATCH, APPLY_PATCHES[0]))
     if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
-        raise Unsupported(_accepted(custom))
+        raise Unsupported("415: Unsupported Media Type")
     change = parse_json(op.request.body)
     check_depth(change)
     return change
@@ -65,11 +66,10 @@ def patch_media(op: Operation) -> str:
     return op.request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
 
 
-def _accepted(custom: bool) -> str:
-    known = [JSON_PATCH, MERGE_PATCH] + ([] if custom else [STRATEGIC_PATCH])
+def _unsupported(*accepted: str) -> str:
     return (
         "the body of the request was in an unknown format - accepted media types include: "
-        + ", ".join([*known, APPLY_PATCHES[0]])
+        + ", ".join(accepted)
     )
 
 
@@ -79,13 +79,13 @@ def patched(op: Operation, old: Object, change: Any) -> Object:
     if media == JSON_PATCH:
         new = json_patched(op, old, change)
     elif not isinstance(change, dict):
-        raise BadRequest("the patch must be a JSON object")
+        raise _undecodable(change, "map[string]interface {}")
     elif media == MERGE_PATCH:
         new = merge(old, change)
     else:
         new = strategic_merge(op.served.resource, old, change)
     if not isinstance(new, dict):
-        raise _unprocessable(op, "the patched object is no JSON object")
+        raise Invalid(_REJECTED)
     _check_identity(op, new, old)
     return known_fields(op, new)
 
@@ -110,7 +110,7 @@ def merge(target: Any, change: Any) -> Any:
 def json_patched(op: Operation, old: Object, change: Any) -> Any:
     """Apply a JSON patch (RFC 6902); a failing operation is a 422 and changes nothing."""
     if not isinstance(change, list):
-        raise BadRequest("a JSON patch must be a list of operations")
+        raise _undecodable(change, "[]handlers.jsonPatchOp")
     if len(change) > _MOST_OPERATIONS:
         raise BadRequest(
             f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, "
@@ -118,28 +118,32 @@ def json_patched(op: Operation, old: Object, change: Any) -> Any:
         )
     try:
         return jsonpatch.apply_patch(msgspec.json.decode(msgspec.json.encode(old)), change)
-    except jsonpatch.InvalidJsonPatch as wrong:
-        raise BadRequest(f"error decoding patch: {wrong}") from wrong
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as wrong:
-        raise _unprocessable(op, str(wrong)) from wrong
+        raise Invalid(_REJECTED) from wrong
     except (TypeError, KeyError, AttributeError, ValueError) as wrong:
         raise BadRequest(f"error decoding patch: {wrong}") from wrong
 
 
-def _unprocessable(op: Operation, words: str) -> Invalid:
-    return Invalid(f"the server rejected our request due to an error in our request: {words}",
-                   Details())  # fmt: skip
+def _undecodable(change: Any, wanted: str) -> BadRequest:
+    names = {list: "array", dict: "object", str: "string", bool: "bool"}
+    found = names.get(type(change), "number")
+    return BadRequest(
+        f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+    )
 
 
 def _check_identity(op: Operation, new: Object, old: Object) -> None:
     meta, known = metadata_of(new), old["metadata"]
     r = op.served.resource
     for field in ("name", "namespace"):
-        if (meta.get(field) or "") != (known.get(field) or ""):
-            what = "metadata." + field
+        now, before = meta.get(field) or "", known.get(field) or ""
+        if now != before:
             raise BadRequest(
-                f"the {field} of the object ({meta.get(field)}) does not match the {field} on "
-                f"the URL ({known.get(field, '')}); {what} cannot be patched"
+                f"the {field} of the object ({now}) does not match the {field} on the URL "
+                f"({before})"
             )
+    if meta.get("uid") != known["uid"]:
+        wrong = FieldErrors([causes.invalid("metadata.uid", meta.get("uid"), "field is immutable")])
+        wrong.raise_if_any(r.kind, known["name"], r.group)
     if (new.get("kind"), new.get("apiVersion")) != (r.kind, r.api_version):
         raise BadRequest("kind and apiVersion cannot be patched")

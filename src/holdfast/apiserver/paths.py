@@ -60,7 +60,7 @@ class Paths:
             return self._metrics.show()
         if path == "/":
             return answer_value({"paths": self._listed()})
-        raise NotFound("the server could not find the requested resource")
+        return answer_text("404 page not found\n", 404)
 
     def _health(self, path: str) -> Response:
         if path.count("/") > 1 and path.rsplit("/", 1)[1] != "ping":

@@ -21,12 +21,16 @@ _GATED_FREEDOM = ("nodeSelector", "affinity")  # an ungated pod's may not change
 
 def check_pod(pod: Object) -> Iterable[Cause]:
     """List what is wrong with a new pod."""
-    spec = pod.get("spec")
+    yield from check_pod_spec(pod.get("spec"), "spec")
+
+
+def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
+    """List what is wrong with the spec of a new pod or of a template."""
     if not isinstance(spec, dict) or not spec.get("containers"):
-        yield causes.required("spec.containers")
+        yield causes.required(f"{path}.containers")
         return
     seen: set[str] = set()
-    for at, container in _containers(spec):
+    for at, container in _containers(spec, path):
         if not isinstance(container, dict):
             yield causes.invalid(at, container, "must be an object")
             continue
@@ -43,14 +47,14 @@ def check_pod(pod: Object) -> Iterable[Cause]:
             yield causes.required(f"{at}.image")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield causes.forbidden(
-            "spec.nodeName", "cannot be set until all schedulingGates have been cleared"
+            f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared"
         )
 
 
-def _containers(spec: Object) -> Iterable[tuple[str, Any]]:
+def _containers(spec: Object, path: str) -> Iterable[tuple[str, Any]]:
     for part in ("containers", "initContainers"):
         for i, container in enumerate(spec.get(part) or ()):
-            yield f"spec.{part}[{i}]", container
+            yield f"{path}.{part}[{i}]", container
 
 
 def check_pod_change(new: Object, old: Object) -> Iterable[Cause]:

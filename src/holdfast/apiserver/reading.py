@@ -12,6 +12,7 @@ import msgspec
 from holdfast.apiserver.answers import answer
 from holdfast.apiserver.forms import render_list
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.options import whole_number
 from holdfast.apiserver.selection import Selection, selection_of
 from holdfast.apiserver.versions import check_list_versions, not_newer, version_number
 from holdfast.apiserver.writing import show
@@ -41,7 +42,7 @@ def get(op: Operation) -> Response:
 def list_objects(op: Operation) -> Response:
     """Answer with a collection, or a page of it."""
     selection, query = selection_of(op), op.request.query
-    limit = _limit(query.get("limit", ""))
+    limit = max(0, whole_number(query, "limit") or 0)
     if token := query.get("continue"):
         return _next_page(op, selection, token, limit)
     exact = check_list_versions(query, op.context.store.revision, paged=bool(limit))
@@ -49,13 +50,6 @@ def list_objects(op: Operation) -> Response:
         revision = op.context.store.revision
         return _page(op, selection, selection.list_now(op.context.store), revision, limit)
     return _page(op, selection, selection.list_at(op.context.store, exact), exact, limit)
-
-
-def _limit(text: str) -> int:
-    try:
-        return max(0, int(text or "0"))
-    except ValueError as wrong:
-        raise BadRequest(f'limit: Invalid value: "{text}": must be an integer') from wrong
 
 
 def _page(
@@ -110,4 +104,4 @@ def read_token(text: str) -> tuple[int, str]:
         assert isinstance(raw, Mapping)
         return int(raw["rv"]), str(raw["start"])
     except (ValueError, KeyError, TypeError, AssertionError, msgspec.DecodeError) as wrong:
-        raise BadRequest(f"continue key is not valid: {wrong}") from wrong
+        raise BadRequest(f"invalid continue token: continue key is not valid: {wrong}") from wrong

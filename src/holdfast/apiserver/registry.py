@@ -69,6 +69,7 @@ class Registry:
     """Every served resource, found by group, version and plural."""
 
     _served: dict[tuple[str, str, str], Served] = field(default_factory=dict)
+    _versions: set[tuple[str, str]] = field(default_factory=set)
     generation: int = 0
     """Rises with every change, so that discovery documents know when they are stale."""
 
@@ -86,13 +87,19 @@ class Registry:
         """Serve one more resource, or serve it differently."""
         r = served.resource
         self._served[r.group, r.version, r.plural] = served
+        self._versions.add((r.group, r.version))
         self.generation += 1
 
     def remove(self, group: str, plural: str) -> None:
         """Serve no version of a resource any more."""
         for key in [k for k in self._served if (k[0], k[2]) == (group, plural)]:
             del self._served[key]
+        self._versions = {key[:2] for key in self._served}
         self.generation += 1
+
+    def serves(self, group: str, version: str) -> bool:
+        """Tell whether anything of a group version is served."""
+        return (group, version) in self._versions
 
     def find(self, group: str, version: str, plural: str) -> Served:
         """Find a served resource, or raise the 404 of an unknown path."""

@@ -76,12 +76,7 @@ def selection_of(op: Operation) -> Selection:
         field_selector = _in_stored_words(op.served, field_selector)
     for requirement in field_selector.requirements:
         if not _offers(op.served, requirement.path):
-            r = op.served.resource
-            raise BadRequest(
-                f'Unable to find "{r.group}/{r.version}, Resource={r.plural}" that match label '
-                f'selector "{label_selector}", field selector "{field_selector}": '
-                f"field label not supported: {requirement.path}"
-            )
+            raise BadRequest(f"field label not supported: {requirement.path}")
     return Selection(*op.served.id, op.call.namespace, label_selector, field_selector)
 
 

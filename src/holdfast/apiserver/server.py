@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from holdfast.api import catalog
-from holdfast.apiserver.answers import StreamResponse, failure
+from holdfast.apiserver.answers import StreamResponse, answer_text, failure
 from holdfast.apiserver.authorization import Authorizer, impersonated, named
 from holdfast.apiserver.bootstrap import install
 from holdfast.apiserver.conversion import EVENT_WORDS
@@ -121,6 +121,8 @@ class ApiServer:
         self.authorizer.check(user, named(call, request))
         if not call.is_resource:
             return self._paths.answer(call, request)
+        if not self.context.registry.serves(call.group, call.version):
+            return answer_text("404 page not found\n", 404)
         served = self.context.registry.find(call.group, call.version, call.plural)
         op = Operation(
             self.context, call, served, request, user,

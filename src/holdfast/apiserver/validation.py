@@ -16,12 +16,17 @@ from holdfast.apiserver.admission.priority_classes import check_priority_class
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.pod_validation import check_pod, check_pod_change
 from holdfast.apiserver.policies import Id
+from holdfast.apiserver.workload_validation import check_workload
 from holdfast.errors import Cause, FieldErrors
 
 Object = dict[str, Any]
 
 _OF_NEW: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
     ("", "pods"): check_pod,
+    ("apps", "deployments"): check_workload,
+    ("apps", "replicasets"): check_workload,
+    ("apps", "statefulsets"): check_workload,
+    ("apps", "daemonsets"): check_workload,
     ("apiextensions.k8s.io", "customresourcedefinitions"): check_definition,
     PRIORITY_CLASSES: check_priority_class,
 }
@@ -31,7 +36,6 @@ _PATH_NAMED = {
     for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 }
 _IMMUTABLE = {
-    PRIORITY_CLASSES: ("value", "preemptionPolicy"),
     ("rbac.authorization.k8s.io", "rolebindings"): ("roleRef",),
     ("rbac.authorization.k8s.io", "clusterrolebindings"): ("roleRef",),
     ("resource.k8s.io", "resourceclaims"): ("spec",),
@@ -79,13 +83,15 @@ def _refuse(op: Operation, obj: Object, found: list[Cause]) -> None:
 
 def _metadata(op: Operation, obj: Object) -> Iterable[Cause]:
     meta = obj["metadata"]
-    name = meta["name"]
+    name = meta.get("name", "")
     check = names.dns_subdomain
     if op.served.id in _LABEL_NAMED:
         check = names.dns_label
     elif op.served.id in _PATH_NAMED:
         check = names.path_segment
-    if not isinstance(name, str):
+    if not name:
+        yield causes.required("metadata.name", "name or generateName is required")
+    elif not isinstance(name, str):
         yield causes.invalid("metadata.name", name, "must be a string")
     else:
         for words in check(name):
@@ -128,6 +134,8 @@ def _annotations(annotations: Any) -> Iterable[Cause]:
 
 def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:
     words = "field is immutable"
+    if op.served.id == PRIORITY_CLASSES and new.get("value") != old.get("value"):
+        yield causes.forbidden("value", "may not be changed in an update.")
     for part in _IMMUTABLE.get(op.served.id, ()):
         if new.get(part) != old.get(part):
             yield causes.invalid(part, new.get(part), words)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from holdfast.apiserver.options import forbidden_option, unknown_choice
 from holdfast.apiserver.routing import is_true
-from holdfast.errors import BadRequest, Cause, Details, Invalid, Retryable
+from holdfast.errors import BadRequest, Cause, Details, Retryable
 
+_KIND = "ListOptions"
 _MATCHES = ("Exact", "NotOlderThan")
 
 
@@ -36,23 +38,17 @@ def not_newer(wanted: int, revision: int) -> None:
         raise TooNew(f"Timeout: {words}", Details(causes=(cause,), retry_after_seconds=1))
 
 
-def _wrong(kind: str, field: str, words: str, reason: str) -> Invalid:
-    return Invalid(
-        f'{kind}.meta.k8s.io "" is invalid: {field}: {words}',
-        Details(group="meta.k8s.io", kind=kind, causes=(Cause(field, words, reason),)),
-    )
-
-
-def _forbidden(field: str, words: str) -> Invalid:
-    return _wrong("ListOptions", field, f"Forbidden: {words}", "FieldValueForbidden")
-
-
 def check_list_versions(query: Mapping[str, str], revision: int, *, paged: bool) -> int | None:
     """Decide which revision a list must show; None means the newest."""
     text, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
-    wanted = version_number(text)
+    try:
+        wanted = version_number(text)
+    except BadRequest as wrong:
+        raise BadRequest(f"invalid resource version: {wrong.message}") from wrong
     if query.get("sendInitialEvents"):
-        raise _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise forbidden_option(
+            _KIND, "sendInitialEvents", "sendInitialEvents is forbidden for list"
+        )
     _check_match(text, match, wanted)
     not_newer(wanted, revision)
     if wanted and (match == "Exact" or (paged and not match)):
@@ -63,18 +59,16 @@ def check_list_versions(query: Mapping[str, str], revision: int, *, paged: bool)
 def _check_match(text: str, match: str, wanted: int) -> None:
     if match:
         if not text:
-            raise _forbidden(
+            raise forbidden_option(
+                _KIND,
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden unless resourceVersion is provided",
             )
         if match not in _MATCHES:
-            raise _wrong(
-                "ListOptions", "resourceVersionMatch",
-                f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"',
-                "FieldValueNotSupported",
-            )  # fmt: skip
+            raise unknown_choice(_KIND, "resourceVersionMatch", f'"{match}"', (*_MATCHES, ""))
         if match == "Exact" and wanted == 0:
-            raise _forbidden(
+            raise forbidden_option(
+                _KIND,
                 "resourceVersionMatch",
                 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
             )
@@ -86,20 +80,18 @@ def check_watch_versions(query: Mapping[str, str]) -> bool:
     match = query.get("resourceVersionMatch", "")
     if initial is None:
         if match:
-            raise _forbidden(
+            raise forbidden_option(
+                _KIND,
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             )
         return False
     if not match:
-        raise _forbidden(
+        raise forbidden_option(
+            _KIND,
             "resourceVersionMatch",
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         )
     if match != "NotOlderThan":
-        raise _wrong(
-            "ListOptions", "resourceVersionMatch",
-            f'Unsupported value: "{match}": supported values: "NotOlderThan"',
-            "FieldValueNotSupported",
-        )  # fmt: skip
+        raise unknown_choice(_KIND, "resourceVersionMatch", f'"{match}"', ("NotOlderThan",))
     return is_true(initial)

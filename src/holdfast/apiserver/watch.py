@@ -15,10 +15,11 @@ import msgspec
 from holdfast.apiserver.answers import StreamResponse
 from holdfast.apiserver.events import Lines, change_for
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.options import whole_number
 from holdfast.apiserver.routing import is_true
 from holdfast.apiserver.selection import Selection, selection_of
 from holdfast.apiserver.versions import check_watch_versions, not_newer, version_number
-from holdfast.errors import BadRequest, Expired, status_of
+from holdfast.errors import Expired, status_of
 from holdfast.store import Stored, Subscription
 
 BOOKMARK_SECONDS = 60.0
@@ -126,15 +127,8 @@ class Watch:
 
 
 def _lifetime(op: Operation) -> float:
-    text = op.request.query.get("timeoutSeconds", "")
-    if text:
-        try:
-            seconds = int(text)
-        except ValueError as wrong:
-            raise BadRequest(f'timeoutSeconds: "{text}" is not an integer') from wrong
-        if seconds > 0:
-            return float(seconds)
-    return 1800.0 * (1.0 + op.context.rng.random())
+    seconds = whole_number(op.request.query, "timeoutSeconds") or 0
+    return float(seconds) if seconds > 0 else 1800.0 * (1.0 + op.context.rng.random())
 
 
 def error_line(error: Expired) -> bytes:

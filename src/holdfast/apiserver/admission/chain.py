@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.api.defaults import default_object
 from holdfast.apiserver import validation
 from holdfast.apiserver.admission.definitions import admit_definition
-from holdfast.apiserver.admission.pods import admit_pod
+from holdfast.apiserver.admission.pods import admit_pod, readmit_pod
 from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_only_default
 from holdfast.apiserver.metadata import stamp
@@ -44,7 +44,8 @@ def admit_new(op: Operation, obj: Object) -> Object:
 def admit_namespace(obj: Object) -> None:
     """Give a new namespace its finalizer, phase and name label."""
     meta = obj["metadata"]
-    meta["labels"] = (meta.get("labels") or {}) | {"kubernetes.io/metadata.name": meta["name"]}
+    name = meta.get("name", "")
+    meta["labels"] = (meta.get("labels") or {}) | {"kubernetes.io/metadata.name": name}
     finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
     if "kubernetes" not in finalizers:
         finalizers.append("kubernetes")
@@ -54,6 +55,8 @@ def admit_namespace(obj: Object) -> None:
 def admit_changed(op: Operation, new: Object, old: Object) -> Object:
     """Complete a changed object and refuse it if it is wrong."""
     new = complete(op, new)
+    if op.served.id == ("", "pods") and not op.call.subresource:
+        readmit_pod(new, old)
     if op.served.id == PRIORITY_CLASSES:
         check_only_default(op, new)
     validation.check_changed(op, new, old)

@@ -32,6 +32,15 @@ def admit_pod(op: Operation, pod: Object) -> None:
     _mark_time(pod, op.context.clock.now())
 
 
+def readmit_pod(pod: Object, old: Object) -> None:
+    """Give a replaced pod back what admission gave it, so that its file can be sent again."""
+    spec, before = pod.get("spec") or {}, old["spec"]
+    for part in ("priority", "preemptionPolicy"):
+        if spec.get(part) is None and before.get(part) is not None:
+            spec[part] = before[part]
+    tolerate_briefly(spec)
+
+
 def set_priority(context: Context, pod: Object, op: Operation) -> None:
     """Resolve the pod's PriorityClass (or the default one) into its number."""
     spec = pod["spec"]

@@ -21,13 +21,16 @@ _HIGHEST = 1_000_000_000
 
 def check_priority_class(obj: Object) -> list[Cause]:
     """List what is wrong with a PriorityClass."""
-    name, value = obj["metadata"]["name"], obj.get("value", 0)
+    name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
     if not isinstance(value, int):
         return [causes.invalid("value", value, "must be an integer")]
     if name.startswith("system-"):
         if SYSTEM_CLASSES.get(name) == value:
             return []
-        words = "priority class names with 'system-' prefix are reserved for system use only"
+        words = (
+            "priority class names with 'system-' prefix are reserved for system use only. error: "
+            f"{name} is not a known system priority class"
+        )
         return [causes.forbidden("metadata.name", words)]
     if value > _HIGHEST:
         words = f"maximum allowed value of a user defined priority is {_HIGHEST}"
@@ -40,7 +43,7 @@ def check_only_default(op: Operation, obj: Object) -> None:
     if not obj.get("globalDefault"):
         return
     known = default_class(op.context)
-    name = obj["metadata"]["name"]
+    name = obj["metadata"].get("name", "")
     if known is not None and known["metadata"]["name"] != name:
         raise Forbidden(
             f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: PriorityClass '
