@@ -65,7 +65,7 @@ class SpeechlessTaints(TaintToleration):
         (ForgetsThePod, "incremental equals full|scalar twin equals vector"),
         (LooksAtTheNeighbours, "invariance|incremental"),
         (Meddles, "inputs unchanged|what would be"),
-        (IgnoresChanges, "a change answers what would be"),
+        (IgnoresChanges, "a change answers what would be|one row under a change equals many"),
         (NeverLearns, "scalar twin equals vector|incremental equals full"),
         (SpeechlessTaints, "a rejection has reasons"),
     ],

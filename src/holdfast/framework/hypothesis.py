@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import NONE, Change, Code, State
+from holdfast.framework.plugin import NONE, Change, Code, JudgesOne, Rows, State, implements
 from holdfast.framework.rejection import Word
 
 FilterPair = tuple[Any, State]
@@ -16,9 +16,13 @@ FilterPair = tuple[Any, State]
 
 def judge(filters: Iterable[FilterPair], row: int, change: Change = NONE) -> Word | None:
     """The first objection to the row under a change, or None if it passes."""
-    rows = np.array([row], np.intp)
+    rows: Rows | None = None
     for plugin, state in filters:
-        verdict = int(plugin.filter(state, rows, change)[0])
+        if implements(plugin, JudgesOne):
+            verdict = plugin.verdict(state, row, change)
+        else:
+            rows = np.array([row], np.intp) if rows is None else rows
+            verdict = int(plugin.filter(state, rows, change)[0])
         if verdict:
             return Word(plugin.name, Code(verdict), tuple(plugin.reasons(state, row, change)))
     return None

@@ -347,6 +347,15 @@ class ScalarTwin(Protocol):
 
 
 @runtime_checkable
+class JudgesOne(Protocol):
+    """Answer for one row under a change in plain integers: what preemption asks by the thousand."""
+
+    def verdict(self, state: State, row: int, change: Change) -> int:
+        """The same verdict as filter gives, for one row."""
+        ...
+
+
+@runtime_checkable
 class Tiers(Protocol):
     """Strict pools: a lower tier wins whatever the scores say."""
 

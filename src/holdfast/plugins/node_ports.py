@@ -57,10 +57,11 @@ class NodePorts:
         verdicts[list(state.nodes.ports.rows_taken(state.wanted))] = Code.UNSCHEDULABLE
         answer: Verdicts = verdicts[rows]
         for position, row in change.touches(rows):
-            answer[position] = self._under(state, row, change)
+            answer[position] = self.verdict(state, row, change)
         return answer
 
-    def _under(self, state: _State, row: int, change: Change) -> int:
+    def verdict(self, state: _State, row: int, change: Change) -> int:
+        """The same for one row, under a change."""
         gone = {pod.uid for pod in change.removed.get(row, ())}
         stay = [pod for uid, pod in state.nodes.pods_on(row).items() if uid not in gone]
         for pod in (*stay, *change.added.get(row, ())):

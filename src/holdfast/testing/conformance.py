@@ -24,6 +24,7 @@ from holdfast.framework.plugin import (
     Change,
     Code,
     Filters,
+    JudgesOne,
     Normalizes,
     Prepares,
     Rows,
@@ -162,6 +163,9 @@ def _check_changes(case: Case, cluster: RandomCluster) -> None:
     removed = {row: (less,)} if less is not None else {}
     change = Change(added={row: (more,)}, removed=removed)
     asked = case.verdicts(rows, change)
+    if implements(case.plugin, JudgesOne):
+        single = [case.plugin.verdict(case.prepared.state, one, change) for one in rows.tolist()]
+        assert asked.tolist() == single, f"{name}: one row under a change equals many"
     assert (case.verdicts(rows) == plain).all(), f"{name}: change then undo is identity"
     fork = case.world.fork()
     if less is not None:

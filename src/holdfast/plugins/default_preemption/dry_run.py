@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.hypothesis import judge_beside_nominated
-from holdfast.framework.plugin import Candidate, Change, Code, State
+from holdfast.framework.plugin import Candidate, Change, Code, Scope, State
 from holdfast.framework.rejection import Word
 from holdfast.plugins.default_preemption.budgets import violating
 
@@ -34,6 +34,15 @@ class Question:
         change = Change(removed={row: gone})
         return judge_beside_nominated(self.filters, row, beside, change)
 
+    def about_pods(self) -> Question:
+        """The same without the filters that look at the node alone: no eviction moves those."""
+        moving = tuple(
+            (plugin, state)
+            for plugin, state in self.filters
+            if getattr(plugin, "scope", None) is not Scope.NODE
+        )
+        return replace(self, filters=moving)
+
 
 def dry_run(question: Question, row: int) -> Candidate | Word:
     """Find the fewest and least important victims on a row, or say why it is no use."""
@@ -48,6 +57,7 @@ def dry_run(question: Question, row: int) -> Candidate | Word:
     beyond = violating(lower, question.budgets)
     order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
     gone = list(order)
+    question = question.about_pods()
     for pod in order:
         without = [p for p in gone if p is not pod]
         if question.objection(row, without) is None:

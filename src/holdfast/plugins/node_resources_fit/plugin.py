@@ -145,7 +145,7 @@ class NodeResourcesFit:
             verdicts[self._never(state, rows) & ~fits] = Code.UNRESOLVABLE
         if change:
             for position, row in change.touches(rows):
-                verdicts[position] = self._verdict(state, row, change)
+                verdicts[position] = self.verdict(state, row, change)
         return verdicts
 
     def _never(self, state: FitState, rows: AnyRows) -> NDArray[np.bool_]:
@@ -166,16 +166,16 @@ class NodeResourcesFit:
         """The same for one row."""
         verdict = 0
         if state.slots_at[row] < 1:
-            verdict = self._verdict(state, row, NONE)
+            verdict = self.verdict(state, row, NONE)
         else:
             for free_at, amount, _ in state.needs_at:
                 if free_at[row] < amount:
-                    verdict = self._verdict(state, row, NONE)
+                    verdict = self.verdict(state, row, NONE)
                     break
         return verdict, state.scorer.one(row)
 
-    def _verdict(self, state: FitState, row: int, change: Change) -> int:
-        """The long way for one row that may not fit, or under a change."""
+    def verdict(self, state: FitState, row: int, change: Change) -> int:
+        """The same as filter for one row, under a change."""
         if row in state.left_rows:
             return 0
         short = _shortages(state, row, change)
