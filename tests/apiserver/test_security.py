@@ -42,6 +42,11 @@ async def grant(api, user, verbs, resources, *, namespace="default", groups=("",
     })  # fmt: skip
 
 
+def token_of(api):
+    config = yaml.safe_load(api.kubeconfig.read_text())
+    return next(u["user"]["token"] for u in config["users"] if "token" in u["user"])
+
+
 async def test_nobody_sees_health_and_version_and_nothing_else(api):
     async with session_for(api) as nobody:
         for path in ("/healthz", "/livez", "/readyz", "/version"):
@@ -52,8 +57,7 @@ async def test_nobody_sees_health_and_version_and_nothing_else(api):
 
 
 async def test_tokens_are_known_by_hash_only(api):
-    config = yaml.safe_load(api.kubeconfig.read_text())
-    token = next(u["user"]["token"] for u in config["users"] if "token" in u["user"])
+    token = token_of(api)
     kept = (api.credentials.directory / "tokens.json").read_text()
     assert token not in kept
     async with session_for(api, token=token) as admin:
@@ -74,8 +78,12 @@ async def test_secrets_are_private_files(api):
 async def test_credentials_survive_a_restart(tmp_path):
     async with start_server(tmp_path) as api:
         before = api.credentials.authority.certificate
+        token = token_of(api)
     async with start_server(tmp_path) as api:
         assert api.credentials.authority.certificate == before
+        assert token_of(api) == token
+        async with session_for(api, token=token) as admin:
+            assert (await api.call("GET", PODS, session=admin)).status == 200
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -202,6 +210,12 @@ async def test_reviews_answer_who_and_whether(api):
 async def test_impersonation_needs_the_verb(api):
     as_bob = {"impersonate-user": "bob"}
     assert (await api.call("GET", PODS, headers=as_bob)).status == 403
+    both = [("impersonate-user", "bob"), ("impersonate-group", "a"), ("impersonate-group", "b"),
+            ("content-type", "application/json")]  # fmt: skip
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    async with api.session.post(api.url + path, data=b"{}", headers=both) as response:
+        user = (await response.json())["status"]["userInfo"]
+    assert user == {"username": "bob", "groups": ["a", "b", "system:authenticated"]}
     async with session_for(api, "eve") as eve:
         answer = await api.call("GET", PODS, headers={"impersonate-user": "x"}, session=eve)
         assert answer.status == 403

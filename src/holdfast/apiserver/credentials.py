@@ -24,6 +24,7 @@ from holdfast.apiserver.certificates import (
 )
 from holdfast.apiserver.user import ADMIN, AUTHENTICATED, MASTERS, User
 
+_TOKEN_USER = "holdfast-admin-token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SERVICE_HOSTS = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
@@ -82,12 +83,15 @@ def covers_client(pair: KeyPair, now: float) -> bool:
 
 
 def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
-    """Write a kubeconfig (mode 0600) with the admin's certificate, and a fresh admin token.
+    """Write a kubeconfig (mode 0600) with the admin's certificate, and an admin token.
 
     The context in use has the certificate; the user ``holdfast-admin-token`` is for clients that
-    cannot do certificates. The token is nowhere else in the clear.
+    cannot do certificates. The token is nowhere else in the clear; one that is in the file already
+    and still valid stays.
     """
-    token = credentials.mint_token(User("holdfast-admin-token", (MASTERS, AUTHENTICATED)))
+    token = _token_in(path, credentials) or credentials.mint_token(
+        User(_TOKEN_USER, (MASTERS, AUTHENTICATED))
+    )
     config = kubeconfig(
         url,
         credentials.authority.certificate,
@@ -96,10 +100,20 @@ def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
                 "client-certificate-data": _b64(credentials.admin.certificate),
                 "client-key-data": _b64(credentials.admin.key),
             },
-            "holdfast-admin-token": {"token": token},
+            _TOKEN_USER: {"token": token},
         },
     )
     _write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def _token_in(path: Path, credentials: Credentials) -> str:
+    """Find the admin token of an earlier start in a kubeconfig, if it still counts."""
+    try:
+        users = (yaml.safe_load(path.read_bytes()) or {}).get("users") or ()
+        tokens = [u["user"].get("token", "") for u in users if u["name"] == _TOKEN_USER]
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError):
+        return ""
+    return next((t for t in tokens if hash_token(t) in credentials.tokens), "")
 
 
 def kubeconfig(

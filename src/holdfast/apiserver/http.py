@@ -62,7 +62,7 @@ class _Adapter:
                 raise TooManyRequests(
                     "too many requests, please try again later", Details(retry_after_seconds=1)
                 )
-            headers = {key.lower(): value for key, value in incoming.headers.items()}
+            headers = _headers(incoming)
             self._authenticator.check_host(headers.get("host", ""), headers.get("origin", ""))
             transport = incoming.transport
             peer = transport.get_extra_info("peercert") if transport else None
@@ -73,6 +73,15 @@ class _Adapter:
         url = incoming.rel_url
         request = Request(incoming.method, url.path, dict(url.query), headers, body)
         return await self._server.handle(request, user)
+
+
+def _headers(incoming: web.BaseRequest) -> dict[str, str]:
+    """Read headers by lower-case name; repeated ones are joined, as HTTP allows."""
+    headers: dict[str, str] = {}
+    for key, value in incoming.headers.items():
+        name = key.lower()
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
 
 
 async def _body(incoming: web.BaseRequest) -> bytes:

@@ -11,6 +11,7 @@ from holdfast.client.transport import Response
 
 _LABELS = ("verb", "group", "version", "resource", "subresource")
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_ANYBODYS = (401, 403, 404, 405)  # answers to paths anybody may make up: they get no labels
 Labels = tuple[str, str, str, str, str]
 
 
@@ -37,7 +38,7 @@ class Metrics:
     def count(self, call: Call | None, status: int, seconds: float) -> None:
         """Remember one answered request; unknown resources share one label, as they are endless."""
         labels: Labels = ("", "", "", "", "")
-        if call is not None and call.is_resource and status != 404:
+        if call is not None and call.is_resource and status not in _ANYBODYS:
             labels = (
                 call.verb.upper(), call.group, call.version, call.plural, call.subresource,
             )  # fmt: skip

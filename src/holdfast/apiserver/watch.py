@@ -88,6 +88,7 @@ class Watch:
         try:
             for lines in self._initial_lines():
                 yield lines
+                await asyncio.sleep(0)  # a reader in this process would never let others run
             while not self._over:
                 async for events in self._subscription:
                     if lines := self._lines.of(events, self._selection):

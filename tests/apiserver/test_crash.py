@@ -1,0 +1,61 @@
+import asyncio
+import sys
+from pathlib import Path
+
+import aiohttp
+import msgspec
+from server_fixture import start_server
+from shapes import CONFIGMAPS, configmap
+
+from holdfast.apiserver.credentials import client_context, ensure_credentials
+from holdfast.clock import SystemClock
+
+
+async def create_until_it_dies(url, context, process, wanted):
+    """Create a thousand objects at once; kill the server when some are acknowledged."""
+    acknowledged = {}
+
+    async def one(session, name):
+        try:
+            async with session.post(url + CONFIGMAPS, json=configmap(name)) as answer:
+                made = msgspec.json.decode(await answer.read())
+        except aiohttp.ClientError:
+            return
+        acknowledged[name] = int(made["metadata"]["resourceVersion"])
+        if len(acknowledged) == wanted:
+            process.kill()
+
+    connector = aiohttp.TCPConnector(ssl=context, limit=32)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        await asyncio.gather(*(one(session, f"c{i}") for i in range(1000)))
+    return acknowledged
+
+
+async def test_A049_what_was_acknowledged_survives_a_kill_and_no_version_is_used_twice(tmp_path):
+    credentials = ensure_credentials(tmp_path / "pki", SystemClock().now())
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(Path(__file__).parent / "lonely_server.py"), str(tmp_path),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        url = (await process.stdout.readline()).decode().strip()
+        context = client_context(credentials)
+        acknowledged = await create_until_it_dies(url, context, process, 300)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+    assert 300 <= len(acknowledged) < 1000
+    assert len(set(acknowledged.values())) == len(acknowledged)
+    async with start_server(tmp_path) as api:
+        items = (await api.call("GET", CONFIGMAPS)).json["items"]
+        stored = {i["metadata"]["name"]: int(i["metadata"]["resourceVersion"]) for i in items}
+        assert acknowledged.items() <= stored.items()
+        made = await api.create(CONFIGMAPS, configmap("after"))
+        assert int(made["metadata"]["resourceVersion"]) > max(stored.values())
+        start = sorted(stored.values())[10]
+        later = sorted((v, n) for n, v in stored.items() if v > start)
+        async with api.watch(CONFIGMAPS, resourceVersion=str(start)) as w:
+            seen = [e["object"]["metadata"] for e in await w.take(len(later) + 1)]
+        shown = [(int(m["resourceVersion"]), m["name"]) for m in seen]
+        assert shown == [*later, (int(made["metadata"]["resourceVersion"]), "after")]
