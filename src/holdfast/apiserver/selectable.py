@@ -36,6 +36,11 @@ SELECTABLE: Mapping[Id, Mapping[str, str]] = {
     ("resource.k8s.io", "resourceslices"): {"spec.driver": "", "spec.nodeName": ""},
 }
 ALWAYS = ("metadata.name", "metadata.namespace")
+# What the store's own index reads in any case.
+_ALREADY_INDEXED: Mapping[Id, tuple[str, ...]] = {
+    ("", "pods"): ("spec.nodeName",),
+    ("", "events"): ("involvedObject.kind", "involvedObject.name", "involvedObject.uid"),
+}
 _NOTHING: Mapping[str, str] = {}
 _PLACES = {"source": ("source", "component"), "status.successful": ("status", "succeeded")}
 
@@ -121,5 +126,7 @@ def field_of(stored: Stored, path: str) -> str:
     kept = stored.indexed.extra
     if isinstance(kept, Mapping) and path in kept:
         return str(kept[path])
+    if path in _ALREADY_INDEXED.get((stored.key.group, stored.key.plural), ()):
+        return stored.indexed.fields.get(path, "")
     absent = SELECTABLE.get((stored.key.group, stored.key.plural), _NOTHING).get(path, "")
     return read_path(msgspec.json.decode(stored.value), path.lstrip("."), absent)
