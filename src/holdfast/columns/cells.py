@@ -24,6 +24,7 @@ class Cells(Protocol[T]):
 def cells(column: NDArray[Any]) -> Cells[Any]:
     """Look at a column's own memory: 47 ns a cell, where ``column[row]`` takes 72.
 
+    >>> import numpy as np
     >>> column = np.zeros(3)
     >>> cells(column)[1] = 5.0
     >>> column

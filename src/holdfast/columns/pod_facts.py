@@ -24,6 +24,8 @@ class _Digest(NamedTuple):
     nonzero_millicores: int
     nonzero_bytes: int
     host_ports: frozenset[HostPort]
+    shape: bytes
+    """One copy of the bytes for all pods of that spec."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,15 +56,14 @@ class PodFacts:
     def of(cls, pod: Pod, resources: ResourceNames, reserve_for: str = "") -> PodFacts:
         """Digest a pod; one without a uid goes by its namespace and name."""
         meta, spec = pod.metadata, pod.spec
-        shape = _encode(spec)
-        digest = _digest(pod, resources, shape)
+        digest = _digest(pod, resources, _encode(spec))
         return cls(
             pod=pod, uid=meta.uid or f"{meta.namespace}/{meta.name}", namespace=meta.namespace,
             name=meta.name, labels=meta.labels, priority=spec.priority or 0,
             scheduler_name=spec.scheduler_name or "default-scheduler", request=digest.request,
             nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
             host_ports=digest.host_ports, terminating=meta.deletion_timestamp is not None,
-            shape=shape, reserve_for=reserve_for,
+            shape=digest.shape, reserve_for=reserve_for,
         )  # fmt: skip
 
     @property
@@ -91,12 +92,12 @@ class PodFacts:
 def _digest(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     """Work out what the spec asks for, or remember it from an equal one."""
     if _was_resized(pod):
-        return _work_out(pod, resources)
+        return _work_out(pod, resources, shape)
     digest: _Digest | None = resources.digests.get(shape)
     if digest is None:
         if len(resources.digests) >= _MOST_DIGESTS:
             resources.digests.clear()
-        digest = resources.digests[shape] = _work_out(pod, resources)
+        digest = resources.digests[shape] = _work_out(pod, resources, shape)
     return digest
 
 
@@ -109,12 +110,14 @@ def _was_resized(pod: Pod) -> bool:
     return any(s.resources is not None or s.allocated_resources for s in statuses)
 
 
-def _work_out(pod: Pod, resources: ResourceNames) -> _Digest:
+def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     asked = pod_request(pod)
     request = sorted(
         (resources.id(name), amount) for name, amount in asked.amounts.items() if amount > 0
     )
-    return _Digest(tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod))
+    return _Digest(
+        tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod), shape
+    )
 
 
 def _host_ports(pod: Pod) -> frozenset[HostPort]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import Code, Reject, Scope, Skip
+from holdfast.framework.plugin import ClusterEvent, Code, Reject, Scope, Skip
 from holdfast.framework.view import View
 
 NOT_BUILT = "inter-pod affinity is not built: remove podAffinity and podAntiAffinity from the pod"
@@ -32,3 +32,7 @@ class InterPodAffinity:
     def prepare(self, pod: PodFacts, view: View) -> Reject | Skip:
         """Say no rather than place the pod where it must not be."""
         return Reject(Code.UNRESOLVABLE, (NOT_BUILT,)) if self.reads(pod, view) else Skip()
+
+    def hint(self, _event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
+        """Nothing that happens will build it."""
+        return False

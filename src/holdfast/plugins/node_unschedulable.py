@@ -78,8 +78,8 @@ class NodeUnschedulable:
         """A node became or is schedulable, or the pod now tolerates cordons."""
         if event.resource == "Node":
             return _opened(event.old, event.new)
-        own = event.new is not None and event.new.uid == pod.uid
-        return own and event.action == "UpdatePodToleration" and self.reads(pod, view)
+        own = event.is_about(pod) and event.action == "UpdatePodToleration"
+        return own and self.reads(pod, view)
 
 
 def _opened(old: Node | None, new: Node | None) -> bool:

@@ -29,5 +29,4 @@ class SchedulingGates:
 
     def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
         """The pod itself lost its last gate."""
-        own = event.new is not None and event.new.uid == pod.pod.uid
-        return own and event.action == "UpdatePodSchedulingGatesEliminated"
+        return event.is_about(pod) and event.action == "UpdatePodSchedulingGatesEliminated"

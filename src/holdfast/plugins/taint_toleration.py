@@ -128,8 +128,7 @@ class TaintToleration:
         """A node is tolerated that was not, or the pod tolerates something else now."""
         if event.resource == "Node":
             return _passes(event.new, pod) and not (event.old and _passes(event.old, pod))
-        own = event.new is not None and event.new.uid == pod.uid
-        return own and event.action == "UpdatePodToleration"
+        return event.is_about(pod) and event.action == "UpdatePodToleration"
 
 
 def _passes(node: Node | None, pod: PodFacts) -> bool:

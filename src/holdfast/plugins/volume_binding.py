@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import Code, Reject, Scope, Skip
+from holdfast.framework.plugin import ClusterEvent, Code, Reject, Scope, Skip
 from holdfast.framework.view import View
 
 NOT_BUILT = "volume binding is not built: the pod uses a persistent volume claim ({})"
@@ -33,3 +33,7 @@ class VolumeBinding:
         """Say no rather than place the pod where its volume is not."""
         volume = self.reads(pod, view)
         return Reject(Code.UNRESOLVABLE, (NOT_BUILT.format(volume),)) if volume else Skip()
+
+    def hint(self, _event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
+        """Nothing that happens will build it."""
+        return False

@@ -22,8 +22,10 @@ from holdfast.framework.memory import Memory
 from holdfast.framework.plugin import (
     NONE,
     Change,
+    ClusterEvent,
     Code,
     Filters,
+    Hints,
     JudgesOne,
     Normalizes,
     Prepares,
@@ -38,6 +40,7 @@ from holdfast.framework.prepared import Prepared, ask
 from holdfast.framework.profile import Profile
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.testing.builders import a_reservation, typed
 from holdfast.testing.random_cluster import RandomCluster
 
 Factory = Callable[[], Any]
@@ -94,6 +97,7 @@ def check_plugin(
             cluster.step()
             pod = cluster.random.choice(waiting)
             _check_step(plugin, memory, cluster, pod)
+        _check_hints(plugin, cluster, waiting[0])
 
 
 def _check_step(plugin: Any, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
@@ -111,6 +115,27 @@ def _check_step(plugin: Any, memory: Memory, cluster: RandomCluster, pod: Any) -
         _check_scaling(case)
     _check_twin(case)
     assert _fingerprint(cluster.world.nodes) == before, f"{plugin.name}: inputs unchanged"
+
+
+def _check_hints(plugin: Any, cluster: RandomCluster, pod: Any) -> None:
+    """A hint is asked about every event there is and answers yes or no."""
+    if not implements(plugin, Hints):
+        return
+    facts = cluster.world.facts(pod)
+    view = View(cluster.world, facts, 0.0)
+    node, standing = next(iter(cluster.nodes.values())), next(iter(cluster.pods.values()), pod)
+    other = typed(a_reservation("conformance"))
+    events = [
+        ClusterEvent("UnschedulablePod", "UpdatePodToleration", pod, pod),
+        ClusterEvent("Unheard-of", "Delete", other, None),
+    ]
+    for resource, obj in (("Node", node), ("AssignedPod", standing), ("Reservation", other)):
+        events.append(ClusterEvent(resource, "Add", None, obj))
+        events.append(ClusterEvent(resource, "Update", obj, obj))
+        events.append(ClusterEvent(resource, "Delete", obj, None))
+    for event in events:
+        answer = plugin.hint(event, facts, view)
+        assert isinstance(answer, bool), f"{plugin.name}: hint answers {event} with yes or no"
 
 
 def prepare(plugin: Any, world: World, pod: Any) -> Case:

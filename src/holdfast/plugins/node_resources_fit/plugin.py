@@ -203,7 +203,7 @@ class NodeResourcesFit:
         return {reason: count for reason, count in counts.items() if count}
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
-        """A node with more room, a pod that left or shrank, a class that serves a resource."""
+        """A node with more room, a pod or reservation that left or shrank, a device class."""
         if event.resource == "Node":
             backs = view.world.devices.class_for
             return hints.node_helps(pod.pod, event.old, event.new, lambda n: backs(n) is not None)

@@ -170,9 +170,9 @@ class PodTopologySpread:
         if event.resource == "Node":
             return event.action in ("Add", "Delete", "UpdateNodeLabel", "UpdateNodeTaint")
         about = event.new or event.old
-        if about is None or about.namespace != pod.namespace:
+        if not event.about_pod or about is None or about.namespace != pod.namespace:
             return False
-        if about.uid == pod.pod.uid:
+        if event.is_about(pod):
             return event.action in ("UpdatePodLabel", "UpdatePodToleration")
         return any(
             c.selector.matches(o.metadata.labels)

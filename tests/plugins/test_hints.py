@@ -1,0 +1,66 @@
+"""Which news is worth another try."""
+
+from holdfast.framework.plugin import ClusterEvent
+from holdfast.framework.view import View
+from holdfast.testing import a_node, a_pod, typed
+from plugins.deciding import PROFILE, a_world
+
+
+def worth(plugin, pod, resource, action, old=None, new=None):
+    world = a_world(a_node("n1"))
+    facts = world.facts(typed(pod))
+    old, new = (None if raw is None else typed(raw) for raw in (old, new))
+    event = ClusterEvent(resource, action, old, new)
+    return PROFILE.plugin(plugin).hint(event, facts, View(world, facts, 0.0))
+
+
+def test_S015_a_node_that_grew_enough_is_worth_it_and_a_label_is_not():
+    pod = a_pod(cpu="3")
+
+    def grew(before, after, action="UpdateNodeAllocatable"):
+        old, new = a_node("n1", cpu=before), a_node("n1", cpu=after)
+        return worth("NodeResourcesFit", pod, "Node", action, old, new)
+
+    assert grew("2", "4")
+    assert not grew("2", "2500m")
+    assert not grew("4", "4", "UpdateNodeLabel")
+
+
+def test_S018_only_the_taint_that_was_in_the_way_matters():
+    def taint(*keys):
+        return a_node("n1", taints=[{"key": k, "value": "", "effect": "NoSchedule"} for k in keys])
+
+    def changed(before, after):
+        return worth("TaintToleration", a_pod(), "Node", "UpdateNodeTaint", before, after)
+
+    assert changed(taint("a"), taint())
+    assert not changed(taint("a"), taint("a", "b"))
+    assert not changed(taint(), taint())
+
+
+def test_any_pod_that_leaves_a_node_makes_room():
+    gone = a_pod("gone", node="n1")
+    assert worth("NodeResourcesFit", a_pod(), "AssignedPod", "Delete", gone)
+    assert not worth("NodeResourcesFit", a_pod(), "UnschedulablePod", "Delete", a_pod("w"))
+
+
+def test_a_pod_that_shrank_in_what_we_ask_for_makes_room():
+    big, small = a_pod("o", cpu="4", node="n1"), a_pod("o", cpu="1", node="n1")
+    action = "UpdatePodScaleDown"
+    assert worth("NodeResourcesFit", a_pod(), "AssignedPod", action, big, small)
+    memory = a_pod(cpu=None, memory="1Gi")
+    assert not worth("NodeResourcesFit", memory, "AssignedPod", action, big, small)
+
+
+def test_gates_open_only_for_the_pod_itself():
+    pod = a_pod("mine")
+    action = "UpdatePodSchedulingGatesEliminated"
+    assert worth("SchedulingGates", pod, "UnschedulablePod", action, pod, pod)
+    other = a_pod("other")
+    assert not worth("SchedulingGates", pod, "UnschedulablePod", action, other, other)
+
+
+def test_a_cordon_that_is_lifted_is_worth_a_try():
+    open_, closed = a_node("n1"), a_node("n1", unschedulable=True)
+    assert worth("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", closed, open_)
+    assert not worth("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", open_, closed)
