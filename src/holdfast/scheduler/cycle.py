@@ -46,19 +46,26 @@ def attempt(
         return placement
     plugin, reject = refusal
     words = ", ".join(reject.reasons)
+    if reject.code is Code.ERROR:
+        message = f'running Reserve plugin "{plugin}": {words}'
+        return TurnedAway(message, frozenset(), frozenset(), error=True)
     return TurnedAway(f"0/1 nodes are available: 1 {words}.", frozenset({plugin}), frozenset())
 
 
 def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
     """Enter the pod and every plugin's promise in the ledgers; all of them or none."""
     world.assume(placement.pod, placement.row)
-    for plugin in profile.having(Reserves):
-        if plugin.name not in placement.states:
-            continue
-        refusal = plugin.reserve(placement.states[plugin.name], placement)
-        if refusal is not None:
-            release(profile, world, placement)
-            return plugin.name, refusal
+    try:
+        for plugin in profile.having(Reserves):
+            if plugin.name not in placement.states:
+                continue
+            refusal = plugin.reserve(placement.states[plugin.name], placement)
+            if refusal is not None:
+                release(profile, world, placement)
+                return plugin.name, refusal
+    except Exception:
+        release(profile, world, placement)
+        raise
     return None
 
 
