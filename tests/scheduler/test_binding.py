@@ -172,12 +172,11 @@ async def test_a_claim_is_given_up_when_its_pod_was_not_bound(cluster, line):
 
 async def test_a_device_written_for_one_claim_is_not_given_to_another_unheard(tmp_path):
     """The write took effect, its answer was lost, and the watch that would tell is cut."""
-    deaf = Fault("cut", path="/resourceclaims", watch=True, lines=3)
-    line = Line(deaf)
+    cut = Fault("cut", path="/resourceclaims", watch=True, lines=3)
+    line = Line(cut, Fault("unavailable", path="/resourceclaims", watch=True, times=8))
     async with Harness(tmp_path, wrap=line.wrap) as cluster:
         await cluster.create(a_node("n"), a_device_class("gpu"), a_slice("s", node="n", devices=1))
         await cluster.create(a_claim("a"), a_claim("b"))
-        line.add(Fault("unavailable", path="/resourceclaims", watch=True, times=8))
         line.add(Fault("unavailable_after", method="PATCH", path="/resourceclaims/a/status"))
         await cluster.create(using("a"), using("b"))
         claims = (await cluster.client.list(RESOURCE_CLAIMS)).items
