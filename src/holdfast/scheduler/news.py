@@ -141,13 +141,10 @@ class NewsDesk:
             and new.metadata.deletion_timestamp is None
             and new.spec.template is not None
         )
-        if not waits:
-            self._queue.delete(new.uid)
-            return
         pod = reserve_pod(new)
-        if self._ours(pod.spec.scheduler_name or "default-scheduler") and (
-            not self._world.nodes.is_assumed(new.uid)
-        ):
+        if not waits or not self._ours(pod.spec.scheduler_name):
+            self._queue.delete(new.uid)
+        elif not self._world.nodes.is_assumed(new.uid):
             facts = self._world.facts(pod, reserve_for=new.uid)
             self._queue.update(facts, self._now())
             if old is not None and old.spec != new.spec:

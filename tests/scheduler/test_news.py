@@ -1,0 +1,322 @@
+"""How news arrives: what counts as a change, and what the world and the queue make of it."""
+
+import pytest
+
+from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
+from holdfast.columns.interner import CPU
+from holdfast.framework.world import World
+from holdfast.scheduler.news import NewsDesk, node_changes, pod_changes
+from holdfast.scheduler.queue import SchedulingQueue, Worth
+from holdfast.testing import a_node, a_pod, a_reservation, typed
+from holdfast.testing.harness import Harness
+
+
+def with_condition(status, heartbeat="2030-01-01T00:00:00Z"):
+    node = a_node("n")
+    node["status"]["conditions"] = [
+        {"type": "Ready", "status": status, "lastHeartbeatTime": heartbeat}
+    ]
+    return node
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changes"),
+    [
+        (a_node(), a_node(), []),
+        (a_node(), a_node(cpu="9"), ["UpdateNodeAllocatable"]),
+        (a_node(), a_node(labels={"zone": "a"}), ["UpdateNodeLabel"]),
+        (a_node(), a_node(taints=[{"key": "k", "effect": "NoSchedule"}]), ["UpdateNodeTaint"]),
+        (a_node(unschedulable=True), a_node(), ["UpdateNodeTaint"]),
+        (a_node(), a_node(unschedulable=True), []),
+        (a_node(), a_node(annotations={"a": "b"}), ["UpdateNodeAnnotation"]),
+        (with_condition("False"), with_condition("True"), ["UpdateNodeCondition"]),
+        (with_condition("True"), with_condition("True", "2030-01-01T00:00:10Z"), []),
+        (
+            a_node(unschedulable=True),
+            a_node(cpu="9", labels={"zone": "a"}, taints=[{"key": "k", "effect": "NoSchedule"}]),
+            ["UpdateNodeTaint", "UpdateNodeAllocatable", "UpdateNodeLabel"],
+        ),
+    ],
+)
+def test_a_node_says_what_changed_about_it(old, new, changes):
+    assert node_changes(typed(old), typed(new)) == changes
+
+
+OWN_PATCH = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+GATED = {"scheduling_gates": [{"name": "wait"}]}
+EVERYTHING = [{"operator": "Exists"}]
+DYING = {"deletion_timestamp": "2030-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changes"),
+    [
+        (a_pod(), a_pod(), []),
+        (a_pod(), a_pod(status=OWN_PATCH), []),
+        (a_pod(), a_pod(status={"nominatedNodeName": "n"}), []),
+        (a_pod(), a_pod(labels={"a": "b"}), ["UpdatePodLabel"]),
+        (a_pod(cpu="2"), a_pod(cpu="1"), ["UpdatePodScaleDown"]),
+        (a_pod(**GATED), a_pod(), ["UpdatePodSchedulingGatesEliminated"]),
+        (a_pod(), a_pod(tolerations=EVERYTHING), ["UpdatePodToleration"]),
+        (a_pod(), a_pod(metadata=DYING), ["UpdatePodTerminating"]),
+        (a_pod(), a_pod(annotations={"a": "b"}), ["Update"]),
+        (a_pod(), a_pod(node_selector={"zone": "a"}), ["Update"]),
+        (
+            a_pod(),
+            a_pod(status={"resourceClaimStatuses": [{"name": "dev", "resourceClaimName": "c"}]}),
+            ["UpdatePodGeneratedResourceClaim"],
+        ),
+        (
+            a_pod(**GATED),
+            a_pod(labels={"a": "b"}, tolerations=EVERYTHING),
+            ["UpdatePodLabel", "UpdatePodSchedulingGatesEliminated", "UpdatePodToleration"],
+        ),
+    ],
+)
+def test_a_pod_says_what_changed_about_it(old, new, changes):
+    assert pod_changes(typed(old), typed(new)) == changes
+
+
+class Desk:
+    """A desk whose queue only notes what it is told; nothing is ever worth another try."""
+
+    def __init__(self):
+        self.told = []
+        self.world = World()
+        self.queue = SchedulingQueue(judge=self._judge)
+        ours = {"default-scheduler", "koord-scheduler"}.__contains__
+        self.news = NewsDesk(self.world, self.queue, ours, lambda: 0.0)
+
+    def _judge(self, _queued, event):
+        self.told.append((event.resource, event.action))
+        return Worth.NOTHING
+
+    def park(self):
+        """Have one rejected pod wait, so that every event is weighed for it."""
+        self.news.on_pod("added", None, typed(a_pod("parked")))
+        self.queue.reject(self.queue.pop(0.0), {"Fit"}, (), 0.0)
+
+    def heard(self):
+        """What was told since the last time."""
+        told, self.told = self.told, []
+        return told
+
+    def taken(self, node="n"):
+        return int(self.world.nodes.requested[CPU, self.world.nodes.row_of[node]])
+
+
+@pytest.fixture
+def desk():
+    desk = Desk()
+    desk.news.on_node("added", None, typed(a_node("n", cpu="8")))
+    desk.park()
+    return desk
+
+
+def test_only_pods_of_our_profiles_are_queued_but_everybodys_take_room(desk):
+    desk.news.on_pod("added", None, typed(a_pod("theirs", scheduler_name="other")))
+    desk.news.on_pod("added", None, typed(a_pod("ours", scheduler_name="koord-scheduler")))
+    assert desk.queue.pop(0.0).facts.name == "ours"
+    assert desk.queue.pop(0.0) is None
+    desk.news.on_pod(
+        "added", None, typed(a_pod("bound", scheduler_name="other", node="n", cpu="2"))
+    )
+    assert desk.taken() == 2000
+    assert desk.heard() == [("AssignedPod", "Add")]
+
+
+def test_a_pod_that_is_bound_leaves_the_queue(desk):
+    waiting, bound = typed(a_pod("p")), typed(a_pod("p", node="n"))
+    desk.news.on_pod("added", None, waiting)
+    desk.news.on_pod("modified", waiting, bound)
+    assert (desk.queue.pop(0.0), desk.taken()) == (None, 1000)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_finished_pod_counts_as_gone_and_goes_once(desk, phase):
+    running, over = (
+        typed(a_pod("p", node="n")),
+        typed(a_pod("p", node="n", status={"phase": phase})),
+    )
+    desk.news.on_pod("added", None, running)
+    desk.heard()
+    desk.news.on_pod("modified", running, over)
+    assert (desk.heard(), desk.taken()) == ([("AssignedPod", "Delete")], 0)
+    desk.news.on_pod("deleted", over, None)
+    assert desk.heard() == []
+
+
+def test_a_pod_finished_before_we_came_never_counts(desk):
+    desk.news.on_pod("added", None, typed(a_pod("p", node="n", status={"phase": "Succeeded"})))
+    assert (desk.heard(), desk.taken()) == ([], 0)
+
+
+def test_a_pod_replaced_by_another_of_its_name_is_gone(desk):
+    desk.news.on_pod("added", None, typed(a_pod("p", node="n", cpu="3"), uid="first"))
+    old, new = typed(a_pod("p", node="n", cpu="3"), uid="first"), typed(a_pod("p"), uid="second")
+    desk.news.on_pod("modified", old, new)
+    assert desk.taken() == 0
+    assert desk.queue.pop(0.0).uid == "second"
+
+
+def test_an_assumed_pod_that_is_deleted_gives_its_room_back_and_tells_where(desk):
+    pod = typed(a_pod("p", cpu="3"))
+    desk.world.assume(desk.world.facts(pod), desk.world.nodes.row_of["n"])
+    events = []
+    desk.queue.judge = lambda _, event: events.append(event) or Worth.NOTHING
+    desk.news.on_pod("deleted", pod, None)
+    assert desk.taken() == 0
+    assert [(e.action, e.old.spec.node_name) for e in events] == [("Delete", "n")]
+
+
+def test_news_about_an_assumed_pod_does_not_queue_it_again(desk):
+    old, new = typed(a_pod("p")), typed(a_pod("p", labels={"a": "b"}))
+    desk.world.assume(desk.world.facts(old), desk.world.nodes.row_of["n"])
+    desk.news.on_pod("modified", old, new)
+    assert desk.queue.pop(0.0) is None
+
+
+def test_a_heartbeat_is_no_news(desk):
+    before, after = with_condition("True"), with_condition("True", "2030-01-01T00:00:10Z")
+    desk.news.on_node("modified", typed(before), typed(after))
+    assert desk.heard() == []
+
+
+def test_a_node_that_goes_takes_its_room_with_it_and_brings_it_back(desk):
+    desk.news.on_pod("added", None, typed(a_pod("p", node="n", cpu="3")))
+    desk.heard()
+    node = typed(a_node("n", cpu="8"))
+    desk.news.on_node("deleted", node, None)
+    desk.news.on_node("added", None, node)
+    assert (desk.heard(), desk.taken()) == ([("Node", "Delete"), ("Node", "Add")], 3000)
+
+
+def pending(**more):
+    return typed(a_reservation("r", cpu="4", **more))
+
+
+def settled(phase="Available", **status):
+    given = {"phase": phase, "nodeName": "n", "allocatable": {"cpu": "4"}, **status}
+    return typed(a_reservation("r", cpu="4", status=given))
+
+
+def test_a_pending_reservation_queues_like_a_pod(desk):
+    desk.news.on_reservation("added", None, pending())
+    queued = desk.queue.pop(0.0)
+    assert (queued.facts.name, queued.facts.reserve_for) == ("r", pending().uid)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pending(template={"scheduler_name": "other"}),
+        pending(metadata=DYING),
+        settled(),
+        settled("Failed"),
+        settled("Succeeded"),
+    ],
+)
+def test_any_other_reservation_does_not(desk, other):
+    desk.news.on_reservation("added", None, pending())
+    desk.news.on_reservation("modified", pending(), other)
+    assert desk.queue.pop(0.0) is None
+
+
+def test_room_that_a_reservation_holds_and_gives_back_is_told(desk):
+    desk.news.on_reservation("modified", pending(), settled())
+    assert (desk.heard(), desk.taken()) == ([("Reservation", "Add")], 4000)
+    desk.news.on_reservation("modified", settled(), settled("Failed"))
+    assert (desk.heard(), desk.taken()) == ([("AssignedPod", "Delete")], 0)
+    desk.news.on_reservation("deleted", settled("Failed"), None)
+    assert desk.heard() == []
+
+
+def test_the_words_we_write_ourselves_on_a_pending_reservation_are_no_news(desk):
+    told = typed(a_reservation("r", cpu="4", status={"phase": "Pending", **OWN_PATCH}))
+    desk.news.on_reservation("added", None, pending())
+    desk.queue.reject(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
+    desk.news.on_reservation("modified", pending(), told)
+    assert (desk.queue.pop(0.0), desk.heard()) == (None, [])
+
+
+def test_a_reservation_asked_for_anew_is_tried_at_once(desk):
+    desk.news.on_reservation("added", None, pending())
+    desk.queue.reject(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
+    desk.news.on_reservation("modified", pending(), typed(a_reservation("r", cpu="1")))
+    assert desk.queue.pop(0.0).facts.request == ((CPU, 1000),)
+
+
+def test_a_reservation_replaced_by_another_of_its_name_is_gone(desk):
+    first = typed(a_reservation("r", cpu="4", status=status_on("n")), uid="first")
+    second = typed(a_reservation("r", cpu="4"), uid="second")
+    desk.news.on_reservation("added", None, first)
+    desk.news.on_reservation("modified", first, second)
+    assert desk.taken() == 0
+    assert desk.queue.pop(0.0).uid == "second"
+
+
+def status_on(node):
+    return {"phase": "Available", "nodeName": node, "allocatable": {"cpu": "4"}}
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    async with Harness(tmp_path / "store") as harness:
+        yield harness
+
+
+async def tries(cluster, name):
+    found = (await cluster.client.list(EVENTS, "default")).items
+    mine = [e for e in found if e.involved_object.name == name and e.reason == "FailedScheduling"]
+    return sum(event.count for event in mine)
+
+
+async def test_our_own_words_do_not_make_a_pod_go_round_in_circles(cluster):
+    await cluster.create(a_node("n", cpu="1"), a_reservation("r", cpu="3"), a_pod("p", cpu="3"))
+    await cluster.advance(60)
+    assert (await tries(cluster, "p"), await tries(cluster, "r")) == (1, 1)
+
+
+async def test_a_pod_is_tried_again_when_a_reservation_expires_or_is_deleted(cluster):
+    await cluster.create(a_node("n", cpu="4"))
+    await cluster.create(a_reservation("r", cpu="4", ttl="20s"))
+    await cluster.create(a_pod("p", cpu="2"))
+    assert await cluster.node_of("p") == ""
+    await cluster.advance(30)
+    assert await cluster.node_of("p") == "n"
+    await cluster.create(a_reservation("s", cpu="2"))
+    await cluster.create(a_pod("q", cpu="2"))
+    await cluster.delete(RESERVATIONS, "s")
+    await cluster.advance(12)
+    assert await cluster.node_of("q") == "n"
+
+
+async def test_an_owner_that_came_too_early_gets_its_reservation(cluster):
+    """It is turned away for want of the very room that is being reserved for it."""
+    await cluster.create(a_node("n", cpu="4"))
+    await cluster.create(
+        a_reservation("r", cpu="4", owner_labels={"app": "web"}),
+        a_pod("p", cpu="4", labels={"app": "web"}),
+    )
+    await cluster.advance(12)
+    assert await cluster.node_of("p") == "n"
+    assert (await cluster.reservation("r")).phase == "Succeeded"
+
+
+async def test_a_waiting_pod_is_tried_when_its_labels_make_it_an_owner(cluster):
+    await cluster.create(
+        a_node("n", cpu="4"), a_reservation("r", owner_labels={"app": "web"}, cpu="4")
+    )
+    await cluster.create(a_pod("p", cpu="4"))
+    assert await cluster.node_of("p") == ""
+    await cluster.client.patch(PODS, "p", {"metadata": {"labels": {"app": "web"}}}, "default")
+    await cluster.advance(12)
+    assert await cluster.node_of("p") == "n"
+
+
+async def test_a_node_that_is_uncordoned_takes_who_waits(cluster):
+    await cluster.create(a_node("n", unschedulable=True), a_pod("p"))
+    assert await cluster.node_of("p") == ""
+    await cluster.client.patch(NODES, "n", {"spec": {"unschedulable": None}})
+    await cluster.advance(12)
+    assert await cluster.node_of("p") == "n"
