@@ -42,13 +42,14 @@ def requested(world, resource=CPU, node="n"):
 
 
 def remaining(world, reservation, resource=CPU):
-    return int(world.offers.remaining[resource, world.offers.by_uid[reservation.uid].slot])
+    return int(world.offers.columns.remaining[resource, world.offers.by_uid[reservation.uid].slot])
 
 
 def matches(world, name="p"):
     facts = world.facts(typed(a_pod(name, labels={"app": "r"})))
     match = world.match(facts)
-    return [] if match is None else [world.offers.at(int(s)).reservation.name for s in match.slots]
+    found = [] if match is None else [world.offers.at(int(s)) for s in match.slots]
+    return [offer.reservation.name for offer in found if world.offers.columns.matchable[offer.slot]]
 
 
 @pytest.mark.parametrize(

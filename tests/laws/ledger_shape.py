@@ -52,13 +52,14 @@ def _row(nodes, row):
 
 
 def _offer(nodes, offers, offer):
-    slot, width = offer.slot, offers.remaining.shape[0]
-    columns = (offers.reserved, offers.used, offers.remaining)
-    row = int(offers.row_of_offer[slot])
+    slot, width = offer.slot, offers.columns.remaining.shape[0]
+    table = offers.columns
+    columns = (table.reserved, table.used, table.remaining)
+    row = int(table.row[slot])
     return {
         "node": nodes.names[row] if row >= 0 else None,
         "columns": [_named(nodes, ((r, int(c[r, slot])) for r in range(width))) for c in columns],
-        "matchable": (offer.matchable, bool(offers.matchable[slot])),
+        "matchable": (offer.matchable, bool(table.matchable[slot])),
         "draws": {uid: _named(nodes, draw) for uid, draw in offer.draws.items()},
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,62 +16,77 @@ from holdfast.api.pod import Pod
 from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.capacity import names
 from holdfast.capacity.annotations import ReservationAffinity, affinity_of
+from holdfast.capacity.owner_index import OwnerGroup
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest
 
 if TYPE_CHECKING:
-    from holdfast.capacity.offers import Offer, Offers
+    from holdfast.capacity.offers import Offers
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The offers one pod may draw on.
+    """The offers one pod may draw on, those already taken among them.
 
-    ``slots`` are offer slots in the order of their rows, ``rows`` the distinct rows they are on.
+    ``slots`` are offer slots in the order of their rows; ``rows`` the distinct rows they are on;
+    ``first`` where each row's slots begin; ``at`` each slot's position in ``rows``.
     """
 
+    key: Hashable
     slots: NDArray[np.intp]
-    row_of_slot: NDArray[np.intp]
     rows: NDArray[np.intp]
-
-    @property
-    def key(self) -> bytes:
-        """Equal for two pods exactly if they match the same offers."""
-        return self.slots.tobytes()
+    first: NDArray[np.intp]
+    at: NDArray[np.intp]
 
 
-def match_offers(offers: Offers, facts: PodFacts) -> Match | None:
+def match_key(groups: Sequence[OwnerGroup], facts: PodFacts) -> Hashable:
+    """Everything of a pod that decides which offers of its groups it may draw on."""
+    notes = facts.pod.metadata.annotations
+    exact = notes.get(names.EXACT_MATCH)
+    return (
+        tuple([group.number for group in groups]),
+        notes.get(names.AFFINITY),
+        exact and (exact, facts.request),
+        facts.pod.spec.tolerations,
+    )
+
+
+def match_offers(
+    offers: Offers, groups: Sequence[OwnerGroup], facts: PodFacts, key: Hashable
+) -> Match | None:
     """Find the offers the pod may draw on; None when there are none."""
-    pod = facts.pod
-    if facts.labels.get(names.IGNORED) == "true":
-        return None
-    owned = offers.owned(pod)
-    if not owned:
-        return None
+    slots = np.concatenate([group.slots for group in groups])
+    slots = slots[offers.columns.row[slots] >= 0]
     try:
-        affinity = affinity_of(pod)
+        affinity = affinity_of(facts.pod)
     except BadRequest:
         # The attempt itself says so; here it only means that nothing matches.
         return None
-    exact = _exact_names(pod)
-    slots = [
-        offer.slot
-        for offer in owned
-        if offers.row_of_offer[offer.slot] >= 0
-        and _admits(offers, offer, pod, affinity)
-        and _exactly(offers, offer, facts, exact)
+    exact = _exact_names(facts.pod)
+    # Without wishes of the pod's own, only offers that do not welcome everybody must be asked.
+    welcome = offers.columns.open[slots] & (affinity is None and not exact)
+    kept = [
+        slot
+        for slot in slots[~welcome]
+        if _admits(offers, int(slot), facts.pod, affinity)
+        and _exactly(offers, int(slot), facts, exact)
     ]
-    if not slots:
+    return _match(offers, np.concatenate([slots[welcome], np.array(kept, np.intp)]), key)
+
+
+def _match(offers: Offers, slots: NDArray[np.intp], key: Hashable) -> Match | None:
+    if not len(slots):
         return None
-    chosen = np.array(slots, np.intp)
-    rows = offers.row_of_offer[chosen]
-    order = np.lexsort((chosen, rows))
-    return Match(chosen[order], rows[order], np.unique(rows))
+    of_slot = offers.columns.row[slots]
+    order = np.lexsort((slots, of_slot))
+    rows, first, at = np.unique(of_slot[order], return_index=True, return_inverse=True)
+    return Match(key, slots[order], rows, first, at)
 
 
-def _admits(offers: Offers, offer: Offer, pod: Pod, affinity: ReservationAffinity | None) -> bool:
+def _admits(offers: Offers, slot: int, pod: Pod, affinity: ReservationAffinity | None) -> bool:
+    offer = offers.at(slot)
     reservation = offer.reservation
     if affinity is not None and affinity.name:
         # Asking for it by name overrides selectors, taints and unschedulable.
@@ -106,9 +121,7 @@ def _exact_names(pod: Pod) -> tuple[str, ...]:
     return tuple(found.get("resourceNames") or ())
 
 
-def _exactly(offers: Offers, offer: Offer, facts: PodFacts, wanted: tuple[str, ...]) -> bool:
-    if not wanted:
-        return True
-    request = dict(facts.request)
+def _exactly(offers: Offers, slot: int, facts: PodFacts, wanted: tuple[str, ...]) -> bool:
+    offer, request = offers.at(slot), dict(facts.request)
     ids = [offers.resource_id(name) for name in wanted]
     return all(request.get(r, 0) == offer.reserved.get(r, 0) for r in ids)

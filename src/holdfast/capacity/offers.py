@@ -17,15 +17,15 @@ written), so two owners can never both take it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node import Node
-from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity import names
 from holdfast.capacity.annotations import (
     allocated_of,
@@ -33,81 +33,22 @@ from holdfast.capacity.annotations import (
     inner_reserved,
     restricted_names,
 )
-from holdfast.capacity.matching import Match, match_offers
+from holdfast.capacity.matching import Match, match_key, match_offers
+from holdfast.capacity.offer import Amounts, Offer, alike
+from holdfast.capacity.offer_columns import OfferColumns
 from holdfast.capacity.owner_index import OwnerIndex
-from holdfast.capacity.owners import OwnerRule, compile_owners
-from holdfast.columns.interner import CPU, PODS
+from holdfast.columns.interner import CPU
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 
-Amounts = Mapping[int, int]
 HOLDING = ("Available", "Waiting")
-
-
-@dataclass(slots=True)
-class Offer:
-    """A reservation that holds room on a node."""
-
-    reservation: Reservation
-    slot: int
-    rules: tuple[OwnerRule, ...] | None
-    reserved: Amounts
-    inner: Amounts
-    restricted: frozenset[int]
-    order: int
-    draws: dict[str, Amounts] = field(default_factory=dict)
-    """What each assigned pod takes, by pod uid."""
-
-    @property
-    def uid(self) -> str:
-        """The reservation's uid."""
-        return self.reservation.uid
-
-    @property
-    def node(self) -> str:
-        """The node the room is on."""
-        return self.reservation.status.node_name
-
-    @property
-    def policy(self) -> str:
-        """Default (""), Aligned or Restricted."""
-        return self.reservation.spec.allocate_policy
-
-    @property
-    def matchable(self) -> bool:
-        """Whether a new owner may take it."""
-        return (
-            self.reservation.phase == "Available"
-            and self.rules is not None
-            and not (self.reservation.spec.allocate_once and self.draws)
-        )
-
-    def used(self, resource: int) -> int:
-        """What the owners take of one resource; of pod slots each takes one."""
-        if resource == PODS:
-            return len(self.draws)
-        return sum(draw.get(resource, 0) for draw in self.draws.values())
-
-    def left(self, resource: int) -> int:
-        """What an owner may still draw of one resource."""
-        kept = self.inner.get(resource, 0) + self.used(resource)
-        return max(0, self.reserved.get(resource, 0) - kept)
-
-    @property
-    def slots(self) -> int:
-        """Pod slots held beside those the owners use."""
-        return max(0, self.reserved.get(PODS, 1) - len(self.draws))
-
-    def owned_by(self, pod: Pod) -> bool:
-        """Whether the pod is one of the owners."""
-        return self.rules is not None and any(rule.owns(pod) for rule in self.rules)
 
 
 class Offers:
     """Every reservation that holds room, and who draws on it.
 
-    ``remaining[r, k]``, ``reserved[r, k]`` and ``used[r, k]`` are (resource, offer) columns in
-    base units; ``row_of_offer[k]`` is the node row or -1; ``matchable[k]`` a mask.
+    The ``reservations`` epoch moves when the set of offers, or who owns them, does. Amounts, and
+    whether an allocate-once offer is still to be had, travel as changed rows.
     """
 
     takes = (Reservation, Node)
@@ -127,27 +68,11 @@ class Offers:
         """
         self.pending: dict[str, Reservation] = {}
         """Reservations that look for their node, by uid."""
-        self._size(0)
-
-    def _size(self, wanted: int) -> None:
-        resources = max(len(self._picture.resources), 4)
-        shape = (resources, max(wanted, 16))
-
-        def grown(old: NDArray[np.int64]) -> NDArray[np.int64]:
-            new = np.zeros(shape, np.int64)
-            new[: old.shape[0], : old.shape[1]] = old
-            return new
-
-        empty = np.zeros((0, 0), np.int64)
-        self.remaining = grown(getattr(self, "remaining", empty))
-        self.reserved = grown(getattr(self, "reserved", empty))
-        self.used = grown(getattr(self, "used", empty))
-        self.matchable = np.resize(getattr(self, "matchable", np.zeros(1, np.bool_)), shape[1])
-        self.matchable[len(self._slots) :] = False
-        rows = np.full(shape[1], -1, np.intp)
-        old_rows = getattr(self, "row_of_offer", rows[:0])
-        rows[: len(old_rows)] = old_rows
-        self.row_of_offer = rows
+        self.columns = OfferColumns()
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._labels_seen: dict[str, Mapping[str, str] | None] = {}
+        """Labels of nodes with offers: a reservation selector sees them too."""
+        self._matches: dict[object, Match | None] = {}
 
     def __len__(self) -> int:
         return len(self.by_uid)
@@ -164,7 +89,7 @@ class Offers:
     def upsert(self, obj: Reservation | Node) -> None:
         """Take in a reservation (or the news that a node is there) as the API server has it."""
         if isinstance(obj, Node):
-            self._node_changed(obj.name)
+            self._node_changed(obj.name, obj.metadata.labels)
         else:
             self._upsert(obj)
 
@@ -187,9 +112,15 @@ class Offers:
 
     def match(self, facts: PodFacts) -> Match | None:
         """The offers a pod may draw on now, or None."""
-        if not self.by_uid or facts.reserve_for:
+        if not self.by_uid or facts.reserve_for or facts.labels.get(names.IGNORED) == "true":
             return None
-        return match_offers(self, facts)
+        groups = self._index.owned_by(facts.pod)
+        if not groups:
+            return None
+        key = match_key(groups, facts)
+        if key not in self._matches:
+            self._matches[key] = match_offers(self, groups, facts, key)
+        return self._matches[key]
 
     def fork(self, picture: Picture) -> Offers:
         """An independent copy over a fork of the picture, which has the holds already."""
@@ -203,9 +134,9 @@ class Offers:
         copy.pending = dict(self.pending)
         copy._draws_of_pod = dict(self._draws_of_pod)
         for offer in copy.by_uid.values():
-            copy._index.add(offer.slot, offer.rules or ())
-        for name in ("remaining", "reserved", "used", "matchable", "row_of_offer"):
-            setattr(copy, name, getattr(self, name).copy())
+            offer.group = copy._index.join(offer.slot, offer.reservation.spec.owners)
+            copy._on_node.setdefault(offer.node, {})[offer.uid] = None
+        copy.columns = self.columns.fork()
         return copy
 
     def _upsert(self, reservation: Reservation) -> None:
@@ -220,32 +151,47 @@ class Offers:
                 self._picture.forget(reservation.uid)
             return
         old = self.by_uid.get(reservation.uid)
-        offer = self._compile(reservation, old)
+        if old is not None and alike(old.reservation, reservation):
+            old.reservation = reservation
+            return
         if old is not None:
-            self._index.remove(old.slot)
+            self._leave(old)
+        offer = self._compile(reservation, old)
         # From here on the hold stands for the room, no longer the reserve pod that found it.
         self._picture.forget(reservation.uid)
         self.by_uid[reservation.uid] = offer
         self._slots[offer.slot] = offer
-        self._index.add(offer.slot, offer.rules or ())
+        self._on_node.setdefault(offer.node, {})[offer.uid] = None
+        self._picture.show_labels(offer.group.label_keys)
         self._refresh(offer)
+        self._changed()
+
+    def _changed(self) -> None:
+        """Say that offers or owners changed: nothing remembered about them holds."""
+        self._matches.clear()
         self._picture.epochs.bump("reservations")
+
+    def _leave(self, offer: Offer) -> None:
+        self._index.leave(offer.slot, offer.group)
+        there = self._on_node[offer.node]
+        del there[offer.uid]
+        if not there:
+            del self._on_node[offer.node]
+            self._labels_seen.pop(offer.node, None)
 
     def _drop(self, uid: str) -> None:
         """Let the room go; pods that were drawing on it now count plainly on their node."""
         offer = self.by_uid.pop(uid, None)
         if offer is None:
             return
-        self._index.remove(offer.slot)
+        self._leave(offer)
         self._slots[offer.slot] = None
         self._free.append(offer.slot)
-        self.matchable[offer.slot] = False
-        self.row_of_offer[offer.slot] = -1
-        self.remaining[:, offer.slot] = 0
+        self.columns.clear(offer.slot)
         if not offer.draws:
             del self._drawn[uid]
         self._picture.release(uid)
-        self._picture.epochs.bump("reservations")
+        self._changed()
 
     def assign(self, pod_uid: str, draws: Mapping[str, Amounts]) -> None:
         """Enter what a pod takes from which reservations (by uid), instead of what it took."""
@@ -267,35 +213,28 @@ class Offers:
         draws = self._drawn.setdefault(uid, {})
         if draws.get(pod_uid) == amounts:
             return
-        was = offer is not None and offer.matchable
         if amounts is None:
             del draws[pod_uid]
         else:
             draws[pod_uid] = amounts
         if offer is not None:
             self._refresh(offer)
-            if was != offer.matchable:
-                self._picture.epochs.bump("reservations")
         elif not draws:
             del self._drawn[uid]
 
-    def _node_changed(self, name: str) -> None:
-        """Hold the room again (or know that it is gone) after a node came or went."""
+    def _node_changed(self, name: str, labels: Mapping[str, str] | None = None) -> None:
+        """Hold the room again (or know that it is gone) after a node came, went or changed."""
+        if name not in self._on_node:
+            return
         row = self._picture.row_of.get(name, -1)
-        touched = [
-            offer
-            for offer in self.by_uid.values()
-            if offer.node == name and self.row_of_offer[offer.slot] != row
-        ]
-        for offer in touched:
+        there = [self.by_uid[uid] for uid in self._on_node.get(name, ())]
+        moved = [offer for offer in there if self.columns.row[offer.slot] != row]
+        for offer in moved:
             self._refresh(offer)
-        if touched:
-            self._picture.epochs.bump("reservations")
-
-    def owned(self, pod: Pod) -> list[Offer]:
-        """The matchable offers this pod owns, found through the index."""
-        found = (self.at(slot) for slot in self._index.candidates(pod))
-        return [offer for offer in found if offer.matchable and offer.owned_by(pod)]
+        relabelled = self._labels_seen.get(name) != labels
+        self._labels_seen[name] = labels
+        if moved or relabelled:
+            self._changed()
 
     def resource_id(self, name: str) -> int:
         """The id of a resource name in the columns."""
@@ -308,7 +247,13 @@ class Offers:
 
     def on_row(self, row: int) -> list[Offer]:
         """The offers on a node, matchable or not."""
-        return [self.at(int(slot)) for slot in (self.row_of_offer == row).nonzero()[0]]
+        return [self.at(int(slot)) for slot in (self.columns.row == row).nonzero()[0]]
+
+    def rows_with_other_policy(self, *, default: bool) -> NDArray[np.intp]:
+        """Rows of matchable offers that are Default where the asker is not, or the reverse."""
+        columns = self.columns
+        rows: NDArray[np.intp] = columns.row[columns.matchable & (columns.default != default)]
+        return rows[rows >= 0]
 
     def labels_of(self, offer: Offer) -> dict[str, str]:
         """The labels a reservation selector sees: the node's, overlaid by the reservation's."""
@@ -328,10 +273,11 @@ class Offers:
         chosen = {self._picture.resources.id(name) for name in restricted_names(reservation)} & set(
             reserved
         )
+        slot = old.slot if old else self._take_slot()
         return Offer(
             reservation=reservation,
-            slot=old.slot if old else self._take_slot(),
-            rules=compile_owners(reservation.spec.owners),
+            slot=slot,
+            group=self._index.join(slot, reservation.spec.owners),
             reserved=reserved,
             inner=inner,
             restricted=frozenset(chosen or reserved),
@@ -343,8 +289,6 @@ class Offers:
         if self._free:
             return self._free.pop()
         self._slots.append(None)
-        if len(self._slots) > self.matchable.shape[0]:
-            self._size(2 * len(self._slots))
         return len(self._slots) - 1
 
     def _amounts(self, amounts: Mapping[str, str | int | float]) -> dict[int, int]:
@@ -358,31 +302,16 @@ class Offers:
 
     def _refresh(self, offer: Offer) -> None:
         """Work the sums of one offer out again and enter the top-up into the columns."""
-        if len(self._picture.resources) > self.remaining.shape[0]:
-            self._size(self.matchable.shape[0])
-        self._picture.show_labels(_visible_keys(offer))
-        slot = offer.slot
-        self.reserved[:, slot] = self.used[:, slot] = self.remaining[:, slot] = 0
-        top_up = {}
-        for resource, amount in offer.reserved.items():
-            used, inner = offer.used(resource), offer.inner.get(resource, 0)
-            self.reserved[resource, slot] = amount
-            self.used[resource, slot] = used
-            self.remaining[resource, slot] = max(0, amount - inner - used)
-            if resource != PODS:
-                top_up[resource] = max(amount, used + inner) - used
-        self.remaining[PODS, slot] = offer.slots
-        self.matchable[slot] = offer.matchable
+        self.columns.make_room(len(self._picture.resources), len(self._slots))
         row = self._picture.row_of.get(offer.node, -1)
-        self.row_of_offer[slot] = row
+        top_up = self.columns.write(offer, row, _created(offer.reservation))
         if row >= 0:
             self._picture.hold(offer.uid, row, top_up, offer.slots)
 
 
-def _visible_keys(offer: Offer) -> frozenset[str]:
-    """The pod labels that decide who owns the offer: pods that differ in them differ in class."""
-    selectors = [rule.selector for rule in offer.rules or () if rule.selector is not None]
-    return frozenset(key for selector in selectors for key in selector.keys)
+def _created(reservation: Reservation) -> float:
+    made = reservation.metadata.creation_timestamp
+    return parse_rfc3339(made) if made else 0.0
 
 
 def _order(reservation: Reservation) -> int:

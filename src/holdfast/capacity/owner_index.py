@@ -1,48 +1,96 @@
-"""Find the offers a pod may own without asking every one of them."""
+"""Find the offers a pod may own without asking every one of them.
+
+Reservations made for one workload have the same owners. They form a group that is asked once,
+however many there are; and a group is filed under one thing every owner of it must have (a label
+pair, a uid, a name), so that most pods ask no group at all.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api.pod import Pod
-from holdfast.capacity.owners import OwnerRule
+from holdfast.api.reservation import ReservationOwner
+from holdfast.capacity.owners import OwnerRule, compile_owners
 
 _Key = tuple[str, str, str]
 
 
-class OwnerIndex:
-    """Maps what a rule requires (a label pair, a uid, a name) to the offers that have the rule.
+@dataclass(slots=True, eq=False)
+class OwnerGroup:
+    """Offers with the same owners. ``rules`` is None when a selector is malformed: no owners."""
 
-    Each rule is filed under one thing every owner of it must have; rules that require nothing of
-    the sort are asked every time.
-    """
+    number: int
+    text: bytes
+    rules: tuple[OwnerRule, ...] | None
+    members: dict[int, None] = field(default_factory=dict)
+    _slots: NDArray[np.intp] | None = None
+
+    @property
+    def slots(self) -> NDArray[np.intp]:
+        """The members' slots, as a column."""
+        if self._slots is None:
+            self._slots = np.fromiter(self.members, np.intp, len(self.members))
+        return self._slots
+
+    def owned_by(self, pod: Pod) -> bool:
+        """Whether the pod is one of the owners."""
+        return self.rules is not None and any(rule.owns(pod) for rule in self.rules)
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """The pod labels that decide: pods that differ in them differ in class."""
+        selectors = [rule.selector for rule in self.rules or () if rule.selector is not None]
+        return frozenset(key for selector in selectors for key in selector.keys)
+
+
+class OwnerIndex:
+    """Every group of owners, filed under what its owners must have."""
 
     def __init__(self) -> None:
-        self._slots_of: dict[_Key, dict[int, None]] = defaultdict(dict)
-        self._keys_of: dict[int, list[_Key]] = {}
+        self._groups: dict[bytes, OwnerGroup] = {}
+        self._filed: dict[_Key, dict[int, OwnerGroup]] = defaultdict(dict)
+        self._next = 0
 
-    def add(self, slot: int, rules: tuple[OwnerRule, ...]) -> None:
-        """File an offer under each of its rules."""
-        keys = [_filed_under(rule) for rule in rules]
-        self._keys_of[slot] = keys
-        for key in keys:
-            self._slots_of[key][slot] = None
+    def join(self, slot: int, owners: tuple[ReservationOwner, ...]) -> OwnerGroup:
+        """Put an offer into the group of its owners."""
+        text = msgspec.json.encode(owners)
+        group = self._groups.get(text)
+        if group is None:
+            group = OwnerGroup(self._next, text, compile_owners(owners))
+            self._next += 1
+            self._groups[text] = group
+            for key in map(_filed_under, group.rules or ()):
+                self._filed[key][group.number] = group
+        group.members[slot] = None
+        group._slots = None
+        return group
 
-    def remove(self, slot: int) -> None:
-        """Take an offer out."""
-        for key in self._keys_of.pop(slot, ()):
-            slots = self._slots_of[key]
-            slots.pop(slot, None)
-            if not slots:
-                del self._slots_of[key]
+    def leave(self, slot: int, group: OwnerGroup) -> None:
+        """Take an offer out of its group; an empty group is gone."""
+        del group.members[slot]
+        group._slots = None
+        if group.members:
+            return
+        del self._groups[group.text]
+        for key in map(_filed_under, group.rules or ()):
+            filed = self._filed[key]
+            filed.pop(group.number, None)
+            if not filed:
+                del self._filed[key]
 
-    def candidates(self, pod: Pod) -> list[int]:
-        """Slots of the offers worth asking, each once, in the order they came."""
-        found: dict[int, None] = {}
+    def owned_by(self, pod: Pod) -> list[OwnerGroup]:
+        """The groups the pod is an owner of, in the order they came."""
+        found: dict[int, OwnerGroup] = {}
         for key in _carried_by(pod):
-            if slots := self._slots_of.get(key):
-                found.update(slots)
-        return list(found)
+            if filed := self._filed.get(key):
+                found.update(filed)
+        return [found[number] for number in sorted(found) if found[number].owned_by(pod)]
 
 
 def _filed_under(rule: OwnerRule) -> _Key:

@@ -6,28 +6,51 @@ For an offer c on a row, with ``free`` what nobody holds::
     Default               request <= free + remaining of all matched Default offers of the row
     Restricted, besides   request <= remaining(c) for every restricted resource
 
-A pod slot comes from what is free or from the offer itself, under every policy. All of it as
-columns over the matched offers, folded to rows.
+All of it as columns over the matched offers, folded to rows. A row whose offers are all taken, or
+share no resource with the pod, is judged as if there were none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.matching import Match
-from holdfast.capacity.offers import Offer, Offers
+from holdfast.capacity.offer import Offer
+from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.framework.plugin import NONE, Change
+from holdfast.plugins.reservation.given import NOTHING, given_back
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+_NO_ORDER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
+class Fit:
+    """What became of each matched offer (by position) and of each matched row."""
+
+    shares: Bools
+    """The offer can be had and has a resource the pod asks for (or the pod must use one)."""
+    by_node: Bools
+    """The node has the room, with the offer's help."""
+    inside: Bools
+    """The offer itself has the room its policy demands."""
+    passes: Bools
+    """Per row: some offer serves, or none is to be had and the pod fits without."""
+
+    @property
+    def serves(self) -> Bools:
+        """Per offer: it can serve the pod."""
+        found: Bools = self.shares & self.by_node & self.inside
+        return found
+
+
+@dataclass(slots=True)
 class OwnerState:
     """What owners of the same offers with the same request have in common."""
 
@@ -37,98 +60,56 @@ class OwnerState:
     request: tuple[tuple[int, int], ...]
     must: bool
     """The pod has a reservation affinity: it uses an offer or waits."""
-    order: Ints
-    """Order label per matched offer, 0 for none."""
-    age_rank: Ints
-    """Rank by age, then name, per matched offer: 0 is the oldest."""
-    default: Bools
-    restricted: tuple[frozenset[int] | None, ...]
-    """Which resources a Restricted offer limits; None for other policies."""
-    slot_in_rows: NDArray[np.intp]
-    """Position of each matched offer's row in ``match.rows``."""
+    _seen: tuple[int, Fit] | None = field(default=None, repr=False)
 
+    def fit(self) -> Fit:
+        """How things are now; worked out once until a row changes."""
+        seq = self.nodes.seq
+        if self._seen is None or self._seen[0] != seq:
+            self._seen = (seq, fit(self))
+        return self._seen[1]
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """What became of each matched offer (by position) and of each matched row."""
-
-    shares: Bools
-    """The offer has a resource the pod asks for (or the pod must use an offer)."""
-    by_node: Bools
-    """The node has the room, with the offer's help."""
-    inside: Bools
-    """The offer itself has the room its policy demands."""
-    plain: Bools
-    """Per row: the pod fits without any offer."""
-    passes: Bools
-    """Per row: some offer serves, or none shares a resource and the pod fits without."""
-
-    @property
-    def serves(self) -> Bools:
-        """Per offer: it can serve the pod."""
-        found: Bools = self.shares & self.by_node & self.inside
-        return found
-
-
-def make_state(
-    nodes: Picture,
-    offers: Offers,
-    match: Match,
-    request: tuple[tuple[int, int], ...],
-    *,
-    must: bool,
-) -> OwnerState:
-    """Collect what stays the same until offers or owners change."""
-    found = [offers.at(int(slot)) for slot in match.slots]
-    by_age = sorted(range(len(found)), key=lambda i: _age(found[i]))
-    rank = np.empty(len(found), np.int64)
-    rank[by_age] = np.arange(len(found))
-    return OwnerState(
-        nodes=nodes,
-        offers=offers,
-        match=match,
-        request=request,
-        must=must,
-        order=np.array([offer.order for offer in found], np.int64),
-        age_rank=rank,
-        default=np.array([offer.policy == "" for offer in found], np.bool_),
-        restricted=tuple(o.restricted if o.policy == "Restricted" else None for o in found),
-        slot_in_rows=np.searchsorted(match.rows, match.row_of_slot),
-    )
+    def on_row(self, row: int) -> OwnerState:
+        """The same, looking at one row alone."""
+        match = self.match
+        here = int(np.searchsorted(match.rows, row))
+        begin = int(match.first[here])
+        end = int(match.first[here + 1]) if here + 1 < len(match.rows) else len(match.slots)
+        slots = match.slots[begin:end]
+        only = Match(
+            match.key, slots, match.rows[here : here + 1], np.zeros(1, np.intp),
+            np.zeros(len(slots), np.intp),
+        )  # fmt: skip
+        return replace(self, match=only, _seen=None)
 
 
 def fit(state: OwnerState, change: Change = NONE) -> Fit:
     """Work out, from the columns as they are now, which offers can serve the pod."""
-    nodes, offers, match = state.nodes, state.offers, state.match
-    slots, rows, at = match.slots, match.rows, state.slot_in_rows
-    count = len(slots)
-    by_node, inside = np.ones(count, np.bool_), np.ones(count, np.bool_)
-    shares = np.full(count, state.must, np.bool_)
-    back = _given_back(state, change) if change else _Given({}, {})
-    slots_free = free_of(nodes, PODS, rows)
-    slots_free += back.pods(rows)
+    nodes, columns, match = state.nodes, state.offers.columns, state.match
+    slots, rows, at = match.slots, match.rows, match.at
+    back = given_back(state.offers, change) if change else NOTHING
+    default = columns.default[slots]
+    slots_free = free_of(nodes, PODS, rows) + back.to_rows(rows, PODS)
+    slots_left = columns.remaining[PODS, slots] + back.to_offers(slots, PODS)
     plain = slots_free >= 1
-    by_node &= slots_free[at] + offers.remaining[PODS, slots] + back.to_offers(slots, PODS) >= 1
-    inside &= ~_limits(state, PODS) | (offers.remaining[PODS, slots] >= 1)
+    by_node = slots_free[at] + slots_left >= 1
+    inside = ~columns.limits[PODS, slots] | (slots_left >= 1)
+    shares = np.full(len(slots), state.must, np.bool_)
     for resource, wanted in state.request:
-        if resource >= offers.remaining.shape[0]:
-            reserved = remaining = np.zeros(count, np.int64)
-        else:
-            reserved = offers.reserved[resource, slots]
-            remaining = offers.remaining[resource, slots] + back.to_offers(slots, resource)
-        shares |= reserved > 0
-        free = free_of(nodes, resource, rows)
-        free += back.to_rows(rows, resource)
+        free = free_of(nodes, resource, rows) + back.to_rows(rows, resource)
         plain &= free >= wanted
-        pooled = np.bincount(at, np.where(state.default, remaining, 0), len(rows)).astype(np.int64)
-        help_ = np.where(state.default, pooled[at], remaining)
-        by_node &= free[at] + help_ >= wanted
-        inside &= ~_limits(state, resource) | (remaining >= wanted)
-    serves = shares & by_node & inside
-    served = np.bincount(at, serves, len(rows)) > 0
-    without = np.bincount(at, shares, len(rows)) == 0
-    passes = served | (without & plain)
-    return Fit(shares, by_node, inside, plain, passes)
+        if resource >= len(columns.remaining):
+            by_node &= free[at] >= wanted
+            continue
+        left = columns.remaining[resource, slots] + back.to_offers(slots, resource)
+        shares |= columns.reserved[resource, slots] > 0
+        pooled = np.add.reduceat(np.where(default, left, 0), match.first)
+        by_node &= free[at] + np.where(default, pooled[at], left) >= wanted
+        inside &= ~columns.limits[resource, slots] | (left >= wanted)
+    shares &= columns.matchable[slots]
+    served = np.logical_or.reduceat(shares & by_node & inside, match.first)
+    without = ~np.logical_or.reduceat(shares, match.first)
+    return Fit(shares, by_node, inside, served | (without & plain))
 
 
 def free_of(nodes: Picture, resource: int, rows: NDArray[np.intp]) -> Ints:
@@ -139,28 +120,32 @@ def free_of(nodes: Picture, resource: int, rows: NDArray[np.intp]) -> Ints:
     return free
 
 
-def _limits(state: OwnerState, resource: int) -> Bools:
-    """Tell which matched offers limit owners to what they have of a resource."""
-    return np.array([r is not None and resource in r for r in state.restricted], np.bool_)
-
-
 def offer_scores(state: OwnerState) -> Ints:
     """Score each matched offer 0..100: how full it would be, averaged over what it reserves."""
-    offers, slots = state.offers, state.match.slots
+    columns, slots = state.offers.columns, state.match.slots
     request = dict(state.request)
     total = np.zeros(len(slots), np.int64)
     counted = np.zeros(len(slots), np.int64)
-    for resource in range(offers.reserved.shape[0]):
-        reserved = offers.reserved[resource, slots]
-        if not reserved.any():
-            continue
-        then = offers.used[resource, slots] + request.get(resource, 0)
+    for resource in columns.resources:
+        reserved = columns.reserved[resource, slots]
+        then = columns.used[resource, slots] + request.get(resource, 0)
         held = reserved > 0
-        full = np.where(held & (then <= reserved), 100 * then // np.maximum(reserved, 1), 0)
-        total += full
+        total += np.where(held & (then <= reserved), 100 * then // np.maximum(reserved, 1), 0)
         counted += held
     scores: Ints = total // np.maximum(counted, 1)
     return scores
+
+
+def row_scores(state: OwnerState) -> Ints:
+    """Score each matched row by its best offer; the lowest order label of all gets 1000."""
+    serves, first = state.fit().serves, state.match.first
+    best: Ints = np.maximum.reduceat(np.where(serves, offer_scores(state), 0), first)
+    order = state.offers.columns.order[state.match.slots]
+    labelled = serves & (order != 0)
+    if labelled.any():
+        lowest = labelled & (order == order[labelled].min())
+        best[np.logical_or.reduceat(lowest, first)] = 1000
+    return best
 
 
 def nominate(
@@ -170,69 +155,28 @@ def nominate(
 
     Lowest order label first; without labels the highest score; then the oldest, then by name.
     """
+    state = state.on_row(row)
     found = fit(state, change)
-    here = ((state.match.row_of_slot == row) & found.serves).nonzero()[0]
-    if not len(here):
+    scores, columns, slots = offer_scores(state), state.offers.columns, state.match.slots
+
+    def age(i: int) -> tuple[float, str]:
+        slot = int(slots[i])
+        return float(columns.created[slot]), state.offers.at(slot).reservation.name
+
+    def rank(i: int) -> tuple[int, int, tuple[float, str]]:
+        order = int(columns.order[slots[i]])
+        return (order or _NO_ORDER, 0 if order else -int(scores[i]), age(i))
+
+    serving = found.serves.nonzero()[0]
+    if not len(serving):
         return None, []
-    scores = offer_scores(state)
-
-    def rank(i: int) -> tuple[int, int, int]:
-        order = int(state.order[i])
-        return (order or 2**62, 0 if order else -int(scores[i]), int(state.age_rank[i]))
-
-    best = min((int(i) for i in here), key=rank)
-    chosen = state.offers.at(int(state.match.slots[best]))
+    best = min((int(i) for i in serving), key=rank)
+    chosen = state.offers.at(int(slots[best]))
     if chosen.policy != "":
         return chosen, []
-    beside = ((state.match.row_of_slot == row) & state.default & found.shares).nonzero()[0]
+    beside = (columns.default[slots] & found.shares).nonzero()[0]
     others = sorted(
         (int(i) for i in beside if int(i) != best),
-        key=lambda i: (int(state.order[i]) or 2**62, int(state.age_rank[i])),
+        key=lambda i: (int(columns.order[slots[i]]) or _NO_ORDER, age(i)),
     )
-    return chosen, [state.offers.at(int(state.match.slots[i])) for i in others]
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Amounts a change gives back (or takes, if negative): to rows, and to offers by slot."""
-
-    rows: dict[int, dict[int, int]]
-    slots: dict[int, dict[int, int]]
-
-    def to_rows(self, rows: NDArray[np.intp], resource: int) -> Ints | int:
-        if not self.rows:
-            return 0
-        return np.array([self.rows.get(int(r), {}).get(resource, 0) for r in rows], np.int64)
-
-    def pods(self, rows: NDArray[np.intp]) -> Ints | int:
-        return self.to_rows(rows, PODS)
-
-    def to_offers(self, slots: NDArray[np.intp], resource: int) -> Ints | int:
-        if not self.slots:
-            return 0
-        return np.array([self.slots.get(int(s), {}).get(resource, 0) for s in slots], np.int64)
-
-
-def _given_back(state: OwnerState, change: Change) -> _Given:
-    """A victim that draws on an offer gives back to the offer, any other to the node."""
-    given = _Given({}, {})
-    for sign, side in ((1, change.removed), (-1, change.added)):
-        for row, pods in side.items():
-            to_row = given.rows.setdefault(int(row), {})
-            for facts in pods:
-                to_row[PODS] = to_row.get(PODS, 0) + sign
-                draws = state.offers.draws_of(facts.uid) if sign > 0 else {}
-                left = dict(facts.request)
-                for slot, amounts in draws.items():
-                    to_slot = given.slots.setdefault(slot, {})
-                    for resource, amount in amounts.items():
-                        to_slot[resource] = to_slot.get(resource, 0) + amount
-                        left.pop(resource, None)
-                for resource, amount in left.items():
-                    to_row[resource] = to_row.get(resource, 0) + sign * amount
-    return given
-
-
-def _age(offer: Offer) -> tuple[str, str]:
-    meta = offer.reservation.metadata
-    return (meta.creation_timestamp or "", meta.name)
+    return chosen, [state.offers.at(int(slots[i])) for i in others]

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 
 from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.matching import Match
-from holdfast.capacity.offers import Offer, Offers
-from holdfast.columns.interner import CPU, PODS
+from holdfast.capacity.offers import Offers
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest
@@ -33,20 +31,14 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
-from holdfast.plugins.reservation.owner import (
-    OwnerState,
-    fit,
-    free_of,
-    make_state,
-    nominate,
-    offer_scores,
-)
+from holdfast.plugins.reservation.drawing import draw, notes
+from holdfast.plugins.reservation.owner import OwnerState, fit, nominate, row_scores
 from holdfast.plugins.reservation.status import bind_reservation
+from holdfast.plugins.reservation.words import NONE_MEETS, owner_reasons
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
-NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +56,9 @@ class ReserveState:
             return NOT_THE_NODE
         return POLICY_CONFLICT if row in self.conflicting() else ""
 
-    def conflicting(self) -> set[int]:
+    def conflicting(self) -> Rows:
         """Rows where exactly one of the new and an existing reservation has the Default policy."""
-        return {
-            int(self.offers.row_of_offer[offer.slot])
-            for offer in self.offers
-            if offer.matchable and (offer.policy == "") != (self.policy == "")
-        }
+        return self.offers.rows_with_other_policy(default=self.policy == "")
 
 
 class Reservation:
@@ -111,7 +99,7 @@ class Reservation:
         matched = view.matched
         if not isinstance(matched, Match):
             return Skip() if affinity is None else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
-        state = make_state(
+        state = OwnerState(
             view.nodes, view.world.offers, matched, pod.request, must=affinity is not None
         )
         return state if affinity is None else Narrow(state, matched.rows)
@@ -123,7 +111,8 @@ class Reservation:
         if isinstance(state, ReserveState):
             return _filter_reserve_pod(state, rows)
         verdicts = np.zeros(state.nodes.capacity, np.int8)
-        verdicts[state.match.rows] = ~fit(state, change).passes
+        found_fit = fit(state, change) if change else state.fit()
+        verdicts[state.match.rows] = ~found_fit.passes
         found: Verdicts = verdicts[rows]
         return found
 
@@ -133,7 +122,7 @@ class Reservation:
         """Say what is missing: by the node, or inside the reservation."""
         if isinstance(state, ReserveState):
             return (state.verdict(row),)
-        return _owner_reasons(state, row, change)
+        return owner_reasons(state, row, change)
 
     def score(self, state: OwnerState | ReserveState, rows: Rows) -> RawScores:
         """Prefer rows whose offer the pod fills best; a lowest order label beats any score."""
@@ -141,13 +130,7 @@ class Reservation:
         if isinstance(state, ReserveState):
             found: RawScores = scores[rows]
             return found
-        serves = fit(state).serves
-        for_slot = np.where(serves, offer_scores(state), 0)
-        np.maximum.at(scores, state.match.row_of_slot, for_slot)
-        labelled = serves & (state.order != 0)
-        if labelled.any():
-            lowest = state.order[labelled].min()
-            scores[state.match.row_of_slot[labelled & (state.order == lowest)]] = 1000.0
+        scores[state.match.rows] = row_scores(state)
         found = scores[rows]
         return found
 
@@ -164,9 +147,9 @@ class Reservation:
         chosen, others = nominate(state, placement.row, without)
         if chosen is None:
             return Reject(Code.UNSCHEDULABLE, (NONE_MEETS,)) if state.must else None
-        draws = _draws(placement.pod, chosen, others)
+        draws = draw(placement.pod, chosen, others)
         state.offers.assign(placement.pod.uid, draws)
-        placement.annotations.update(_annotations(state, chosen, draws))
+        placement.annotations.update(notes(state, chosen, draws))
         return None
 
     def unreserve(self, state: OwnerState | ReserveState, placement: Placement) -> None:
@@ -213,91 +196,6 @@ def _filter_reserve_pod(state: ReserveState, rows: Rows) -> Verdicts:
         row = state.nodes.row_of.get(state.pinned)
         if row is not None:
             verdicts[row] = Code.PASS
-    if conflicts := state.conflicting() - {-1}:
-        verdicts[list(conflicts)] = Code.UNRESOLVABLE
+    verdicts[state.conflicting()] = Code.UNRESOLVABLE
     found: Verdicts = verdicts[rows]
     return found
-
-
-def _owner_reasons(state: OwnerState, row: int, change: Change) -> tuple[str, ...]:
-    found = fit(state, change)
-    here = (state.match.row_of_slot == row).nonzero()[0]
-    if not found.shares[here].any():
-        return _missing_on_node(state, row, help_=False, suffix="")
-    words: list[str] = []
-    if not found.by_node[here].any():
-        words += _missing_on_node(state, row, help_=True, suffix=" by node")
-    if not (found.shares & found.inside)[here].any():
-        words += _missing_inside(state, here)
-    return tuple(dict.fromkeys(words)) or (NONE_MEETS,)
-
-
-def _missing_on_node(state: OwnerState, row: int, *, help_: bool, suffix: str) -> tuple[str, ...]:
-    nodes, offers = state.nodes, state.offers
-    slots = state.match.slots[state.match.row_of_slot == row]
-    words = []
-    slot = int(offers.remaining[PODS, slots].max()) if help_ else 0
-    if nodes.requested[PODS, row] + 1 - slot > nodes.allocatable[PODS, row]:
-        words.append("Too many pods")
-    for resource, wanted in state.request:
-        free = int(free_of(nodes, resource, np.array([row]))[0])
-        if help_ and resource < offers.remaining.shape[0]:
-            left = offers.remaining[resource, slots]
-            free += int(left.sum() if state.default.any() else left.max())
-        if wanted > free:
-            words.append(f"Insufficient {nodes.resources[resource]}{suffix}")
-    return tuple(words)
-
-
-def _missing_inside(state: OwnerState, here: Any) -> list[str]:
-    words = []
-    for resource, wanted in ((PODS, 1), *state.request):
-        for i in here:
-            limits = state.restricted[int(i)]
-            if limits is None or resource not in limits:
-                continue
-            if wanted > state.offers.remaining[resource, state.match.slots[int(i)]]:
-                name = state.nodes.resources[resource]
-                lacks = "Too many pods" if resource == PODS else f"Insufficient {name}"
-                words.append(f"Reservation(s) {lacks}")
-    return words
-
-
-def _draws(pod: PodFacts, chosen: Offer, others: list[Offer]) -> dict[str, dict[int, int]]:
-    """Split the request over the offers: the nominated one first, what is left over to it too."""
-    request = dict(pod.request)
-    if not others:
-        return {chosen.uid: request}
-    draws: dict[str, dict[int, int]] = {}
-    for offer in (chosen, *others):
-        for resource, wanted in list(request.items()):
-            taken = min(wanted, offer.left(resource))
-            if taken > 0:
-                draws.setdefault(offer.uid, {})[resource] = taken
-                request[resource] -= taken
-    rest = draws.setdefault(chosen.uid, {})
-    for resource, wanted in request.items():
-        if wanted:
-            rest[resource] = rest.get(resource, 0) + wanted
-    return draws
-
-
-def _annotations(
-    state: OwnerState, chosen: Offer, draws: Mapping[str, Mapping[int, int]]
-) -> dict[str, str]:
-    allocated = {"name": chosen.reservation.name, "uid": chosen.uid}
-    notes = {names.ALLOCATED: msgspec.json.encode(allocated).decode()}
-    if len(draws) > 1:
-        listed = [
-            {
-                "name": state.offers.by_uid[uid].reservation.name,
-                "uid": uid,
-                "resources": {
-                    state.nodes.resources[r]: f"{a}m" if r == CPU else str(a)
-                    for r, a in amounts.items()
-                },
-            }
-            for uid, amounts in draws.items()
-        ]
-        notes[names.DRAWS] = msgspec.json.encode(listed).decode()
-    return notes
