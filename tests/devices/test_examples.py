@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from holdfast.framework.new_world import new_world
 from holdfast.framework.plugin import Placement, Reserves
 from holdfast.framework.runner import decide
+from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, typed
 
@@ -33,7 +33,7 @@ def as_pod(raw):
 
 
 def test_pods_of_both_examples_get_their_devices():
-    world = new_world()
+    world = World()
     for name in ("node-0001", "node-0002", "node-0003"):
         world.upsert(typed(a_node(name)))
     pods = []

@@ -10,7 +10,7 @@ from holdfast.api.scheme import (
     RESOURCE_POLICIES,
     RESOURCE_SLICES,
 )
-from holdfast.framework.new_world import new_world
+from holdfast.framework.world import World
 
 SOURCES = (
     NAMESPACES, NODES, DEVICE_CLASSES, RESOURCE_SLICES, RESOURCE_CLAIMS, RESERVATIONS,
@@ -66,7 +66,7 @@ def _offer(nodes, offers, offer):
 
 async def rebuilt(client):
     """Make a world from nothing but what the API server says."""
-    world = new_world()
+    world = World()
     for resource in SOURCES:
         for obj in (await client.list(resource)).items:
             world.upsert(obj)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from holdfast.errors import Conflict, HoldfastError, Unavailable
-from holdfast.framework.new_world import new_world
 from holdfast.framework.plugin import ClusterEvent, Code, Part, Placement, Reject, Skip
 from holdfast.framework.view import View
+from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice, typed
 from holdfast.testing.memory_api import MemoryApi
@@ -19,7 +19,7 @@ class Desk:
     """A cluster of objects and the plugin under test."""
 
     def __init__(self, *objects, fail=lambda call: None, **args):
-        self.world = new_world()
+        self.world = World()
         self.api = MemoryApi(self.world, fail)
         self.plugin = DynamicResources(args)
         for raw in objects:

@@ -15,7 +15,6 @@ from holdfast.api.workloads import PriorityClass
 from holdfast.cli.objects import Document, blame, read_object
 from holdfast.errors import BadRequest
 from holdfast.framework.explanation import explain
-from holdfast.framework.new_world import new_world
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -64,7 +63,7 @@ def snapshot_of(objects: Iterable[Object], pod: str) -> Snapshot:
 def _assemble(found: Iterable[tuple[Object, Document | None]], pod: str) -> Snapshot:
     """Nodes go in first and pods last, whatever the order they were told in."""
     key = pod if "/" in pod else f"default/{pod}"
-    world = new_world()
+    world = World()
     ordered = sorted(found, key=lambda pair: _ORDER.get(pair[0].kind, 1))
     priority_of = _Priorities(obj for obj, _ in ordered)
     wanted: Pod | None = None

@@ -71,10 +71,12 @@ class World:
         policies: Policies | None = None,
         devices: Inventory | None = None,
     ) -> None:
-        self.nodes = nodes or Picture()
-        self.offers = offers or Offers(self.nodes)
-        self.policies = policies or Policies(self.nodes)
-        self.devices = devices or Inventory(self.nodes)
+        self.nodes = Picture() if nodes is None else nodes
+        # An empty ledger is falsy: only None means that there is none yet.
+        self.offers = Offers(self.nodes) if offers is None else offers
+        self.policies = Policies(self.nodes) if policies is None else policies
+        self.devices = Inventory(self.nodes) if devices is None else devices
+        self._pod_watchers = [room for room in self.rooms if isinstance(room, WatchesPods)]
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
@@ -157,18 +159,16 @@ class World:
             facts = self.facts(pod)
             self.nominations.clear(uid)
             self.nodes.add_pod(facts, node)
-            for room in self.rooms:
-                if isinstance(room, WatchesPods):
-                    room.pod_came(facts, node)
+            for room in self._pod_watchers:
+                room.pod_came(facts, node)
         elif pod.status.nominated_node_name:
             self.nominations.set(self.facts(pod), pod.status.nominated_node_name)
 
     def _drop_pod(self, uid: str) -> None:
         self.nominations.clear(uid)
         self.nodes.remove_pod(uid)
-        for room in self.rooms:
-            if isinstance(room, WatchesPods):
-                room.pod_went(uid)
+        for room in self._pod_watchers:
+            room.pod_went(uid)
 
     def _name_labels(self, name: str, labels: Mapping[str, str] | None) -> None:
         if self.namespaces.get(name) == labels:

@@ -15,11 +15,11 @@ from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.invariants import check_invariants
-from holdfast.framework.new_world import new_world
-from holdfast.framework.plugin import ClusterEvent, Hints, Placement
+from holdfast.framework.plugin import ClusterEvent, Hints, Placement, implements
 from holdfast.framework.profile import Profile
 from holdfast.framework.runner import pre_enqueue
 from holdfast.framework.view import View
+from holdfast.framework.world import World
 from holdfast.scheduler.aftermath import Aftermath, find_out
 from holdfast.scheduler.binding import BindFailed, Driver, bind, carry_out, undo
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
@@ -55,7 +55,7 @@ class Scheduler:
         self._clock = clock
         self._driver = Driver(client, clock)
         self.profiles = profiles
-        self.world = new_world()
+        self.world = World()
         self.metrics = Metrics()
         self.queue = SchedulingQueue(judge=self._judge, gatekeeper=self._gate)
         self.recorder = EventRecorder(client, clock)
@@ -224,7 +224,7 @@ class Scheduler:
         worth = Worth.NOTHING
         for name in queued.rejectors:
             plugin = profile.plugin(name)
-            if isinstance(plugin, Hints) and not _helps(plugin, event, queued.facts, view):
+            if implements(plugin, Hints) and not _helps(plugin, event, queued.facts, view):
                 continue
             if name in queued.pending_on:
                 return Worth.AT_ONCE
