@@ -1,0 +1,70 @@
+"""A cluster without an API server: objects in, decisions out. For authors of plugins.
+
+The deciding code is the scheduler's own; only what happens around a decision is left out (queue,
+binding, events). Where that matters, use ``Harness``::
+
+    cluster = FakeCluster(a_node("n1"), a_node("n2", cpu="1"))
+    assert cluster.place(a_pod("p", cpu="4")) == "n1"
+    assert cluster.why(a_pod("q", cpu="9")).startswith("0/2 nodes are available")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.explanation import explain
+from holdfast.framework.invariants import check_invariants
+from holdfast.framework.plugin import Placement
+from holdfast.framework.profile import Profile
+from holdfast.framework.runner import decide
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.cycle import hold
+from holdfast.testing.builders import typed
+
+
+class FakeCluster:
+    """A world built from raw objects, and a profile to decide with."""
+
+    def __init__(
+        self, *objects: Mapping[str, Any], profile: Profile | None = None, seed: int = 0
+    ) -> None:
+        self.world = World()
+        self.profile = profile or default_profiles()["default-scheduler"]
+        self.now = 1_700_000_000.0
+        self._rng = np.random.default_rng(seed)
+        self.add(*objects)
+
+    def add(self, *objects: Mapping[str, Any]) -> None:
+        """Take in objects as an API server would hold them, new or changed."""
+        for raw in objects:
+            self.world.upsert(typed(raw))
+
+    def remove(self, raw: Mapping[str, Any]) -> None:
+        """Let an object go."""
+        self.world.delete(typed(raw))
+
+    def place(self, pod: Mapping[str, Any]) -> str:
+        """Decide for a pod and enter every promise; answers its node, "" for nowhere."""
+        found = decide(self.profile, self._facts(pod), self.world, self.now, self._rng)
+        if not isinstance(found, Placement):
+            return ""
+        found.now = self.now
+        refusal = hold(self.profile, self.world, found)
+        check_invariants(self.world)
+        return "" if refusal else found.node
+
+    def why(self, pod: Mapping[str, Any]) -> str:
+        """The message a pod that fits nowhere gets, "" for one that fits."""
+        return str(self.explain(pod)["message"])
+
+    def explain(self, pod: Mapping[str, Any], *, preempt: bool = False) -> dict[str, Any]:
+        """Everything there is to say about a decision, as `holdfast explain` prints it."""
+        return explain(self.profile, typed(pod), self.world, self.now, preempt=preempt)
+
+    def _facts(self, pod: Mapping[str, Any]) -> PodFacts:
+        return self.world.facts(typed(pod))

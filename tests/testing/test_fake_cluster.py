@@ -1,0 +1,29 @@
+"""The fake cluster that plugin authors test with decides as the real one does."""
+
+from holdfast.testing import a_node, a_pod, a_reservation
+from holdfast.testing.fake_cluster import FakeCluster
+
+
+def test_a_pod_is_placed_where_it_fits_and_takes_its_room():
+    cluster = FakeCluster(a_node("small", cpu="1"), a_node("large", cpu="8"))
+    assert cluster.place(a_pod("a", cpu="6")) == "large"
+    assert cluster.place(a_pod("b", cpu="6")) == ""
+    assert cluster.why(a_pod("c", cpu="6")) == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def test_reserved_room_is_for_its_owner_alone():
+    held = a_reservation(
+        "r", owner_labels={"app": "web"},
+        status={"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4"}},
+    )  # fmt: skip
+    cluster = FakeCluster(a_node("n", cpu="4"), held)
+    assert cluster.place(a_pod("stranger", cpu="1")) == ""
+    assert cluster.place(a_pod("owner", cpu="4", labels={"app": "web"})) == "n"
+
+
+def test_an_object_that_goes_gives_its_room_back():
+    placed = a_pod("a", cpu="4", node="n")
+    cluster = FakeCluster(a_node("n", cpu="4"), placed)
+    assert cluster.place(a_pod("b", cpu="2")) == ""
+    cluster.remove(placed)
+    assert cluster.place(a_pod("c", cpu="2")) == "n"
