@@ -96,7 +96,7 @@ class Town:
 
 async def populate(town, names, rng):
     """Create pods until somebody kills the cluster, at some moment after one of them."""
-    last = min(rng.randint(PODS_A_ROUND // 2, PODS_A_ROUND * 3 // 2), len(names)) - 1
+    last = rng.randrange(len(names))
     killing = None
     for number, name in enumerate(names):
         try:
@@ -104,7 +104,7 @@ async def populate(town, names, rng):
         except Unavailable:
             break
         if number == last:
-            killing = asyncio.create_task(kill_after(town, rng.uniform(0, 0.15)))
+            killing = asyncio.create_task(kill_after(town, rng.uniform(0, 0.1)))
     if killing is not None:
         await killing
 
@@ -123,7 +123,7 @@ async def test_nothing_is_lost_or_promised_twice_however_often_everything_is_kil
     for number in range(ROUNDS):
         missing = [name for name in names if name not in town.acknowledged]
         async with town.running(single_process=number % 3 != 2):
-            await populate(town, missing[: 2 * PODS_A_ROUND], rng)
+            await populate(town, missing[:PODS_A_ROUND], rng)
     async with town.running():
         for name in names:
             if name not in town.acknowledged:
