@@ -42,6 +42,7 @@ from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import BadRequest
 
 HOLDING = ("Available", "Waiting")
 
@@ -318,7 +319,10 @@ class Offers:
 
 def _created(reservation: Reservation) -> float:
     made = reservation.metadata.creation_timestamp
-    return parse_rfc3339(made) if made else 0.0
+    try:
+        return parse_rfc3339(made) if made else 0.0
+    except BadRequest:
+        return 0.0
 
 
 def _order(reservation: Reservation) -> int:

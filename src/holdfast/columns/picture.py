@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.api.labels import Selector
 from holdfast.api.node import Node, Taint
 from holdfast.api.quantity import milli, units
-from holdfast.columns.amounts import Amounts
+from holdfast.columns.amounts import MOST, Amounts
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.derived import Derived
 from holdfast.columns.epochs import Epochs
@@ -174,13 +174,13 @@ class Picture:
 
     def upsert_node(self, node: Node) -> int:
         """Take in a node, new or changed; rows move in the journals only if something did."""
+        provided = {self.resources.id(n): _amount(n, a) for n, a in node.status.allocatable.items()}
         row = self.row_of.get(node.name)
         new = row is None
         if row is None:
             row = self._open(node.name)
         old = self.nodes[row]
         self.nodes[row] = node
-        provided = {self.resources.id(n): _amount(n, a) for n, a in node.status.allocatable.items()}
         self._widen_to(max(provided, default=0))
         news = self.amounts.provide(row, provided)
         if old is None or _looks_different(old, node):
@@ -368,7 +368,7 @@ class Picture:
 
 
 def _amount(name: str, text: str | float) -> int:
-    return milli(text) if name == "cpu" else units(text)
+    return min(MOST, milli(text) if name == "cpu" else units(text))
 
 
 def _looks_different(old: Node, new: Node) -> bool:

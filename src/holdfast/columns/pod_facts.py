@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
-from holdfast.columns.amounts import Request
+from holdfast.columns.amounts import MOST, Request
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
 
@@ -113,7 +113,9 @@ def _was_resized(pod: Pod) -> bool:
 def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     asked = pod_request(pod)
     request = sorted(
-        (resources.id(name), amount) for name, amount in asked.amounts.items() if amount > 0
+        (resources.id(name), min(amount, MOST + 1))
+        for name, amount in asked.amounts.items()
+        if amount > 0
     )
     return _Digest(
         tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod), shape

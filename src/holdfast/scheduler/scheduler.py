@@ -84,6 +84,8 @@ class Scheduler:
         self._loops = [
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
             asyncio.create_task(self._flush_forever(), name="scheduler: flush"),
+            # Deciding on a picture that is no longer kept up would be worse than not deciding.
+            asyncio.create_task(self.sources.followed(), name="scheduler: follow"),
         ]
 
     async def stopped(self) -> None:
