@@ -33,8 +33,8 @@ class PodFacts:
     """A pod in the scheduler's terms; two versions of a pod are two facts.
 
     ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``shape`` is
-    what of the spec can matter, as bytes: pods of equal shape ask for the same things. ``reserve_for`` is the uid of
-    the Reservation when this is its stand-in and not a real pod.
+    what of the spec can matter, as bytes: pods of equal shape ask for the same things.
+    ``reserve_for`` is the uid of the Reservation when this is its stand-in and not a real pod.
     """
 
     pod: Pod

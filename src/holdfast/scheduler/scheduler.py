@@ -201,9 +201,14 @@ class Scheduler:
         found: Aftermath,
         message: str,
     ) -> None:
-        """Give the room back to everybody and the pod, if it still waits, another try."""
+        """Give the room back to everybody and the pod, if it still waits, another try.
+
+        News may have overtaken the answer we have: a pod that is no longer assumed is gone, or on
+        a node, since.
+        """
+        waits = self.world.nodes.is_assumed(queued.uid)
         release(profile, self.world, placement)
-        if found.waiting is not None:
+        if found.waiting is not None and waits:
             queued.facts = found.waiting
             self._attempt_failed(queued, message)
         gone = on_node(placement.pod.pod, placement.node)
