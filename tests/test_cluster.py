@@ -102,8 +102,10 @@ async def test_what_was_acknowledged_is_there_and_goes_on_after_a_restart(tmp_pa
     await again.start()
     try:
         client = again.server.client("test")
-        while not all(p.spec.node_name for p in (found := (await client.list(PODS)).items)):
+        found = (await client.list(PODS)).items
+        while not all(pod.spec.node_name for pod in found):
             await asyncio.sleep(0.02)
+            found = (await client.list(PODS)).items
         assert {pod.name for pod in found} == {f"p{i}" for i in range(100)}
     finally:
         await again.stop()
