@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.labels import Selector
 from holdfast.api.node import Node, Taint
+from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli, units
 from holdfast.columns.amounts import MOST, Amounts
 from holdfast.columns.counters import SelectorCount
@@ -136,6 +137,10 @@ class Picture:
         """Pods on the row, by uid."""
         return self._roster.on(row)
 
+    def pods_below(self, priority: int) -> bool:
+        """Tell whether any pod anywhere is less important, without looking at them."""
+        return any(given < priority for given in self._roster.priorities)
+
     def pod(self, uid: str) -> tuple[PodFacts, int] | None:
         """A pod that stands on a row, and which."""
         standing = self._roster.by_uid.get(uid)
@@ -152,6 +157,13 @@ class Picture:
             return standing.assumed
         node = self._node_of_aside.get(uid)
         return node is not None and self._aside[node][uid][1]
+
+    def digest(self, pod: Pod, reserve_for: str = "") -> PodFacts:
+        """Digest a pod in this picture's resource ids, each of which then has its column."""
+        facts = PodFacts.of(pod, self.resources, reserve_for)
+        if facts.request:
+            self._widen_to(facts.request[-1][0])
+        return facts
 
     def kind_of(self, facts: PodFacts) -> Kind:
         """The kind of a pod: its namespace and visible labels."""
