@@ -79,6 +79,12 @@ class NodeResourcesFit:
 
     name: ClassVar[str] = "NodeResourcesFit"
     epochs: ClassVar[tuple[str, ...]] = ("classes",)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeAllocatable"),
+        "AssignedPod": ("Delete", "UpdatePodScaleDown"),
+        "UnschedulablePod": (),
+        "DeviceClass": (),
+    }
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 
