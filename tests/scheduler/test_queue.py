@@ -192,3 +192,16 @@ def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
     weighed.clear()
     queue.notify(ClusterEvent("Pod", "Add"), 0.0)
     assert weighed == []
+
+
+def test_a_pod_tried_out_of_turn_waits_its_whole_next_backoff():
+    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue.add(facts("a"), 0.0)
+    for now in (0.0, 0.1):
+        queue.fail(queue.pop(now), now)
+        queue.activate(["a"])
+    queue.fail(queue.pop(0.2), 0.2)
+    queue.flush(3.0)
+    assert queue.pop(3.0) is None
+    queue.flush(5.0)
+    assert popped(queue, 5.0) == ["a"]

@@ -208,8 +208,8 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Move pods whose backoff is over, and those nobody thought of for five minutes."""
         while self._backoff and self._backoff[0][0] < math.floor(now):
-            pod = heapq.heappop(self._backoff)[-1]
-            if pod.place == "backoff":
+            *_, order, pod = heapq.heappop(self._backoff)
+            if pod.place == "backoff" and pod.order == order:
                 self._push_active(pod)
         for pod in [pod for parked in self._parked.values() for pod in parked.values()]:
             if pod.place == "unschedulable" and now - pod.since > LONGEST_WAIT:
@@ -270,7 +270,8 @@ class SchedulingQueue:
             self._move(pod, "gated")
             return
         self._move(pod, "backoff")
-        entry = (expiry, -pod.facts.priority, pod.since, next(self._tick), pod)
+        pod.order = next(self._tick)
+        entry = (expiry, -pod.facts.priority, pod.since, pod.order, pod)
         heapq.heappush(self._backoff, entry)
         self.on_ready()
 
@@ -301,12 +302,13 @@ class SchedulingQueue:
         found = None
         while self._backoff and found is None:
             entry = heapq.heappop(self._backoff)
-            if entry[-1].place != "backoff":
+            *_, order, pod = entry
+            if pod.place != "backoff" or pod.order != order:
                 continue
-            if entry[-1].errors:
+            if pod.errors:
                 spared.append(entry)
             else:
-                found = entry[-1]
+                found = pod
         for entry in spared:
             heapq.heappush(self._backoff, entry)
         return found
