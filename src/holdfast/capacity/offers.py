@@ -16,7 +16,7 @@ written), so two owners can never both take it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -249,6 +249,15 @@ class Offers:
         """What a pod draws, by offer slot."""
         found = (self.by_uid.get(uid) for uid in self._draws_of_pod.get(pod_uid, ()))
         return {offer.slot: offer.draws[pod_uid] for offer in found if offer is not None}
+
+    def regained(self, gone: Iterable[str]) -> list[tuple[Offer, Amounts, Amounts]]:
+        """Per offer that pods draw on: what more it would hold, and lend, were they gone."""
+        leaving: dict[str, list[str]] = {}
+        for pod_uid in gone:
+            for uid in self._draws_of_pod.get(pod_uid, ()):
+                leaving.setdefault(uid, []).append(pod_uid)
+        found = [(self.by_uid[uid], pods) for uid, pods in leaving.items() if uid in self.by_uid]
+        return [(offer, *offer.regained(pods)) for offer, pods in found]
 
     def on_row(self, row: int) -> list[Offer]:
         """The offers on a node, matchable or not."""
