@@ -13,6 +13,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.requests import pod_request
 from holdfast.columns.amounts import Request
 from holdfast.columns.interner import ResourceNames
+from holdfast.columns.mounts import Mounts, matters, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -24,6 +25,7 @@ class _Digest(NamedTuple):
     nonzero_millicores: int
     nonzero_bytes: int
     host_ports: frozenset[HostPort]
+    mounts: Mounts
     shape: bytes
     """One copy of the bytes for all pods of that spec."""
 
@@ -32,7 +34,7 @@ class _Digest(NamedTuple):
 class PodFacts:
     """A pod in the scheduler's terms; two versions of a pod are two facts.
 
-    ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``shape`` is
+    ``mounts`` are its claims and disks. ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``shape`` is
     the spec as bytes: pods of equal shape ask for the same things. ``reserve_for`` is the uid of
     the Reservation when this is its stand-in and not a real pod.
     """
@@ -48,6 +50,7 @@ class PodFacts:
     nonzero_millicores: int
     nonzero_bytes: int
     host_ports: frozenset[HostPort]
+    mounts: Mounts
     terminating: bool
     shape: bytes
     reserve_for: str = ""
@@ -56,14 +59,15 @@ class PodFacts:
     def of(cls, pod: Pod, resources: ResourceNames, reserve_for: str = "") -> PodFacts:
         """Digest a pod; one without a uid goes by its namespace and name."""
         meta, spec = pod.metadata, pod.spec
-        digest = _digest(pod, resources, _encode(spec))
+        digest = _digest(pod, resources, _shape(pod))
         return cls(
             pod=pod, uid=meta.uid or f"{meta.namespace}/{meta.name}", namespace=meta.namespace,
             name=meta.name, labels=meta.labels, priority=spec.priority or 0,
             scheduler_name=spec.scheduler_name or "default-scheduler", request=digest.request,
             nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
-            host_ports=digest.host_ports, terminating=meta.deletion_timestamp is not None,
-            shape=digest.shape, reserve_for=reserve_for,
+            host_ports=digest.host_ports, mounts=digest.mounts,
+            terminating=meta.deletion_timestamp is not None, shape=digest.shape,
+            reserve_for=reserve_for,
         )  # fmt: skip
 
     @property
@@ -116,8 +120,22 @@ def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
         (resources.id(name), amount) for name, amount in asked.amounts.items() if amount > 0
     )
     return _Digest(
-        tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod), shape
-    )
+        tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod),
+        mounts_of(pod), shape,
+    )  # fmt: skip
+
+
+def _shape(pod: Pod) -> bytes:
+    """The spec as bytes, without volumes that decide nothing: their names differ in every pod."""
+    spec = pod.spec
+    if not spec.volumes:
+        return _encode(spec)
+    volumes = tuple([volume for volume in spec.volumes if matters(volume)])
+    shape = _encode(msgspec.structs.replace(spec, volumes=volumes))
+    if any(volume.ephemeral is not None for volume in volumes):
+        # Its claim goes by the pod's name and must be the pod's own: no other pod asks for it.
+        return shape + f"{pod.namespace}/{pod.name}/{pod.uid}".encode()
+    return shape
 
 
 def _host_ports(pod: Pod) -> frozenset[HostPort]:

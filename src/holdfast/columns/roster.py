@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from holdfast.api.labels import Selector
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.kinds import Kind, Kinds
+from holdfast.columns.mounts import MountIndex
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import PortIndex
 
@@ -32,7 +33,7 @@ class Standing:
 class Roster:
     """Pods by uid and by row."""
 
-    __slots__ = ("_capacity", "_counters", "_of_row", "by_uid", "kinds", "ports")
+    __slots__ = ("_capacity", "_counters", "_of_row", "by_uid", "kinds", "mounts", "ports")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -41,6 +42,7 @@ class Roster:
         self.by_uid: dict[str, Standing] = {}
         self.kinds = Kinds()
         self.ports = PortIndex()
+        self.mounts = MountIndex()
 
     def on(self, row: int) -> Mapping[str, PodFacts]:
         """Pods on the row, by uid."""
@@ -62,6 +64,8 @@ class Roster:
         kind.rows[uid] = row
         if facts.host_ports:
             self.ports.add(row, facts.host_ports)
+        if facts.mounts:
+            self.mounts.add(row, facts)
         for counter in kind.counters:
             counter.move(row, 1, live=not facts.terminating)
 
@@ -76,6 +80,8 @@ class Roster:
         del standing.kind.rows[uid]
         if facts.host_ports:
             self.ports.remove(row, facts.host_ports)
+        if facts.mounts:
+            self.mounts.remove(row, facts)
         for counter in standing.kind.counters:
             counter.move(row, -1, live=not facts.terminating)
         return standing
@@ -141,6 +147,7 @@ class Roster:
         copy = Roster(self._capacity)
         copy.kinds.show(self.kinds.keys)
         copy.ports = self.ports.fork()
+        copy.mounts = self.mounts.fork()
         for uid, old in self.by_uid.items():
             kind = copy.kind_of(old.facts)
             kind.rows[uid] = old.row
