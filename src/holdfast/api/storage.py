@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.api.meta import LabelSelector, Object, ObjectReference, Struct
-from holdfast.api.pod import NodeSelector, ResourceAmounts, Resources
+from holdfast.api.pod import NodeSelector, Pod, ResourceAmounts, Resources
 from holdfast.api.quantity import AmountText, Quantity
 from holdfast.api.volume_sources import DiskSources
 
@@ -61,6 +61,12 @@ class PersistentVolumeClaim(Object, frozen=True):
     def size(self) -> Quantity:
         """How much is asked for."""
         return _storage(self.spec.resources.requests)
+
+    def belongs_to(self, pod: Pod) -> bool:
+        """Whether it was made for an ephemeral volume of this very pod."""
+        return self.namespace == pod.namespace and any(
+            owner.controller and owner.uid == pod.uid for owner in self.metadata.owner_references
+        )
 
 
 class VolumeNodeAffinity(Struct, frozen=True):

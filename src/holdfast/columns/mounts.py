@@ -91,7 +91,9 @@ def mounts_of(pod: Pod) -> Mounts:
     """Digest a pod's volumes."""
     if not pod.spec.volumes:
         return NO_MOUNTS
-    claims, disks, handles = [], [], []
+    claims: list[ClaimUse] = []
+    disks: list[Disk] = []
+    handles: list[Handle] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             claims.append(ClaimUse(volume.persistent_volume_claim.claim_name, False))

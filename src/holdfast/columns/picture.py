@@ -45,8 +45,8 @@ class Picture:
     Three journals: ``journal`` logs a row for any change, ``node_journal`` only when the node
     itself changed (labels, taints, flags, its coming and going), so that answers which do not
     depend on pods survive placements, ``mount_journal`` when a pod with volumes came or went; the
-    ``mounts`` epoch moves when one with claims did. Pods bound to a node nobody has told us about are kept
-    aside until it appears.
+    ``mounts`` epoch moves when one with claims did. Pods bound to a node nobody has told us about
+    are kept aside until it appears.
     """
 
     def __init__(self, resources: ResourceNames | None = None) -> None:

@@ -34,9 +34,10 @@ class _Digest(NamedTuple):
 class PodFacts:
     """A pod in the scheduler's terms; two versions of a pod are two facts.
 
-    ``mounts`` are its claims and disks. ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``shape`` is
-    the spec as bytes: pods of equal shape ask for the same things. ``reserve_for`` is the uid of
-    the Reservation when this is its stand-in and not a real pod.
+    ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
+    its claims and disks. ``shape`` is the spec as bytes: pods of equal shape ask for the same
+    things. ``reserve_for`` is the uid of the Reservation when this is its stand-in and not a real
+    pod.
     """
 
     pod: Pod

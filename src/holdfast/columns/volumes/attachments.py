@@ -38,7 +38,8 @@ class Attachments:
         self._locate = locate
         self._drivers: dict[str, CSINode] = {}
         self._of_node: dict[str, dict[str, VolumeAttachment]] = {}
-        self._node_of: dict[str, str] = {}
+        self._by_name: dict[str, VolumeAttachment] = {}
+        self._of_volume: dict[str | None, set[str]] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -110,20 +111,26 @@ class Attachments:
 
     def upsert(self, attachment: VolumeAttachment) -> None:
         """A volume is attached to a node."""
-        self.delete(attachment.name)
-        node = attachment.spec.node_name
-        self._of_node.setdefault(node, {})[attachment.name] = attachment
-        self._node_of[attachment.name] = node
-        self.touch_node(node)
+        name, spec = attachment.name, attachment.spec
+        self.delete(name)
+        self._by_name[name] = attachment
+        self._of_node.setdefault(spec.node_name, {})[name] = attachment
+        self._of_volume.setdefault(spec.source.persistent_volume_name, set()).add(name)
+        self.touch_node(spec.node_name)
 
     def delete(self, name: str) -> None:
         """It is attached no more."""
-        node = self._node_of.pop(name, None)
-        if node is not None:
-            del self._of_node[node][name]
-            if not self._of_node[node]:
-                del self._of_node[node]
-            self.touch_node(node)
+        gone = self._by_name.pop(name, None)
+        if gone is None:
+            return
+        node, volume = gone.spec.node_name, gone.spec.source.persistent_volume_name
+        del self._of_node[node][name]
+        if not self._of_node[node]:
+            del self._of_node[node]
+        self._of_volume[volume].discard(name)
+        if not self._of_volume[volume]:
+            del self._of_volume[volume]
+        self.touch_node(node)
 
     def touch_node(self, name: str) -> None:
         """Look at a node again."""
@@ -137,16 +144,16 @@ class Attachments:
 
     def touch_volume(self, name: str) -> None:
         """Look again at the nodes a persistent volume is attached to."""
-        for node, attached in self._of_node.items():
-            if any(a.spec.source.persistent_volume_name == name for a in attached.values()):
-                self.touch_node(node)
+        for attachment in self._of_volume.get(name, ()):
+            self.touch_node(self._by_name[attachment].spec.node_name)
 
     def fork(self, nodes: Picture, resolve: Resolve, locate: Locate) -> Attachments:
         """An independent copy over a forked picture; columns are worked out when asked for."""
         copy = Attachments(nodes, resolve, locate)
         copy._drivers = dict(self._drivers)
         copy._of_node = {node: dict(attached) for node, attached in self._of_node.items()}
-        copy._node_of = dict(self._node_of)
+        copy._by_name = dict(self._by_name)
+        copy._of_volume = {volume: set(names) for volume, names in self._of_volume.items()}
         return copy
 
     # --- working it out ---------------------------------------------------------------------

@@ -27,6 +27,7 @@ from holdfast.api.volume_sources import CSI_DRIVER_OF, Handle, as_csi
 from holdfast.columns.mounts import Mounter
 from holdfast.columns.picture import Picture
 from holdfast.columns.volumes.attachments import Attachments
+from holdfast.columns.volumes.matching import Reach
 
 _IN_TREE_UNSERVED = frozenset({"kubernetes.io/vsphere-volume", "kubernetes.io/azure-file"})
 """Provisioners of old whose volumes no driver is held to count."""
@@ -65,6 +66,7 @@ class Volumes:
         self._claims_on: dict[str, set[str]] = {}
         self._promises: dict[str, Promise] = {}
         self.attachments = Attachments(nodes, self.handles_of, self._handle_of_attached)
+        self.reach = Reach(nodes)
 
     # --- what others read -------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from holdfast.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from holdfast.columns.picture import Picture
+from holdfast.columns.picture import Picture, Rows
 from holdfast.columns.selection import selected
 from holdfast.errors import BadRequest, Invalid
 
@@ -79,16 +79,52 @@ def _of_labels(selector: LabelSelector | None) -> Selector | None:
     return None if selector is None else from_selector(selector)
 
 
-def reaching(nodes: Picture, affinity: NodeSelector | None) -> Mask:
-    """Tell which rows reach a volume of this affinity; fields are not looked at, only labels."""
-    everywhere = slice(0, nodes.capacity)
-    if affinity is None:
-        return np.ones(nodes.capacity, np.bool_)
-    mask = np.zeros(nodes.capacity, np.bool_)
-    for term in compile_selector(affinity).terms:
-        if not term.mistakes:
-            mask |= selected(nodes, term.labels, everywhere)
-    return mask
+class Reach:
+    """Which rows reach a volume, by its node affinity; remembered until a node changes."""
+
+    __slots__ = ("_known", "_nodes", "_seq")
+
+    def __init__(self, nodes: Picture) -> None:
+        self._nodes = nodes
+        self._seq = -1
+        self._known: dict[NodeSelector | None, Rows] = {}
+
+    def rows(self, affinity: NodeSelector | None) -> Rows:
+        """Rows that reach it, ascending. Not to be written to."""
+        seq = self._nodes.node_journal.seq
+        if self._seq != seq:
+            self._seq = seq
+            self._known = {}
+        found = self._known.get(affinity)
+        if found is None:
+            found = self._known[affinity] = self._work_out(affinity)
+        return found
+
+    def mask(self, affinity: NodeSelector | None) -> Mask:
+        """The same as a mask over all rows."""
+        mask = np.zeros(self._nodes.capacity, np.bool_)
+        mask[self.rows(affinity)] = True
+        return mask
+
+    def _work_out(self, affinity: NodeSelector | None) -> Rows:
+        nodes = self._nodes
+        if affinity is None:
+            return nodes.rows
+        mask = np.zeros(nodes.size, np.bool_)
+        for labels in _of_terms(affinity):
+            mask |= selected(nodes, labels, slice(0, nodes.size))
+        rows: Rows = (mask & nodes.alive[: nodes.size]).nonzero()[0]
+        return rows
+
+
+def reaches(labels: Mapping[str, str], affinity: NodeSelector | None) -> bool:
+    """Tell whether a node with these labels reaches a volume."""
+    return affinity is None or any(chosen.matches(labels) for chosen in _of_terms(affinity))
+
+
+def _of_terms(affinity: NodeSelector) -> list[Selector]:
+    """What each term asks of a node's labels; fields of the node are not looked at."""
+    return [term.labels for term in compile_selector(affinity).terms if not term.mistakes]
 
 
 def allowed(nodes: Picture, storage_class: StorageClass) -> Mask:
