@@ -6,7 +6,7 @@ reach it and have nothing smaller yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ CONFLICT, BIND, SPACE, MISSING = 1, 2, 4, 8
 Faults = NDArray[np.uint8]
 Claims = Sequence[PersistentVolumeClaim]
 _NONE = -1
+_NOT_OFFERED = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,13 @@ class Match:
     claim: PersistentVolumeClaim
     volumes: Sequence[PersistentVolume]
     index: NDArray[np.int32]
+    position: Mapping[str, int]
+    """Where each volume stands among them, by name."""
 
     def took(self, volume: PersistentVolume, rows: NDArray[np.intp]) -> Mask:
         """Tell on which of the rows this volume is given away."""
-        for i, mine in enumerate(self.volumes):
-            if mine.name == volume.name:
-                given: Mask = self.index[rows] == i
-                return given
-        return np.zeros(len(rows), np.bool_)
+        given: Mask = self.index[rows] == self.position.get(volume.name, _NOT_OFFERED)
+        return given
 
 
 class Choice:
@@ -117,7 +117,7 @@ class Choice:
             lacking[rows] = False
             if len(rows) and not lacking.any():
                 break
-        return Match(claim, volumes, index)
+        return Match(claim, volumes, index, {v.name: i for i, v in enumerate(volumes)})
 
     def _provision(self, here: Mask) -> None:
         """Claims without a volume must get one made; the first that cannot settles the fault."""
