@@ -105,18 +105,6 @@ def mounts_of(pod: Pod) -> Mounts:
     return Mounts(tuple(claims), frozenset(disks), frozenset(handles))
 
 
-def matters(volume: Volume) -> bool:
-    """Tell whether a volume decides anything; a service account's token, say, does not."""
-    return (
-        volume.persistent_volume_claim is not None
-        or volume.ephemeral is not None
-        or volume.csi is not None
-        or volume.iscsi is not None
-        or volume.rbd is not None
-        or as_csi(volume) is not None
-    )
-
-
 def _disks(volume: Volume) -> Iterable[Disk]:
     if (gce := volume.gce_persistent_disk) is not None:
         yield Disk("gce", (gce.pd_name,), gce.read_only)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.api.pod import Pod
+from holdfast.api.pod import Pod, PodSpec, Volume
 from holdfast.api.requests import pod_request
-from holdfast.columns.amounts import Request
+from holdfast.columns.amounts import MOST, Request
 from holdfast.columns.interner import ResourceNames
-from holdfast.columns.mounts import Mounts, matters, mounts_of
+from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -35,9 +35,9 @@ class PodFacts:
     """A pod in the scheduler's terms; two versions of a pod are two facts.
 
     ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
-    its claims and disks. ``shape`` is the spec as bytes: pods of equal shape ask for the same
-    things. ``reserve_for`` is the uid of the Reservation when this is its stand-in and not a real
-    pod.
+    its claims and disks. ``shape`` is what of the spec can matter, as bytes: pods of equal shape
+    ask for the same things. ``reserve_for`` is the uid of the Reservation when this is its
+    stand-in and not a real pod.
     """
 
     pod: Pod
@@ -94,6 +94,29 @@ class PodFacts:
         )
 
 
+def _shape(pod: Pod) -> bytes:
+    """The spec as bytes, without what decides nothing."""
+    spec = _without_idle_volumes(pod.spec)
+    if any(volume.ephemeral is not None for volume in spec.volumes):
+        # Its claim goes by the pod's name and must be the pod's own: no other pod asks for it.
+        return _encode(spec) + f"{pod.namespace}/{pod.name}/{pod.uid}".encode()
+    return _encode(spec)
+
+
+def _without_idle_volumes(spec: PodSpec) -> PodSpec:
+    """Leave out volumes of which we read nothing but a name.
+
+    Kubernetes gives every pod a volume for its token, under a name of its own: with it no two
+    pods would be of one class.
+    """
+    if not spec.volumes:
+        return spec
+    kept = tuple(volume for volume in spec.volumes if volume != Volume(name=volume.name))
+    if len(kept) == len(spec.volumes):
+        return spec
+    return msgspec.structs.replace(spec, volumes=kept)
+
+
 def _digest(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     """Work out what the spec asks for, or remember it from an equal one."""
     if _was_resized(pod):
@@ -118,25 +141,14 @@ def _was_resized(pod: Pod) -> bool:
 def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     asked = pod_request(pod)
     request = sorted(
-        (resources.id(name), amount) for name, amount in asked.amounts.items() if amount > 0
+        (resources.id(name), min(amount, MOST + 1))
+        for name, amount in asked.amounts.items()
+        if amount > 0
     )
     return _Digest(
         tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod),
         mounts_of(pod), shape,
     )  # fmt: skip
-
-
-def _shape(pod: Pod) -> bytes:
-    """The spec as bytes, without volumes that decide nothing: their names differ in every pod."""
-    spec = pod.spec
-    if not spec.volumes:
-        return _encode(spec)
-    volumes = tuple([volume for volume in spec.volumes if matters(volume)])
-    shape = _encode(msgspec.structs.replace(spec, volumes=volumes))
-    if any(volume.ephemeral is not None for volume in volumes):
-        # Its claim goes by the pod's name and must be the pod's own: no other pod asks for it.
-        return shape + f"{pod.namespace}/{pod.name}/{pod.uid}".encode()
-    return shape
 
 
 def _host_ports(pod: Pod) -> frozenset[HostPort]:

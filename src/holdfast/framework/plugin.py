@@ -240,11 +240,24 @@ class Binds(Protocol):
 
 @runtime_checkable
 class Hints(Protocol):
-    """Name the events that may make a pod it rejected schedulable."""
+    """Name the events that may make a pod it rejected schedulable.
+
+    A plugin may say in ``hears`` (resource to actions, none for all of them) which events it ever
+    says yes to; about others it is not asked. Without, it is asked about every event.
+    """
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """Tell whether ``event`` is worth another try of ``pod``."""
         ...
+
+
+def hears(plugin: Any, event: ClusterEvent) -> bool:
+    """Tell whether a plugin is to be asked about such events; one without hints hears all."""
+    listens: Mapping[str, tuple[str, ...]] | None = getattr(plugin, "hears", None)
+    if listens is None or not implements(plugin, Hints):
+        return True
+    actions = listens.get(event.resource)
+    return actions is not None and (not actions or event.action in actions)
 
 
 _IMPLEMENTED: dict[tuple[type, type], bool] = {}
@@ -296,5 +309,6 @@ __all__ = [
     "Tallies",
     "Tiers",
     "Verdicts",
+    "hears",
     "implements",
 ]  # fmt: skip

@@ -39,6 +39,10 @@ class NodeDeclaredFeatures:
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
     epochs: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeDeclaredFeature"),
+        "UnschedulablePod": (),
+    }
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

@@ -44,6 +44,12 @@ class NodeVolumeLimits:
 
     name: ClassVar[str] = "NodeVolumeLimits"
     epochs: ClassVar[tuple[str, ...]] = ("volumes",)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "CSINode": ("Add", "Update"),
+        "AssignedPod": ("Delete",),
+        "PersistentVolumeClaim": ("Add",),
+        "VolumeAttachment": ("Delete",),
+    }
     scope: ClassVar[Scope] = Scope.DOMAIN
 
     def __init__(self, _args: Mapping[str, Any]) -> None:

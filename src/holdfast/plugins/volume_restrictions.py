@@ -61,6 +61,11 @@ class VolumeRestrictions:
 
     name: ClassVar[str] = "VolumeRestrictions"
     epochs: ClassVar[tuple[str, ...]] = ("volumes", "mounts")
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add",),
+        "AssignedPod": ("Delete",),
+        "PersistentVolumeClaim": ("Add",),
+    }
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 

@@ -71,6 +71,12 @@ class VolumeZone:
 
     name: ClassVar[str] = "VolumeZone"
     epochs: ClassVar[tuple[str, ...]] = ("volumes",)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeLabel"),
+        "StorageClass": ("Add",),
+        "PersistentVolumeClaim": ("Add", "Update"),
+        "PersistentVolume": ("Add", "Update"),
+    }
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

@@ -48,7 +48,8 @@ class RandomCluster:
         self._made = 0
         for _ in range(nodes):
             self.add_node()
-            self.add_storage()
+            for _ in range(4):
+                self.add_storage()
 
     def step(self) -> None:
         """Let one thing happen."""

@@ -21,8 +21,10 @@ _WAITS = {"volumeBindingMode": "WaitForFirstConsumer"}
 
 def some_storage(random: Random, nodes: Sequence[str]) -> Object:
     """A volume, a claim, a class, a node's drivers, an attachment, or room for new volumes."""
-    makers = (_volume, _volume, _claim, _claim, _claim, _class, _drivers, _drivers, _attachment,
-              _driver, _capacity)  # fmt: skip
+    makers = (
+        _volume, _volume, _claim, _claim, _claim, _claim, _class, _drivers, _drivers, _drivers,
+        _drivers, _attachment, _driver, _capacity,
+    )  # fmt: skip
     made: Object = typed(random.choice(makers)(random, nodes))
     return made
 
@@ -32,7 +34,7 @@ def some_volumes(random: Random) -> list[dict[str, Any]]:
     pick = random.choice
     found: list[dict[str, Any]] = [{"name": "secret", "secret": {}}]
     for i in range(random.randint(1, 2)):
-        source = pick(
+        source: dict[str, Any] = pick(
             [
                 {"persistentVolumeClaim": {"claimName": _name(random, "c")}},
                 {"persistentVolumeClaim": {"claimName": _name(random, "c")}},
@@ -94,7 +96,7 @@ def _class(random: Random, _nodes: Sequence[str]) -> dict[str, Any]:
 
 
 def _drivers(random: Random, nodes: Sequence[str]) -> dict[str, Any]:
-    limit = random.choice([None, {"count": 0}, {"count": 1}, {"count": 2}])
+    limit = random.choice([{"count": 0}, {"count": 1}, {"count": 2}, None])
     drivers = [{"name": DRIVER, "nodeID": "x", "allocatable": limit}]
     return an_object(scheme.CSI_NODES, random.choice(nodes), {"drivers": drivers})
 

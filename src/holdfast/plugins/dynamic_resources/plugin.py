@@ -47,6 +47,14 @@ class DynamicResources:
     name: ClassVar[str] = "DynamicResources"
     scope: ClassVar[Scope] = Scope.CLUSTER
     epochs: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "ResourceClaim": (),
+        "ResourceSlice": ("Add", "Update"),
+        "DeviceClass": ("Add", "Update"),
+        "Node": _NODE_NEWS,
+        "AssignedPod": ("Delete",),
+        "UnschedulablePod": (),
+    }
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         timeout = durations.parse((args or {}).get("filterTimeout") or "10s")

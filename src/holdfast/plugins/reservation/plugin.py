@@ -67,6 +67,11 @@ class Reservation:
     name: ClassVar[str] = "Reservation"
     scope: ClassVar[Scope] = Scope.DOMAIN
     epochs: ClassVar[tuple[str, ...]] = ("reservations", "nodes")
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeAllocatable"),
+        "AssignedPod": ("Delete", "UpdatePodScaleDown"),
+        "Reservation": (),
+    }
     beyond_spec: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:

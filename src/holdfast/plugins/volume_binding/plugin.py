@@ -82,6 +82,15 @@ class VolumeBinding:
 
     name: ClassVar[str] = "VolumeBinding"
     epochs: ClassVar[tuple[str, ...]] = ("volumes",)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeLabel"),
+        "StorageClass": ("Add", "Update"),
+        "PersistentVolumeClaim": ("Add", "Update"),
+        "PersistentVolume": ("Add", "Update"),
+        "CSINode": ("Add", "Update"),
+        "CSIDriver": ("Update",),
+        "CSIStorageCapacity": ("Add", "Update"),
+    }
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 
