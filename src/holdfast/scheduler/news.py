@@ -146,6 +146,7 @@ class NewsDesk:
         if self._world.nodes.is_assumed(new.uid):
             return
         facts = self._world.facts(new)
+        self._world.nominate(facts)
         event = None
         if old is not None:
             actions = pod_changes(old, new)
@@ -155,15 +156,18 @@ class NewsDesk:
     def _pod_gone(self, old: Pod) -> None:
         self._queue.delete(old.uid)
         if not old.spec.node_name:
-            if not self._world.nodes.is_assumed(old.uid):
-                return
-            old = self._where_assumed(old)
+            old = self._where_meant(old)
         self._world.delete(old)
+        if not old.spec.node_name:
+            return
         self._tell("AssignedPod", "Delete", old, None)
 
-    def _where_assumed(self, pod: Pod) -> Pod:
-        standing = self._world.nodes.pod(pod.uid)
-        return pod if standing is None else on_node(pod, self._world.nodes.names[standing[1]])
+    def _where_meant(self, pod: Pod) -> Pod:
+        """Show a pod without a node where room was kept for it: assumed, or nominated."""
+        nodes = self._world.nodes
+        if nodes.is_assumed(pod.uid) and (standing := nodes.pod(pod.uid)) is not None:
+            return on_node(pod, nodes.names[standing[1]])
+        return on_node(pod, self._world.nominations.node_of(pod.uid))
 
     def _queue_reservation(self, old: Reservation | None, new: Reservation) -> None:
         waits = (
