@@ -339,8 +339,9 @@ def test_pools_are_filled_in_order_and_every_feasible_node_has_scores():
 
 
 def test_a_pod_that_asks_for_what_is_not_built_is_told_so():
-    pod = a_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
-    answer = ask(*nodes(1), pod)
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    answer = ask(*nodes(1), a_pod(affinity=affinity))
     assert answer["schedulable"] is False
     assert "not built" in answer["message"]
 

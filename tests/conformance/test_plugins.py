@@ -14,6 +14,22 @@ def test_registered_plugin_conforms(entry):
     check_plugin(lambda: entry.factory({}))
 
 
+VOLUME_PLUGINS = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
+
+
+def with_volumes(cluster):
+    pod = cluster.a_waiting_pod()
+    while not pod.spec.volumes or any(volume.ephemeral is not None for volume in pod.spec.volumes):
+        pod = cluster.a_waiting_pod()
+    return pod
+
+
+@pytest.mark.parametrize("name", VOLUME_PLUGINS)
+def test_plugins_that_look_at_volumes_conform(name):
+    entry = next(entry for entry in REGISTRY if entry.name == name)
+    check_plugin(lambda: entry.factory({}), pods=with_volumes, seed=7, clusters=6, steps=60)
+
+
 class ForgetsThePod(NodeResourcesFit):
     """Its twin answers for an empty request."""
 

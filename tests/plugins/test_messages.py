@@ -1,6 +1,6 @@
 """What users read when a pod fits nowhere, word for word."""
 
-from holdfast.testing import a_node, a_pod
+from holdfast.testing import a_node, a_pod, a_storage_class, a_volume_claim, mounting
 from plugins.deciding import NC, a_world, outcome, small_nodes, told, whole_message
 
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
@@ -80,13 +80,18 @@ def test_S026_nodes_left_out_by_field():
     assert excluded["reasons"] == ["node(s) didn't satisfy plugin(s) [NodeAffinity]"]
 
 
-def test_a_word_before_devices_are_looked_at_ends_the_chain():
-    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    world = a_world(*small_nodes(3))
-    assert whole_message(world, a_pod(volumes=[claim])) == (
-        "0/3 nodes are available: volume binding is not built: the pod uses a persistent volume "
-        "claim (data). not found"
+def test_S025_an_unbound_claim_of_an_immediate_class_ends_the_chain():
+    claim = a_volume_claim("data", storage_class="now")
+    world = a_world(*small_nodes(3), a_storage_class("now", wait=False), claim)
+    assert whole_message(world, a_pod(volumes=mounting("data"))) == (
+        "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
     )
+
+
+def test_a_missing_claim_is_told_by_the_first_plugin_that_looks():
+    found = outcome(a_world(*small_nodes(3)), a_pod(volumes=mounting("data")))
+    assert found.rejectors == {"VolumeRestrictions"}
+    assert found.message() == ('0/3 nodes are available: persistentvolumeclaim "data" not found.')
 
 
 def test_pods_with_inter_pod_affinity_are_told_that_it_is_not_built():

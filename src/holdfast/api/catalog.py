@@ -51,8 +51,8 @@ _CORE: tuple[Resource[Any], ...] = (
     _row("", "limitranges", "LimitRange", short=("limits",)),
     scheme.NAMESPACES,
     scheme.NODES,
-    _row("", "persistentvolumeclaims", "PersistentVolumeClaim", short=("pvc",), parts=_STATUS),
-    _wide("", "persistentvolumes", "PersistentVolume", short=("pv",), parts=_STATUS),
+    scheme.PERSISTENT_VOLUME_CLAIMS,
+    scheme.PERSISTENT_VOLUMES,
     scheme.PODS,
     _row("", "podtemplates", "PodTemplate"),
     _row(
@@ -107,12 +107,12 @@ _RBAC = (
     _row(_ACCESS, "roles", "Role"),
 )
 _STORE = "storage.k8s.io"
-_STORAGE = (
-    _wide(_STORE, "csidrivers", "CSIDriver"),
-    _wide(_STORE, "csinodes", "CSINode"),
-    _row(_STORE, "csistoragecapacities", "CSIStorageCapacity"),
-    _wide(_STORE, "storageclasses", "StorageClass", short=("sc",)),
-    _wide(_STORE, "volumeattachments", "VolumeAttachment", parts=_STATUS),
+_STORAGE: tuple[Resource[Any], ...] = (
+    scheme.CSI_DRIVERS,
+    scheme.CSI_NODES,
+    scheme.CSI_STORAGE_CAPACITIES,
+    scheme.STORAGE_CLASSES,
+    scheme.VOLUME_ATTACHMENTS,
     _wide(_STORE, "volumeattributesclasses", "VolumeAttributesClass", short=("vac",)),
 )
 _ADMIT = "admissionregistration.k8s.io"

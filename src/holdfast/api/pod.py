@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.api.meta import Condition, LabelSelector, Object, Requirement, Struct
 from holdfast.api.quantity import AmountText
+from holdfast.api.volume_sources import ISCSI, RBD, DiskSources
 
 ResourceAmounts = dict[str, AmountText]
 
@@ -37,6 +38,12 @@ class ContainerPort(Struct, frozen=True):
     name: str = ""
 
 
+class RestartRule(Struct, frozen=True):
+    """What to do when a container exits."""
+
+    action: str = ""
+
+
 class Container(Struct, frozen=True):
     """One container, also an init container (``restart_policy`` Always: a sidecar)."""
 
@@ -45,6 +52,7 @@ class Container(Struct, frozen=True):
     resources: Resources = Resources()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] = ()
 
 
 class Toleration(Struct, frozen=True):
@@ -151,12 +159,14 @@ class ClaimSource(Struct, frozen=True):
     read_only: bool = False
 
 
-class Volume(Struct, frozen=True):
+class Volume(DiskSources, frozen=True):
     """A volume of the pod, as far as it decides where the pod may run."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: dict[str, Any] | None = None
+    iscsi: ISCSI | None = None
+    rbd: RBD | None = None
 
 
 class PodSpec(Struct, frozen=True):
@@ -180,6 +190,7 @@ class PodSpec(Struct, frozen=True):
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False
+    host_users: bool | None = None
     restart_policy: str = ""
 
 

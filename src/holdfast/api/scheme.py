@@ -13,6 +13,15 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import VERBS, Resource
 from holdfast.api.resource_policy import ResourcePolicy
+from holdfast.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from holdfast.api.workloads import (
     Deployment,
     Event,
@@ -69,6 +78,29 @@ RESOURCE_CLAIMS = Resource(
 RESOURCE_CLAIM_TEMPLATES = Resource(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate",
     ResourceClaimTemplate,
+)  # fmt: skip
+PERSISTENT_VOLUMES = Resource(
+    "", "v1", "persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False,
+    short_names=("pv",), subresources=("status",),
+)  # fmt: skip
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", PersistentVolumeClaim,
+    short_names=("pvc",), subresources=("status",),
+)  # fmt: skip
+STORAGE_CLASSES = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", StorageClass, namespaced=False,
+    short_names=("sc",),
+)  # fmt: skip
+CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", CSINode, namespaced=False)
+CSI_DRIVERS = Resource(
+    "storage.k8s.io", "v1", "csidrivers", "CSIDriver", CSIDriver, namespaced=False
+)
+CSI_STORAGE_CAPACITIES = Resource(
+    "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", CSIStorageCapacity
+)
+VOLUME_ATTACHMENTS = Resource(
+    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", VolumeAttachment,
+    namespaced=False, subresources=("status",),
 )  # fmt: skip
 # Custom resources: the API server learns these two from deploy/crds, as a real one does.
 RESERVATIONS = Resource(

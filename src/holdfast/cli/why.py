@@ -24,7 +24,9 @@ T = TypeVar("T", bound=Object)
 READ: tuple[Resource[Any], ...] = (
     scheme.NAMESPACES, scheme.NODES, scheme.PODS, scheme.PRIORITY_CLASSES,
     scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES,
-    scheme.RESOURCE_CLAIMS, scheme.DISRUPTION_BUDGETS,
+    scheme.RESOURCE_CLAIMS, scheme.DISRUPTION_BUDGETS, scheme.STORAGE_CLASSES,
+    scheme.PERSISTENT_VOLUMES, scheme.PERSISTENT_VOLUME_CLAIMS, scheme.CSI_NODES,
+    scheme.CSI_DRIVERS, scheme.CSI_STORAGE_CAPACITIES, scheme.VOLUME_ATTACHMENTS,
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from holdfast.columns.epochs import Epochs
 from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
 from holdfast.columns.journal import Journal
 from holdfast.columns.kinds import Kind
+from holdfast.columns.mounts import MountIndex
 from holdfast.columns.node_labels import LabelColumn, NodeLabels
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import PortIndex
@@ -42,10 +43,11 @@ class Hold(NamedTuple):
 class Picture:
     """Nodes as rows. Mutable and pure: the caller says what happened, nothing is looked up.
 
-    Two journals: ``journal`` logs a row for any change, ``node_journal`` only when the node
+    Three journals: ``journal`` logs a row for any change, ``node_journal`` only when the node
     itself changed (labels, taints, flags, its coming and going), so that answers which do not
-    depend on pods survive placements. Pods bound to a node nobody has told us about are kept
-    aside until it appears.
+    depend on pods survive placements, ``mount_journal`` when a pod with volumes came or went; the
+    ``mounts`` epoch moves when one with claims did. Pods bound to a node nobody has told us about
+    are kept aside until it appears.
     """
 
     def __init__(self, resources: ResourceNames | None = None) -> None:
@@ -62,9 +64,12 @@ class Picture:
         self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, np.bool_)
         self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, np.int32)
         self.taint_sets: Interner[TaintSet] = Interner(((),))
+        self.feature_set: NDArray[np.int32] = np.zeros(self.capacity, np.int32)
+        self.feature_sets: Interner[frozenset[str]] = Interner((frozenset(),))
         self.labels = NodeLabels(self.capacity)
         self.journal = Journal(self.capacity)
         self.node_journal = Journal(self.capacity)
+        self.mount_journal = Journal(self.capacity)
         self.derived: dict[object, Derived] = {}
         self._roster = Roster(self.capacity)
         self._free_rows: list[int] = []
@@ -110,6 +115,11 @@ class Picture:
     def ports(self) -> PortIndex:
         """Host ports in use."""
         return self._roster.ports
+
+    @property
+    def mounts(self) -> MountIndex:
+        """Who mounts what where."""
+        return self._roster.mounts
 
     @property
     def rows(self) -> Rows:
@@ -200,6 +210,8 @@ class Picture:
             self.unschedulable[row] = node.spec.unschedulable
             taints = tuple(msgspec.structs.replace(t, time_added=None) for t in node.spec.taints)
             self.taint_set[row] = self.taint_sets.id(taints)
+            features = frozenset(node.status.declared_features)
+            self.feature_set[row] = self.feature_sets.id(features)
             self.node_journal.log(row)
             news = True
         if news:
@@ -226,7 +238,7 @@ class Picture:
         self.nodes[row] = None
         self.alive[row] = False
         self.unschedulable[row] = False
-        self.taint_set[row] = 0
+        self.taint_set[row] = self.feature_set[row] = 0
         self._free_rows.append(row)
         self.node_journal.log(row)
         self.journal.log(row)
@@ -295,6 +307,8 @@ class Picture:
         self.amounts.take(row, request, 1, cpu, memory)
         self._roster.enter(facts, row, assumed=assumed)
         self.journal.log(row)
+        if facts.mounts:
+            self._mounts_moved(facts, row)
 
     def _remove(self, uid: str) -> None:
         standing = self._roster.leave(uid)
@@ -302,6 +316,13 @@ class Picture:
         cpu, memory = facts.nonzero_millicores, facts.nonzero_bytes
         self.amounts.give(row, facts.request, 1, cpu, memory)
         self.journal.log(row)
+        if facts.mounts:
+            self._mounts_moved(facts, row)
+
+    def _mounts_moved(self, facts: PodFacts, row: int) -> None:
+        self.mount_journal.log(row)
+        if facts.mounts.claims:
+            self.epochs.bump("mounts")
 
     def _put_aside(self, facts: PodFacts, node_name: str, *, assumed: bool) -> None:
         self._aside.setdefault(node_name, {})[facts.uid] = (facts, assumed)
@@ -346,7 +367,7 @@ class Picture:
         """Replace every array by a larger one; whoever holds on to one must let go (layout)."""
         self.amounts = self.amounts.resized(width, capacity)
         if capacity != self.capacity:
-            for name in ("alive", "unschedulable", "taint_set"):
+            for name in ("alive", "unschedulable", "taint_set", "feature_set"):
                 old = getattr(self, name)
                 wider = np.zeros(capacity, old.dtype)
                 wider[: len(old)] = old
@@ -354,6 +375,7 @@ class Picture:
             self.labels.grow(capacity)
             self.journal.grow(capacity)
             self.node_journal.grow(capacity)
+            self.mount_journal.grow(capacity)
             self._roster.grow(capacity)
             self.capacity = capacity
         self.derived = {}
@@ -369,8 +391,10 @@ class Picture:
         copy.amounts = self.amounts.resized(self.amounts.width, self.capacity)
         copy.alive, copy.unschedulable = self.alive.copy(), self.unschedulable.copy()
         copy.taint_set, copy.taint_sets = self.taint_set.copy(), self.taint_sets.fork()
+        copy.feature_set, copy.feature_sets = self.feature_set.copy(), self.feature_sets.fork()
         copy.labels = self.labels.fork()
         copy.journal, copy.node_journal = self.journal.fork(), self.node_journal.fork()
+        copy.mount_journal = self.mount_journal.fork()
         copy._roster = self._roster.fork()
         copy._free_rows = list(self._free_rows)
         copy._aside = {node: dict(pods) for node, pods in self._aside.items()}
@@ -388,4 +412,5 @@ def _looks_different(old: Node, new: Node) -> bool:
         old.metadata.labels != new.metadata.labels
         or old.spec.taints != new.spec.taints
         or old.spec.unschedulable != new.spec.unschedulable
+        or old.status.declared_features != new.status.declared_features
     )

@@ -13,6 +13,7 @@ from holdfast.api.pod import Pod, PodSpec, Volume
 from holdfast.api.requests import pod_request
 from holdfast.columns.amounts import MOST, Request
 from holdfast.columns.interner import ResourceNames
+from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -24,6 +25,7 @@ class _Digest(NamedTuple):
     nonzero_millicores: int
     nonzero_bytes: int
     host_ports: frozenset[HostPort]
+    mounts: Mounts
     shape: bytes
     """One copy of the bytes for all pods of that spec."""
 
@@ -32,9 +34,10 @@ class _Digest(NamedTuple):
 class PodFacts:
     """A pod in the scheduler's terms; two versions of a pod are two facts.
 
-    ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``shape`` is
-    what of the spec can matter, as bytes: pods of equal shape ask for the same things.
-    ``reserve_for`` is the uid of the Reservation when this is its stand-in and not a real pod.
+    ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
+    its claims and disks. ``shape`` is what of the spec can matter, as bytes: pods of equal shape
+    ask for the same things. ``reserve_for`` is the uid of the Reservation when this is its
+    stand-in and not a real pod.
     """
 
     pod: Pod
@@ -48,6 +51,7 @@ class PodFacts:
     nonzero_millicores: int
     nonzero_bytes: int
     host_ports: frozenset[HostPort]
+    mounts: Mounts
     terminating: bool
     shape: bytes
     reserve_for: str = ""
@@ -56,14 +60,15 @@ class PodFacts:
     def of(cls, pod: Pod, resources: ResourceNames, reserve_for: str = "") -> PodFacts:
         """Digest a pod; one without a uid goes by its namespace and name."""
         meta, spec = pod.metadata, pod.spec
-        digest = _digest(pod, resources, _encode(_without_idle_volumes(spec)))
+        digest = _digest(pod, resources, _shape(pod))
         return cls(
             pod=pod, uid=meta.uid or f"{meta.namespace}/{meta.name}", namespace=meta.namespace,
             name=meta.name, labels=meta.labels, priority=spec.priority or 0,
             scheduler_name=spec.scheduler_name or "default-scheduler", request=digest.request,
             nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
-            host_ports=digest.host_ports, terminating=meta.deletion_timestamp is not None,
-            shape=digest.shape, reserve_for=reserve_for,
+            host_ports=digest.host_ports, mounts=digest.mounts,
+            terminating=meta.deletion_timestamp is not None, shape=digest.shape,
+            reserve_for=reserve_for,
         )  # fmt: skip
 
     @property
@@ -87,6 +92,15 @@ class PodFacts:
             and self.priority == other.priority
             and self.labels == other.labels
         )
+
+
+def _shape(pod: Pod) -> bytes:
+    """The spec as bytes, without what decides nothing."""
+    spec = _without_idle_volumes(pod.spec)
+    if any(volume.ephemeral is not None for volume in spec.volumes):
+        # Its claim goes by the pod's name and must be the pod's own: no other pod asks for it.
+        return _encode(spec) + f"{pod.namespace}/{pod.name}/{pod.uid}".encode()
+    return _encode(spec)
 
 
 def _without_idle_volumes(spec: PodSpec) -> PodSpec:
@@ -132,8 +146,9 @@ def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
         if amount > 0
     )
     return _Digest(
-        tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod), shape
-    )
+        tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod),
+        mounts_of(pod), shape,
+    )  # fmt: skip
 
 
 def _host_ports(pod: Pod) -> frozenset[HostPort]:

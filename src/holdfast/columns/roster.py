@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from holdfast.api.labels import Selector
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.kinds import Kind, Kinds
+from holdfast.columns.mounts import MountIndex
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import PortIndex
 
@@ -32,7 +33,9 @@ class Standing:
 class Roster:
     """Pods by uid and by row."""
 
-    __slots__ = ("_capacity", "_counters", "_of_row", "by_uid", "kinds", "ports", "priorities")
+    __slots__ = (
+        "_capacity", "_counters", "_of_row", "by_uid", "kinds", "mounts", "ports", "priorities",
+    )  # fmt: skip
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -41,6 +44,7 @@ class Roster:
         self.by_uid: dict[str, Standing] = {}
         self.kinds = Kinds()
         self.ports = PortIndex()
+        self.mounts = MountIndex()
         self.priorities: dict[int, int] = {}
         """How many pods have each priority there is."""
 
@@ -65,6 +69,8 @@ class Roster:
         self.priorities[facts.priority] = self.priorities.get(facts.priority, 0) + 1
         if facts.host_ports:
             self.ports.add(row, facts.host_ports)
+        if facts.mounts:
+            self.mounts.add(row, facts)
         for counter in kind.counters:
             counter.move(row, 1, live=not facts.terminating)
 
@@ -82,6 +88,8 @@ class Roster:
             del self.priorities[facts.priority]
         if facts.host_ports:
             self.ports.remove(row, facts.host_ports)
+        if facts.mounts:
+            self.mounts.remove(row, facts)
         for counter in standing.kind.counters:
             counter.move(row, -1, live=not facts.terminating)
         return standing
@@ -147,6 +155,7 @@ class Roster:
         copy = Roster(self._capacity)
         copy.kinds.show(self.kinds.keys)
         copy.ports = self.ports.fork()
+        copy.mounts = self.mounts.fork()
         copy.priorities = dict(self.priorities)
         for uid, old in self.by_uid.items():
             kind = copy.kind_of(old.facts)

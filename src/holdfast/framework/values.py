@@ -144,7 +144,8 @@ NONE = Change()
 class Call:
     """One API write a plugin asks for; the driver answers with the stored object (raw JSON).
 
-    ``verb`` is create, update, patch, delete or bind; ``path`` is as ``Resource.path`` builds it.
+    ``verb`` is create, update, patch, delete, get or bind; ``path`` is as ``Resource.path`` builds
+    it. The verb sleep writes nothing: ``body`` is how many seconds to wait before going on.
     A failure is thrown into the generator as the HoldfastError it is.
     """
 

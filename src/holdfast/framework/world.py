@@ -1,4 +1,4 @@
-"""Everything deciding looks at: nodes and pods, promises, devices, namespaces, budgets.
+"""Everything deciding looks at: nodes and pods, promises, devices, volumes, namespaces, budgets.
 
 The scheduler feeds it from informers and ``holdfast explain`` from a file; both only say what
 objects there are. Pods that are bound to no node are not part of it (they wait in a queue), and
@@ -18,6 +18,7 @@ from holdfast.capacity.offers import Offers
 from holdfast.capacity.policies import Policies
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.volumes import Volumes
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.nominations import Nominations
 
@@ -70,12 +71,14 @@ class World:
         offers: Offers | None = None,
         policies: Policies | None = None,
         devices: Inventory | None = None,
+        volumes: Volumes | None = None,
     ) -> None:
         self.nodes = Picture() if nodes is None else nodes
         # An empty ledger is falsy: only None means that there is none yet.
         self.offers = Offers(self.nodes) if offers is None else offers
         self.policies = Policies(self.nodes) if policies is None else policies
         self.devices = Inventory(self.nodes) if devices is None else devices
+        self.volumes = Volumes(self.nodes) if volumes is None else volumes
         self._pod_watchers = [room for room in self.rooms if isinstance(room, WatchesPods)]
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.budgets: dict[str, PodDisruptionBudget] = {}
@@ -84,8 +87,8 @@ class World:
 
     @property
     def rooms(self) -> tuple[Room, ...]:
-        """The ledgers of capacity and devices."""
-        return (self.offers, self.policies, self.devices)
+        """The ledgers of capacity, devices and volumes."""
+        return (self.offers, self.policies, self.devices, self.volumes)
 
     def facts(self, pod: Pod, reserve_for: str = "") -> PodFacts:
         """Digest a pod in this world's resource ids."""
@@ -151,6 +154,7 @@ class World:
             offers=self.offers.fork(nodes),
             policies=self.policies.fork(nodes),
             devices=self.devices.fork(nodes),
+            volumes=self.volumes.fork(nodes),
         )
         copy.namespaces = dict(self.namespaces)
         copy.budgets = dict(self.budgets)

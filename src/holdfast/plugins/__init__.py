@@ -16,10 +16,12 @@ from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.node_declared_features import NodeDeclaredFeatures
 from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.node_unschedulable import NodeUnschedulable
+from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.priority_sort import PrioritySort
 from holdfast.plugins.reservation import Reservation
@@ -27,6 +29,8 @@ from holdfast.plugins.resource_policy import ResourcePolicyPlugin
 from holdfast.plugins.scheduling_gates import SchedulingGates
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.plugins.volume_binding import VolumeBinding
+from holdfast.plugins.volume_restrictions import VolumeRestrictions
+from holdfast.plugins.volume_zone import VolumeZone
 
 REGISTRY: tuple[Entry, ...] = (
     Entry(SchedulingGates, "SchedulingGates"),
@@ -37,13 +41,17 @@ REGISTRY: tuple[Entry, ...] = (
     Entry(NodeAffinity, "NodeAffinity", weight=2),
     Entry(NodePorts, "NodePorts"),
     Entry(NodeResourcesFit, "NodeResourcesFit"),
+    Entry(VolumeRestrictions, "VolumeRestrictions"),
+    Entry(NodeVolumeLimits, "NodeVolumeLimits"),
     Entry(VolumeBinding, "VolumeBinding"),
+    Entry(VolumeZone, "VolumeZone"),
     Entry(PodTopologySpread, "PodTopologySpread", weight=2),
     Entry(InterPodAffinity, "InterPodAffinity", weight=2),
     Entry(DynamicResources, "DynamicResources", weight=2),
     Entry(DefaultPreemption, "DefaultPreemption"),
     Entry(BalancedAllocation, "NodeResourcesBalancedAllocation"),
     Entry(DefaultBinder, "DefaultBinder"),
+    Entry(NodeDeclaredFeatures, "NodeDeclaredFeatures"),
     Entry(Reservation, "Reservation", weight=5000),
     Entry(ResourcePolicyPlugin, "resourcepolicy"),
 )

@@ -41,12 +41,13 @@ class BindFailed(Exception):
         self.begun: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Driver:
-    """Carries out what plugins yield."""
+    """Carries out what plugins yield; ``asleep`` is how many of them are waiting."""
 
     client: Client
     clock: Clock
+    asleep: int = 0
 
     async def run(self, steps: Generator[Call, Any, None]) -> None:
         """Run a plugin's generator to its end; what it raises comes through."""
@@ -67,6 +68,9 @@ class Driver:
 
         Whoever reads wants to know what became of a write: no answer is none.
         """
+        if call.verb == "sleep":
+            await self._sleep(call.body)
+            return None
         wait = FIRST_WAIT
         while True:
             try:
@@ -76,6 +80,13 @@ class Driver:
                     raise
                 await self.clock.sleep(failure.after or wait)
                 wait = min(wait * 2, LONGEST_WAIT)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.asleep += 1
+        try:
+            await self.clock.sleep(seconds)
+        finally:
+            self.asleep -= 1
 
 
 async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:

@@ -36,7 +36,8 @@ SLICE_SECONDS = 0.002
 STOP_SECONDS = 5.0
 """How long stopping waits for writes under way."""
 MOST_BINDINGS = 128
-"""Bindings under way at once; beyond it deciding waits for one to finish."""
+"""Bindings writing at once; beyond it deciding waits for one to finish. Those that wait for a
+volume to be made write nothing meanwhile."""
 
 
 class Scheduler:
@@ -120,7 +121,7 @@ class Scheduler:
             began = self._clock.monotonic()
             while (queued := self.queue.pop(self._clock.now())) is not None:
                 self.try_one(queued)
-                if len(self._bindings) >= MOST_BINDINGS:
+                if len(self._bindings) - self._driver.asleep >= MOST_BINDINGS:
                     await asyncio.wait(self._bindings, return_when=asyncio.FIRST_COMPLETED)
                     began = self._clock.monotonic()
                 elif self._clock.monotonic() - began > SLICE_SECONDS:

@@ -20,6 +20,12 @@ LONGEST_WAIT = 10.0
 OPTIONAL = {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
 """Custom resources: a cluster without the CRD simply has none of them."""
 
+STORAGE: tuple[Resource[Any], ...] = (
+    scheme.STORAGE_CLASSES, scheme.PERSISTENT_VOLUMES, scheme.PERSISTENT_VOLUME_CLAIMS,
+    scheme.CSI_DRIVERS, scheme.CSI_NODES, scheme.CSI_STORAGE_CAPACITIES,
+    scheme.VOLUME_ATTACHMENTS,
+)  # fmt: skip
+
 
 class Sources:
     """Reads the cluster once in a fixed order, then keeps it current.
@@ -38,6 +44,7 @@ class Sources:
             (scheme.DEVICE_CLASSES, desk.on_other("DeviceClass")),
             (scheme.RESOURCE_SLICES, desk.on_other("ResourceSlice")),
             (scheme.RESOURCE_CLAIMS, desk.on_other("ResourceClaim")),
+            *[(resource, desk.on_other(resource.kind)) for resource in STORAGE],
             (scheme.DISRUPTION_BUDGETS, desk.on_other("PodDisruptionBudget")),
             (scheme.RESERVATIONS, desk.on_reservation),
             (scheme.RESOURCE_POLICIES, desk.on_other("ResourcePolicy")),

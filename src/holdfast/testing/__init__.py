@@ -27,6 +27,13 @@ from holdfast.testing.device_builders import (
     a_slice,
 )
 from holdfast.testing.faults import Chances, Fault, FaultyTransport
+from holdfast.testing.storage_builders import (
+    a_csi_node,
+    a_storage_class,
+    a_volume,
+    a_volume_claim,
+    mounting,
+)
 
 __all__ = [
     "Chances",
@@ -35,6 +42,7 @@ __all__ = [
     "VirtualClock",
     "a_claim",
     "a_claim_template",
+    "a_csi_node",
     "a_deployment",
     "a_device",
     "a_device_class",
@@ -46,6 +54,10 @@ __all__ = [
     "a_reservation",
     "a_resource_policy",
     "a_slice",
+    "a_storage_class",
     "a_unit",
+    "a_volume",
+    "a_volume_claim",
+    "mounting",
     "typed",
 ]

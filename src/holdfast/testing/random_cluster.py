@@ -18,6 +18,7 @@ from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_node, a_pod, a_reservation, a_resource_policy, a_unit, typed
+from holdfast.testing.random_storage import some_storage, some_volumes
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _TAINTS = (
@@ -47,13 +48,16 @@ class RandomCluster:
         self._made = 0
         for _ in range(nodes):
             self.add_node()
+            for _ in range(4):
+                self.add_storage()
 
     def step(self) -> None:
         """Let one thing happen."""
         happenings: list[Callable[[], None]] = [
             self.add_pod, self.add_pod, self.add_pod, self.remove_pod, self.change_pod,
             self.assume, self.confirm, self.forget, self.change_node, self.add_node,
-            self.remove_node, self.add_other, self.remove_other,
+            self.remove_node, self.add_other, self.remove_other, self.add_storage,
+            self.add_storage, self.add_storage,
         ]  # fmt: skip
         self.random.choice(happenings)()
 
@@ -159,6 +163,12 @@ class RandomCluster:
         self.others[made.kind, made.name] = made
         self.world.upsert(made)
 
+    def add_storage(self) -> None:
+        """A volume, a claim or something that limits them comes or changes."""
+        made: Any = some_storage(self.random, [*self.nodes, "unknown"])
+        self.others[made.kind, made.name] = made
+        self.world.upsert(made)
+
     def remove_other(self) -> None:
         """One of them goes."""
         if self.others:
@@ -196,6 +206,8 @@ class RandomCluster:
             more["affinity"] = {"nodeAffinity": self._affinity()}
         if chance() < 0.1:
             more["node_selector"] = {ZONE: pick("abc")}
+        if chance() < 0.3:
+            more["volumes"] = some_volumes(self.random)
         requests = {"example.com/gpu": "1"} if chance() < 0.1 else {}
         raw = a_pod(
             f"p{self._made}", cpu=pick([None, "100m", "500m", "1"]),

@@ -1,0 +1,101 @@
+"""NodeDeclaredFeatures: what a pod needs of the kubelet, the node must say it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from holdfast.api.pod import Pod
+from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    ClusterEvent,
+    Code,
+    Scope,
+    Skip,
+    Verdicts,
+)
+from holdfast.framework.view import View
+
+REASON = "node(s) didn't match Pod's required features"
+RESTART_ALL = "RestartAllContainersOnContainerExits"
+HOST_NETWORK_USERS = "UserNamespacesHostNetworkSupport"
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    nodes: Picture
+    needed: frozenset[str]
+
+
+class NodeDeclaredFeatures:
+    """Rule out nodes that lack a feature the pod cannot do without."""
+
+    name: ClassVar[str] = "NodeDeclaredFeatures"
+    epochs: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeDeclaredFeature"),
+        "UnschedulablePod": (),
+    }
+    scope: ClassVar[Scope] = Scope.NODE
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, _args: Mapping[str, Any]) -> None:
+        pass
+
+    def reads(self, pod: PodFacts, _view: View) -> frozenset[str]:
+        """The features."""
+        return needed_features(pod.pod)
+
+    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+        """Nothing to say about a pod that any node can run."""
+        needed = needed_features(pod.pod)
+        return _State(view.nodes, needed) if needed else Skip()
+
+    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+        """Unresolvable where a feature is missing."""
+        verdict_of = [
+            Code.PASS if state.needed <= known else Code.UNRESOLVABLE
+            for known in state.nodes.feature_sets
+        ]
+        return np.array(verdict_of, np.int8)[state.nodes.feature_set[rows]]
+
+    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+        """There is only one."""
+        return (REASON,)
+
+    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+        """There is only one."""
+        return {REASON: len(rows)}
+
+    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+        """A node with other features, or a pod that needs others than it did."""
+        if event.resource == "Node":
+            old, new = event.old, event.new
+            if new is None or event.action not in ("Add", "UpdateNodeDeclaredFeature"):
+                return False
+            return old is None or old.status.declared_features != new.status.declared_features
+        if event.is_about(pod) and event.old is not None:
+            return needed_features(event.old) != needed_features(event.new)
+        return False
+
+
+def needed_features(pod: Pod) -> frozenset[str]:
+    """What the pod's spec asks of a kubelet that not every kubelet has."""
+    needed = []
+    rules = (
+        rule
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        for rule in container.restart_policy_rules
+    )
+    if any(rule.action == "RestartAllContainers" for rule in rules):
+        needed.append(RESTART_ALL)
+    if pod.spec.host_network and pod.spec.host_users is False:
+        needed.append(HOST_NETWORK_USERS)
+    return frozenset(needed)

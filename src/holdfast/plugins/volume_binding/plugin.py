@@ -1,0 +1,267 @@
+"""The plugin itself: what each extension point answers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from holdfast.api.storage import (
+    MIGRATED_PLUGINS,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolumeClaim,
+)
+from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.volumes import Promise, Volumes
+from holdfast.errors import BadRequest, Invalid
+from holdfast.framework.arguments import Arguments
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Calls,
+    Change,
+    ClusterEvent,
+    Code,
+    Placement,
+    Reject,
+    Scope,
+    Skip,
+    Verdicts,
+)
+from holdfast.framework.view import View
+from holdfast.plugins.volume_binding.choice import (
+    BIND,
+    CONFLICT,
+    MISSING,
+    SPACE,
+    Choice,
+    Claims,
+    unique,
+)
+from holdfast.plugins.volume_binding.writing import Waiting, bind_volumes, given_to, kept_for
+
+REASONS = {
+    CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
+    BIND: "node(s) didn't find available persistent volumes to bind",
+    SPACE: "node(s) did not have enough free storage",
+    MISSING: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+}
+IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+BIND_TIMEOUT = 600
+
+
+class _State:
+    """The pod's claims, and what each row could do about them, worked out when first asked."""
+
+    __slots__ = ("_choice", "_seq", "bound", "nodes", "volumes", "waiting")
+
+    def __init__(self, nodes: Picture, volumes: Volumes, bound: Claims, waiting: Claims) -> None:
+        self.nodes = nodes
+        self.volumes = volumes
+        self.bound = bound
+        self.waiting = waiting
+        self._seq = -1
+        self._choice: Choice | None = None
+
+    @property
+    def choice(self) -> Choice:
+        """The choice as nodes are now; a change of claims or volumes makes a new state."""
+        seq = self.nodes.node_journal.seq
+        if self._choice is None or self._seq != seq:
+            self._seq = seq
+            self._choice = Choice(self.nodes, self.volumes, self.bound, self.waiting)
+        return self._choice
+
+
+class VolumeBinding:
+    """Finds nodes that reach the pod's volumes, and volumes for claims that have none yet."""
+
+    name: ClassVar[str] = "VolumeBinding"
+    epochs: ClassVar[tuple[str, ...]] = ("volumes",)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeLabel"),
+        "StorageClass": ("Add", "Update"),
+        "PersistentVolumeClaim": ("Add", "Update"),
+        "PersistentVolume": ("Add", "Update"),
+        "CSINode": ("Add", "Update"),
+        "CSIDriver": ("Update",),
+        "CSIStorageCapacity": ("Add", "Update"),
+    }
+    scope: ClassVar[Scope] = Scope.NODE
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        read = Arguments(self.name, args, ("bindTimeoutSeconds", "shape"))
+        self._timeout = read.get("bindTimeoutSeconds", BIND_TIMEOUT)
+        if not isinstance(self._timeout, int) or self._timeout < 0:
+            read.wrong(
+                "bindTimeoutSeconds",
+                "invalid BindTimeoutSeconds, should not be a negative value",
+            )
+        if read.get("shape", None):
+            read.wrong("shape", "unexpected field `shape`: StorageCapacityScoring is off")
+        read.refuse_if_wrong()
+
+    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+        """The claims."""
+        claims = pod.mounts.claims
+        if not claims:
+            return None
+        return (pod.namespace, claims, pod.pod.uid if pod.mounts.ephemeral else "")
+
+    def prepare(self, pod: PodFacts, view: View) -> _State | Skip | Reject:
+        """Part the claims into bound ones and those whose volume is to be chosen now."""
+        if not pod.mounts.claims:
+            return Skip()
+        volumes = view.world.volumes
+        claims: list[PersistentVolumeClaim] = []
+        for use in pod.mounts.claims:
+            claim = volumes.claim(pod.namespace, use.name)
+            obstacle = _obstacle(pod, claim, use.name, ephemeral=use.ephemeral)
+            if obstacle:
+                return Reject(Code.UNRESOLVABLE, (obstacle,))
+            assert claim is not None
+            claims.append(claim)
+        state = _sorted_out(view.nodes, volumes, unique(claims))
+        if isinstance(state, _State):
+            try:
+                _ = state.choice
+            except (BadRequest, Invalid) as wrong:
+                words = f"error creating internal label selector for claim: {wrong}"
+                return Reject(Code.ERROR, (words,))
+        return state
+
+    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+        """Unresolvable where a volume cannot be reached, found or made."""
+        faults = state.choice.faults[rows]
+        return np.where(faults == 0, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
+
+    def verdict(self, state: _State, row: int, _change: Change) -> int:
+        """The same for one row."""
+        return Code.UNRESOLVABLE if state.choice.faults[row] else Code.PASS
+
+    def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
+        """Everything that is wrong with the row."""
+        faults = int(state.choice.faults[row])
+        return tuple(words for bit, words in REASONS.items() if faults & bit)
+
+    def tally(self, state: _State, rows: Rows) -> Mapping[str, int]:
+        """Count each reason."""
+        faults = state.choice.faults[rows]
+        return {w: int(np.count_nonzero(faults & bit)) for bit, w in REASONS.items()}
+
+    def reserve(self, state: _State, placement: Placement) -> Reject | None:
+        """Promise the volumes of the chosen node to the claims, and the node to the rest.
+
+        A reservation holds room, not volumes: its owners bind them.
+        """
+        if not state.waiting or placement.pod.reserve_for:
+            return None
+        choice = state.choice
+        kept = [(kept_for(v, claim), claim) for v, claim in choice.kept(placement.row)]
+        made = [given_to(claim, placement.node) for claim in choice.provisioned(placement.row)]
+        state.volumes.promise(placement.pod.uid, Promise(tuple(kept), tuple(made)))
+        return None
+
+    def unreserve(self, state: _State, placement: Placement) -> None:
+        """Withdraw the promise."""
+        state.volumes.withdraw(placement.pod.uid)
+
+    def pre_bind(self, state: _State, placement: Placement) -> Calls:
+        """Write what was promised and wait until it is true."""
+        pod, volumes = placement.pod, state.volumes
+        promise = volumes.promised(pod.uid)
+        if promise is None:
+            return
+        row = state.nodes.row_of.get(placement.node)
+        node = None if row is None else state.nodes.nodes[row]
+        if node is not None:
+            yield from bind_volumes(Waiting(pod, node, promise), self._timeout)
+        volumes.settle(pod.uid)
+
+    def undo_bind(self, _state: _State, _placement: Placement) -> Calls:
+        """Take nothing back: the volume controller finishes or frees what was begun."""
+        yield from ()
+
+    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+        """Volumes, claims of ours, classes, room and nodes that were not there before."""
+        match event.resource, event.action:
+            case "PersistentVolume", "Add" | "Update":
+                return True
+            case "Node", "Add" | "UpdateNodeLabel":
+                return True
+            case "PersistentVolumeClaim", "Add" | "Update":
+                names = [claim.name for claim in pod.mounts.claims]
+                return event.new.namespace == pod.namespace and event.new.name in names
+            case "StorageClass" | "CSINode" | "CSIStorageCapacity", "Add":
+                return True
+            case "StorageClass", "Update":
+                return bool(event.old.allowed_topologies != event.new.allowed_topologies)
+            case "CSINode", "Update":
+                return _migrated(event.old) != _migrated(event.new)
+            case "CSIStorageCapacity", "Update":
+                return _grew(event.old, event.new)
+            case "CSIDriver", "Update":
+                return _is_silenced(event.old, event.new) and _uses(pod, event.new.name)
+        return False
+
+
+def _sorted_out(nodes: Picture, volumes: Volumes, claims: Claims) -> _State | Reject:
+    bound, waiting, immediate = [], [], False
+    for claim in claims:
+        if claim.fully_bound:
+            bound.append(claim)
+            continue
+        found = volumes.classes.get(claim.storage_class)
+        if found is not None and found.volume_binding_mode is None:
+            words = f'VolumeBindingMode not set for StorageClass "{claim.storage_class}"'
+            return Reject(Code.ERROR, (words,))
+        if found is not None and found.waits and not claim.spec.volume_name:
+            waiting.append(claim)
+        else:
+            immediate = True
+    if immediate:
+        return Reject(Code.UNRESOLVABLE, (IMMEDIATE,))
+    return _State(nodes, volumes, bound, waiting)
+
+
+def _obstacle(
+    pod: PodFacts, claim: PersistentVolumeClaim | None, name: str, *, ephemeral: bool
+) -> str:
+    """Why a claim cannot serve the pod on any node, or ""."""
+    if claim is None:
+        if ephemeral:
+            return (
+                "waiting for ephemeral volume controller to create the "
+                f'persistentvolumeclaim "{name}"'
+            )
+        return f'persistentvolumeclaim "{name}" not found'
+    if claim.status.phase == "Lost":
+        volume = claim.spec.volume_name
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    if ephemeral and not claim.belongs_to(pod.pod):
+        return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+    return ""
+
+
+def _migrated(csi_node: CSINode) -> str:
+    return csi_node.metadata.annotations.get(MIGRATED_PLUGINS, "")
+
+
+def _grew(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
+    return new.largest is not None and (old.largest is None or new.largest > old.largest)
+
+
+def _is_silenced(old: CSIDriver, new: CSIDriver) -> bool:
+    return old.tells_capacity and not new.tells_capacity
+
+
+def _uses(pod: PodFacts, driver: str) -> bool:
+    volumes = pod.pod.spec.volumes
+    return any(volume.csi is not None and volume.csi.driver == driver for volume in volumes)

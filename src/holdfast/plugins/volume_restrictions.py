@@ -1,0 +1,147 @@
+"""VolumeRestrictions: disks that two pods of a node, claims that two pods must not share."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from holdfast.api.storage import READ_WRITE_ONCE_POD
+from holdfast.columns.mounts import Disk, disks_clash, mounts_of
+from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    ClusterEvent,
+    Code,
+    Reject,
+    Scope,
+    Skip,
+    Verdicts,
+)
+from holdfast.framework.view import View
+
+DISK = "node(s) had no available disk"
+IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    nodes: Picture
+    namespace: str
+    exclusive: frozenset[str]
+    """Claims of the namespace that one pod alone may use."""
+    disks: frozenset[Disk]
+
+    def in_use(self, change: Change) -> bool:
+        """Tell whether some pod anywhere uses one of the exclusive claims."""
+        users: set[str] = set()
+        for name in self.exclusive:
+            users |= self.nodes.mounts.users(f"{self.namespace}/{name}").keys()
+        if change:
+            users -= {pod.uid for pods in change.removed.values() for pod in pods}
+            come = (pod for pods in change.added.values() for pod in pods)
+            users |= {pod.uid for pod in come if self._uses(pod)}
+        return bool(users)
+
+    def _uses(self, pod: PodFacts) -> bool:
+        mine = self.exclusive
+        return pod.namespace == self.namespace and any(c.name in mine for c in pod.mounts.claims)
+
+
+class VolumeRestrictions:
+    """Rule out nodes where a disk is taken, and all of them while a claim is."""
+
+    name: ClassVar[str] = "VolumeRestrictions"
+    epochs: ClassVar[tuple[str, ...]] = ("volumes", "mounts")
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add",),
+        "AssignedPod": ("Delete",),
+        "PersistentVolumeClaim": ("Add",),
+    }
+    scope: ClassVar[Scope] = Scope.ROW
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, _args: Mapping[str, Any]) -> None:
+        pass
+
+    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+        """The claims and the disks."""
+        mounts = pod.mounts
+        return (pod.namespace, mounts.persistent, mounts.disks) if mounts else None
+
+    def prepare(self, pod: PodFacts, view: View) -> _State | Skip | Reject:
+        """Find out which claims are exclusive; nothing to say while nobody uses them."""
+        exclusive = []
+        for name in pod.mounts.persistent:
+            claim = view.world.volumes.claim(pod.namespace, name)
+            if claim is None:
+                return Reject(Code.UNRESOLVABLE, (f'persistentvolumeclaim "{name}" not found',))
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                exclusive.append(name)
+        disks = pod.mounts.disks
+        state = _State(view.nodes, pod.namespace, frozenset(exclusive), disks)
+        return state if disks or state.in_use(NONE) else Skip()
+
+    def filter(self, state: _State, rows: AnyRows, change: Change = NONE) -> Verdicts:
+        """Unschedulable where a disk is taken, everywhere if a claim is."""
+        if state.in_use(change):
+            return np.full(len(state.nodes.taint_set[rows]), Code.UNSCHEDULABLE, np.int8)
+        verdicts = np.zeros(state.nodes.capacity, np.int8)
+        verdicts[list(state.nodes.mounts.rows_taken(state.disks))] = Code.UNSCHEDULABLE
+        answer: Verdicts = verdicts[rows]
+        for position, row in change.touches(rows):
+            answer[position] = self._disk_taken(state, row, change)
+        return answer
+
+    def verdict(self, state: _State, row: int, change: Change) -> int:
+        """The same for one row, under a change."""
+        taken = state.in_use(change) or self._disk_taken(state, row, change)
+        return Code.UNSCHEDULABLE if taken else Code.PASS
+
+    def row(self, state: _State, row: int) -> tuple[int, float]:
+        """The same for one row."""
+        return int(self.verdict(state, row, NONE)), 0.0
+
+    def reasons(self, state: _State, row: int, change: Change = NONE) -> tuple[str, ...]:
+        """Disks are looked at first."""
+        return (DISK,) if self._disk_taken(state, row, change) else (IN_USE,)
+
+    def tally(self, state: _State, rows: Rows) -> Mapping[str, int]:
+        """Count both reasons."""
+        taken = state.nodes.mounts.rows_taken(state.disks)
+        disks = sum(row in taken for row in rows.tolist()) if taken else 0
+        return {DISK: disks, IN_USE: len(rows) - disks}
+
+    @staticmethod
+    def _disk_taken(state: _State, row: int, change: Change) -> bool:
+        if not state.disks:
+            return False
+        gone = {pod.uid for pod in change.removed.get(row, ())}
+        stay = (pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone)
+        return any(
+            disks_clash(state.disks, pod.mounts.disks)
+            for pod in (*stay, *change.added.get(row, ()))
+        )
+
+    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+        """A new node, a claim of ours that came, or a pod that held what we want and went."""
+        if event.resource == "Node":
+            return event.action == "Add"
+        if event.resource == "PersistentVolumeClaim":
+            ours = event.action == "Add" and event.new.namespace == pod.namespace
+            return ours and event.new.name in pod.mounts.persistent
+        if not event.about_pod or event.action != "Delete" or event.old is None:
+            return False
+        if event.old.namespace != pod.namespace:
+            return False
+        held = mounts_of(event.old)
+        shared = set(held.persistent) & set(pod.mounts.persistent)
+        return bool(shared) or disks_clash(pod.mounts.disks, held.disks)

@@ -1,0 +1,175 @@
+"""VolumeZone: a volume labelled with its zones or regions is reached from there only."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.volumes import Volumes
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    ClusterEvent,
+    Code,
+    Reject,
+    Scope,
+    Skip,
+    Verdicts,
+)
+from holdfast.framework.view import View
+
+REASON = "node(s) had no available volume zone"
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION = "failure-domain.beta.kubernetes.io/region"
+KEYS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+_STABLE = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+Zones = tuple[str, frozenset[str]]
+"""A label key, and the values of it from which a volume can be reached."""
+
+
+@dataclass(slots=True)
+class _State:
+    nodes: Picture
+    zones: tuple[Zones, ...]
+    _seq: int = -1
+    _fits: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def fits(self) -> NDArray[np.bool_]:
+        """Tell which rows reach every volume; worked out again when a node changed."""
+        if self._seq != self.nodes.node_journal.seq:
+            self._seq = self.nodes.node_journal.seq
+            self._fits = self._work_out()
+        return self._fits
+
+    def _work_out(self) -> NDArray[np.bool_]:
+        nodes = self.nodes
+        fits = np.ones(nodes.capacity, np.bool_)
+        for key, values in self.zones:
+            ids = nodes.label(key)
+            mine = _one_of(nodes, key, values)
+            if key in _STABLE:
+                mine = np.where(ids >= 0, mine, _one_of(nodes, _STABLE[key], values))
+            fits &= mine
+        # Where nobody speaks of zones there is only one.
+        silent = np.ones(nodes.capacity, np.bool_)
+        for key in KEYS:
+            silent &= nodes.label(key) < 0
+        return fits | silent
+
+
+class VolumeZone:
+    """Rule out nodes outside the zones and regions of the pod's volumes."""
+
+    name: ClassVar[str] = "VolumeZone"
+    epochs: ClassVar[tuple[str, ...]] = ("volumes",)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeLabel"),
+        "StorageClass": ("Add",),
+        "PersistentVolumeClaim": ("Add", "Update"),
+        "PersistentVolume": ("Add", "Update"),
+    }
+    scope: ClassVar[Scope] = Scope.NODE
+    sliced: ClassVar[bool] = True
+
+    def __init__(self, _args: Mapping[str, Any]) -> None:
+        pass
+
+    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+        """The claims."""
+        return (pod.namespace, pod.mounts.persistent) if pod.mounts.claims else None
+
+    def prepare(self, pod: PodFacts, view: View) -> _State | Skip | Reject:
+        """Find the volumes behind the claims; those still to be chosen are VolumeBinding's."""
+        volumes = view.world.volumes
+        zones: list[Zones] = []
+        for name in pod.mounts.persistent:
+            if not name:
+                return _no("PersistentVolumeClaim had no name")
+            claim = volumes.claim(pod.namespace, name)
+            if claim is None:
+                return _no(f'persistentvolumeclaim "{name}" not found')
+            if not claim.spec.volume_name:
+                obstacle = _obstacle(claim, volumes)
+                if obstacle:
+                    return _no(obstacle)
+                continue
+            volume = volumes.volume(claim.spec.volume_name)
+            if volume is None:
+                return _no(f'persistentvolume "{claim.spec.volume_name}" not found')
+            zones += zones_of(volume)
+        return _State(view.nodes, tuple(zones)) if zones else Skip()
+
+    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+        """Unresolvable elsewhere."""
+        return np.where(state.fits()[rows], Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
+
+    def verdict(self, state: _State, row: int, _change: Change) -> int:
+        """The same for one row."""
+        return Code.PASS if state.fits()[row] else Code.UNRESOLVABLE
+
+    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+        """There is only one."""
+        return (REASON,)
+
+    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+        """There is only one."""
+        return {REASON: len(rows)}
+
+    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+        """Nodes with other labels, volumes with other zones, claims of ours, classes that wait."""
+        match event.resource, event.action:
+            case "Node", "Add" | "UpdateNodeLabel":
+                return True
+            case "StorageClass", "Add":
+                return bool(event.new.waits)
+            case "PersistentVolumeClaim", "Add" | "Update":
+                ours = event.new.namespace == pod.namespace
+                return ours and event.new.name in pod.mounts.persistent
+            case "PersistentVolume", "Add":
+                return True
+            case "PersistentVolume", "Update":
+                return list(zones_of(event.old)) != list(zones_of(event.new))
+        return False
+
+
+def zones_of(volume: PersistentVolume) -> Iterable[Zones]:
+    """Read a volume's zone and region labels; one with an empty value among several is no set."""
+    for key in KEYS:
+        text = volume.metadata.labels.get(key)
+        if text is None:
+            continue
+        values = frozenset(part.strip() for part in text.split("__"))
+        if "" not in values:
+            yield key, values
+
+
+def _obstacle(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
+    """Why a claim without a volume cannot be left to VolumeBinding, or ""."""
+    name = claim.storage_class
+    if not name:
+        return "PersistentVolumeClaim had no pv name and storageClass name"
+    found = volumes.classes.get(name)
+    if found is None:
+        return f'storageclass.storage.k8s.io "{name}" not found'
+    if found.volume_binding_mode is None:
+        return f'VolumeBindingMode not set for StorageClass "{name}"'
+    return "" if found.waits else "PersistentVolume had no name"
+
+
+def _no(reason: str) -> Reject:
+    return Reject(Code.UNRESOLVABLE, (reason,))
+
+
+def _one_of(nodes: Picture, key: str, values: frozenset[str]) -> NDArray[np.bool_]:
+    column = nodes.label_column(key)
+    wanted = [id_ for value in values if (id_ := column.values.find(value)) >= 0]
+    return np.isin(column.ids, wanted)
