@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.api.pod import Pod
+from holdfast.api.pod import Affinity, Pod
 from holdfast.api.requests import pod_request
 from holdfast.columns.amounts import Request
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
+from holdfast.columns.terms import NO_TERMS, PodTerms, read_terms
 
 _encode = msgspec.msgpack.Encoder().encode
 _MOST_DIGESTS = 10_000
@@ -26,6 +27,8 @@ class _Digest(NamedTuple):
     host_ports: frozenset[HostPort]
     shape: bytes
     """One copy of the bytes for all pods of that spec."""
+    terms: dict[str, PodTerms] | None
+    """Pod affinity by the pod's namespace, which a term may mean without naming it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +53,7 @@ class PodFacts:
     host_ports: frozenset[HostPort]
     terminating: bool
     shape: bytes
+    terms: PodTerms = NO_TERMS
     reserve_for: str = ""
 
     @classmethod
@@ -63,7 +67,7 @@ class PodFacts:
             scheduler_name=spec.scheduler_name or "default-scheduler", request=digest.request,
             nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
             host_ports=digest.host_ports, terminating=meta.deletion_timestamp is not None,
-            shape=digest.shape, reserve_for=reserve_for,
+            shape=digest.shape, terms=_terms(digest, pod), reserve_for=reserve_for,
         )  # fmt: skip
 
     @property
@@ -86,6 +90,7 @@ class PodFacts:
             and self.terminating == other.terminating
             and self.priority == other.priority
             and self.labels == other.labels
+            and (self.terms is other.terms or self.pod.spec.affinity == other.pod.spec.affinity)
         )
 
 
@@ -116,8 +121,23 @@ def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
         (resources.id(name), amount) for name, amount in asked.amounts.items() if amount > 0
     )
     return _Digest(
-        tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod), shape
-    )
+        tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod), shape,
+        None if _unattached(pod.spec.affinity) else {},
+    )  # fmt: skip
+
+
+def _unattached(affinity: Affinity | None) -> bool:
+    return affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity)
+
+
+def _terms(digest: _Digest, pod: Pod) -> PodTerms:
+    if digest.terms is None:
+        return NO_TERMS
+    namespace = pod.metadata.namespace
+    found = digest.terms.get(namespace)
+    if found is None:
+        found = digest.terms[namespace] = read_terms(pod.spec.affinity, namespace)
+    return found
 
 
 def _host_ports(pod: Pod) -> frozenset[HostPort]:

@@ -77,10 +77,14 @@ class World:
         self.policies = Policies(self.nodes) if policies is None else policies
         self.devices = Inventory(self.nodes) if devices is None else devices
         self._pod_watchers = [room for room in self.rooms if isinstance(room, WatchesPods)]
-        self.namespaces: dict[str, Mapping[str, str]] = {}
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
         self.memories: dict[int, Memory] = {}
+
+    @property
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of the namespaces we were told about."""
+        return self.nodes.namespaces
 
     @property
     def rooms(self) -> tuple[Room, ...]:
@@ -103,7 +107,7 @@ class World:
             case Node():
                 self.nodes.upsert_node(obj)
             case Namespace():
-                self._name_labels(obj.name, obj.metadata.labels)
+                self.nodes.label_namespace(obj.name, obj.metadata.labels)
             case PodDisruptionBudget():
                 self.budgets[obj.key] = obj
                 self.nodes.epochs.bump("budgets")
@@ -119,7 +123,7 @@ class World:
             case Node():
                 self.nodes.delete_node(obj.name)
             case Namespace():
-                self._name_labels(obj.name, None)
+                self.nodes.label_namespace(obj.name, None)
             case PodDisruptionBudget():
                 self.budgets.pop(obj.key, None)
                 self.nodes.epochs.bump("budgets")
@@ -146,7 +150,6 @@ class World:
             policies=self.policies.fork(nodes),
             devices=self.devices.fork(nodes),
         )
-        copy.namespaces = dict(self.namespaces)
         copy.budgets = dict(self.budgets)
         copy.nominations = self.nominations.fork(nodes)
         return copy
@@ -169,15 +172,6 @@ class World:
         self.nodes.remove_pod(uid)
         for room in self._pod_watchers:
             room.pod_went(uid)
-
-    def _name_labels(self, name: str, labels: Mapping[str, str] | None) -> None:
-        if self.namespaces.get(name) == labels:
-            return
-        if labels is None:
-            self.namespaces.pop(name, None)
-        else:
-            self.namespaces[name] = labels
-        self.nodes.epochs.bump("namespaces")
 
     @staticmethod
     def _uid(pod: Pod) -> str:
