@@ -151,12 +151,19 @@ class ClaimSource(Struct, frozen=True):
     read_only: bool = False
 
 
+class ImageVolume(Struct, frozen=True):
+    """An image mounted as a volume."""
+
+    reference: str = ""
+
+
 class Volume(Struct, frozen=True):
     """A volume of the pod, as far as it decides where the pod may run."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: dict[str, Any] | None = None
+    image: ImageVolume | None = None
 
 
 class PodSpec(Struct, frozen=True):

@@ -24,7 +24,8 @@ T = TypeVar("T", bound=Object)
 READ: tuple[Resource[Any], ...] = (
     scheme.NAMESPACES, scheme.NODES, scheme.PODS, scheme.PRIORITY_CLASSES,
     scheme.RESERVATIONS, scheme.RESOURCE_POLICIES, scheme.DEVICE_CLASSES, scheme.RESOURCE_SLICES,
-    scheme.RESOURCE_CLAIMS, scheme.DISRUPTION_BUDGETS,
+    scheme.RESOURCE_CLAIMS, scheme.DISRUPTION_BUDGETS, scheme.SERVICES,
+    scheme.REPLICATION_CONTROLLERS, scheme.REPLICASETS, scheme.STATEFULSETS,
 )  # fmt: skip
 
 

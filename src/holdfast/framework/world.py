@@ -20,6 +20,7 @@ from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.nominations import Nominations
+from holdfast.framework.workload_selectors import WorkloadSelectors
 
 if TYPE_CHECKING:
     from holdfast.framework.memory import Memory
@@ -70,12 +71,14 @@ class World:
         offers: Offers | None = None,
         policies: Policies | None = None,
         devices: Inventory | None = None,
+        selectors: WorkloadSelectors | None = None,
     ) -> None:
         self.nodes = Picture() if nodes is None else nodes
         # An empty ledger is falsy: only None means that there is none yet.
         self.offers = Offers(self.nodes) if offers is None else offers
         self.policies = Policies(self.nodes) if policies is None else policies
         self.devices = Inventory(self.nodes) if devices is None else devices
+        self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
         self._pod_watchers = [room for room in self.rooms if isinstance(room, WatchesPods)]
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
@@ -88,8 +91,8 @@ class World:
 
     @property
     def rooms(self) -> tuple[Room, ...]:
-        """The ledgers of capacity and devices."""
-        return (self.offers, self.policies, self.devices)
+        """The ledgers of capacity and devices, and what workloads select."""
+        return (self.offers, self.policies, self.devices, self.selectors)
 
     def facts(self, pod: Pod, reserve_for: str = "") -> PodFacts:
         """Digest a pod in this world's resource ids."""
@@ -149,6 +152,7 @@ class World:
             offers=self.offers.fork(nodes),
             policies=self.policies.fork(nodes),
             devices=self.devices.fork(nodes),
+            selectors=self.selectors.fork(nodes),
         )
         copy.budgets = dict(self.budgets)
         copy.nominations = self.nominations.fork(nodes)
