@@ -13,7 +13,7 @@ from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import Code
 from holdfast.framework.profile import build
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import decide, feasible
+from holdfast.framework.runner import decide, feasible, ranked
 from holdfast.framework.scoring import score_rows, total
 from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.testing import a_node, a_pod, typed
@@ -70,7 +70,9 @@ def decided(profile, pod, world):
         kept = found.record.total[rows]
         again = total(score_rows(profile, found.active, rows), len(rows))
         assert (kept == again).all(), "kept totals differ from totals worked out anew"
+    rows, mixed = ranked(profile, found)
     sums = total(score_rows(profile, found.active, rows), len(rows))
+    assert (mixed == sums).all(), "kept and asked totals together differ from totals made anew"
     return {names[row]: float(sums[i]) for i, row in enumerate(rows.tolist())}
 
 

@@ -36,6 +36,7 @@ _REASONS = ("", AFFINITY, ANTI_AFFINITY, SHUNNED)
 _CODES = np.array(
     [Code.PASS, Code.UNRESOLVABLE, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE], np.int8
 )
+_UNRESOLVABLE = np.int8(Code.UNRESOLVABLE)
 _MOST = 100
 
 
@@ -77,7 +78,10 @@ class InterPodAffinity:
         if change:
             asked = range(rows.stop) if isinstance(rows, slice) else rows.tolist()
             return np.array([self.verdict(state, row, change) for row in asked], np.int8)
-        return _CODES.take(self._objections(state, rows))
+        unwanted = _unwanted(state, rows)
+        if not state.near:
+            return unwanted.view(np.int8)  # True is 1 is UNSCHEDULABLE
+        return np.where(_near(state, rows), unwanted, _UNRESOLVABLE)
 
     def verdict(self, state: AffinityState, row: int, change: Change) -> int:
         """The same for one row."""
@@ -94,16 +98,8 @@ class InterPodAffinity:
 
     def _objections(self, state: AffinityState, rows: AnyRows) -> NDArray[np.int8]:
         """Which rule each row breaks, an index of the reasons; the first one counts."""
-        count = rows.stop if isinstance(rows, slice) else len(rows)
-        broken = np.zeros(count, np.int8)
-        for rule, groups in (
-            (3, [held.domains for held in state.shunned]),
-            (2, [counted.domains for counted in state.far]),
-        ):
-            for domains in groups:
-                domains.refresh()
-                there = (domains.padded > 0).take(domains.label.ids[rows], mode="wrap")
-                broken[there] = rule
+        broken = np.where(_unwanted(state, rows), np.int8(3), np.int8(0))
+        broken[_unwanted(state, rows, held=False)] = 2
         if state.near:
             broken[~_near(state, rows)] = 1
         return broken
@@ -138,6 +134,22 @@ class InterPodAffinity:
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """Pods that begin or cease to match, and nodes that change their domain."""
         return worth_a_try(event, pod, view.nodes)
+
+
+def _unwanted(state: AffinityState, rows: AnyRows, *, held: bool = True) -> NDArray[np.bool_]:
+    """Tell which rows are near pods this one forbids or, with ``held``, that forbid this one."""
+    groups = [counted.domains for counted in state.far]
+    if held:
+        groups += [term.domains for term in state.shunned]
+    found: NDArray[np.bool_] | None = None
+    for domains in groups:
+        domains.refresh()
+        if domains.total:
+            there = (domains.padded > 0).take(domains.label.ids[rows], mode="wrap")
+            found = there if found is None else np.logical_or(found, there, out=found)
+    if found is None:
+        found = np.zeros(rows.stop if isinstance(rows, slice) else len(rows), np.bool_)
+    return found
 
 
 def _near(state: AffinityState, rows: AnyRows) -> NDArray[np.bool_]:
