@@ -237,8 +237,8 @@ def test_the_registry_names_plugins_as_they_name_themselves():
         ),
         ({"args": {"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": [{}]}}},
          r"defaultConstraints\[0\].maxSkew: not in valid range"),
-        ({"args": {"PodTopologySpread": {"defaultConstraints": [{"maxSkew": 1, "topologyKey": "z",
-                                                                "whenUnsatisfiable": "DoNotSchedule"}]}}},
+        ({"args": {"PodTopologySpread": {"defaultConstraints": [
+            {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]}}},
          "when .defaultConstraints are not empty"),
         ({"args": {"InterPodAffinity": {"hardPodAffinityWeight": 101}}},
          r"hardPodAffinityWeight: not in valid range \[0, 100\]"),

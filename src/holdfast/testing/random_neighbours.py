@@ -86,6 +86,4 @@ def some_owner(random: Random) -> list[dict[str, Any]]:
 
 def some_images(random: Random) -> list[dict[str, Any]]:
     """Images on a node; of one name they are always of one size."""
-    return [
-        {"names": [name], "sizeBytes": size} for name, size in IMAGES if random.random() < 0.4
-    ]
+    return [{"names": [name], "sizeBytes": size} for name, size in IMAGES if random.random() < 0.4]

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.api.labels import EVERYTHING, Selector, conjunction, from_labels, from_selector
+from holdfast.api.labels import (
+    EVERYTHING,
+    LabelRequirement,
+    Selector,
+    conjunction,
+    from_labels,
+    from_selector,
+)
 from holdfast.api.node import Node
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.pod import Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
@@ -127,7 +134,7 @@ def _wishes(pod: Pod, other: Pod, around: Surroundings) -> Iterator[tuple[int, s
 
 def _default_selector(pod: Pod, around: Surroundings) -> Selector:
     labels: dict[str, str] = {}
-    found = []
+    found: list[LabelRequirement] = []
     for one in around.workloads:
         if one.metadata.namespace != pod.namespace:
             continue
@@ -164,7 +171,7 @@ def spread_scores(pod: Pod, nodes: list[Node], around: Surroundings) -> dict[str
         values = {n.name if key == HOST else n.metadata.labels.get(key, "") for n in ranked}
         for node in ranked:
             if key in node.metadata.labels:
-                count = _crowd(pod, node, constraint, selector, keys, around)
+                count = _crowd(pod, node, (constraint, selector), keys, around)
                 raw[node.name] += count * math.log(len(values) + 2) + (constraint.max_skew - 1)
     whole = {name: math.floor(score + 0.5) for name, score in raw.items()}
     return {node.name: 0 for node in nodes} | _turned_round(whole)
@@ -176,9 +183,10 @@ def _turned_round(whole: Mapping[str, int]) -> dict[str, int]:
 
 
 def _crowd(
-    pod: Pod, node: Node, constraint: TopologySpreadConstraint, selector: Selector,
-    keys: set[str], around: Surroundings,
+    pod: Pod, node: Node, wanted: tuple[TopologySpreadConstraint, Selector], keys: set[str],
+    around: Surroundings,
 ) -> int:  # fmt: skip
+    constraint, selector = wanted
     key = constraint.topology_key
     return sum(
         selector != EVERYTHING
@@ -191,9 +199,7 @@ def _crowd(
     )
 
 
-def _eligible(
-    pod: Pod, node: Node, constraint: TopologySpreadConstraint, keys: set[str]
-) -> bool:
+def _eligible(pod: Pod, node: Node, constraint: TopologySpreadConstraint, keys: set[str]) -> bool:
     labels = node.metadata.labels
     if not keys <= labels.keys():
         return False

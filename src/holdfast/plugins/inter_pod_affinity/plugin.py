@@ -33,9 +33,7 @@ ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 SHUNNED = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _REASONS = ("", AFFINITY, ANTI_AFFINITY, SHUNNED)
-_CODES = np.array(
-    [Code.PASS, Code.UNRESOLVABLE, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE], np.int8
-)
+_CODES = np.array([Code.PASS, Code.UNRESOLVABLE, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE], np.int8)
 _UNRESOLVABLE = np.int8(Code.UNRESOLVABLE)
 _MOST = 100
 

@@ -173,5 +173,3 @@ def _by_key(
         (nodes.label_column(key), tuple((weight, domains) for domains, weight in sums.items()))
         for key, sums in found.items()
     )
-
-

@@ -20,7 +20,9 @@ def read_args(plugin: str, args: Mapping[str, Any]) -> Defaults:
     given = read.get("defaultConstraints", ())
     kind = read.get("defaultingType", SYSTEM)
     if kind not in (SYSTEM, LIST):
-        read.wrong("defaultingType", f"supported values: {LIST}, {SYSTEM}", "FieldValueNotSupported")
+        read.wrong(
+            "defaultingType", f"supported values: {LIST}, {SYSTEM}", "FieldValueNotSupported"
+        )
     elif kind == SYSTEM and given:
         words = "when .defaultConstraints are not empty"
         read.wrong("defaultingType", f"Invalid value: {SYSTEM}: {words}")

@@ -38,9 +38,9 @@ def _concerns(other: Pod, pod: PodFacts) -> bool:
 
 def _pod_changed(event: ClusterEvent, pod: PodFacts, hard: Hard) -> bool:
     old, new = event.old, event.new
-    if event.is_about(pod) and old.spec.tolerations != new.spec.tolerations:
-        if any(c.honor_taints for c in hard):
-            return True
+    tolerates = event.is_about(pod) and old.spec.tolerations != new.spec.tolerations
+    if tolerates and any(c.honor_taints for c in hard):
+        return True
     before, after = old.metadata.labels, new.metadata.labels
     return any(c.selector.matches(before) != c.selector.matches(after) for c in hard)
 

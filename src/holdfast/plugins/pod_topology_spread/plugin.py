@@ -1,4 +1,4 @@
-"""The plugin: nodes that keep every hard constraint will do, those that keep soft ones do better."""
+"""The plugin: a node must keep every hard constraint, and should keep the soft ones."""
 
 from __future__ import annotations
 

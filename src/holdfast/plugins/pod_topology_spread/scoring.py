@@ -31,11 +31,11 @@ class Wish:
         """What this constraint adds to each row; nothing without the label."""
         ids, more = self.label.ids[rows], float(self.constraint.max_skew - 1)
         if self.domains is None:
-            found: RawScores = self.counter.live[rows] * weight
+            found = self.counter.live[rows] * np.float64(weight)
             found += more
             return found if ids.min(initial=0) >= 0 else found * (ids >= 0)
         self.domains.refresh()
-        table = self.domains.padded * weight + more
+        table = self.domains.padded * np.float64(weight) + more
         table[-1] = 0.0
         return table.take(ids, mode="wrap")
 
