@@ -8,9 +8,10 @@ from holdfast.columns.interner import CPU
 from holdfast.framework.plugin import Call, Code, Placement, Reject
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.scheduler.binding import BindFailed, Driver, bind, undo
-from holdfast.scheduler.cycle import attempt, hold
+from holdfast.scheduler.cycle import attempt, hold, release
 from holdfast.testing import (
     Fault,
     FaultyTransport,
@@ -130,6 +131,20 @@ async def test_a_pod_deleted_while_its_binding_fails_is_forgotten(cluster, line)
     await cluster.delete(PODS, "p", "default")
     await cluster.advance(60)
     assert (taken(cluster), len(cluster.components.scheduler.queue)) == (0, 0)
+
+
+async def test_a_pod_deleted_while_its_binding_is_undone_does_not_come_back(cluster, line):
+    await cluster.create(
+        a_node("n", cpu="4"), a_device_class("gpu"), a_slice("s", node="n"), a_claim("p")
+    )
+    line.add(Fault("conflict", **BINDING))
+    line.add(Fault("delay", method="GET", path="/resourceclaims/p", seconds=5))
+    await cluster.create(using("p"))
+    await cluster.delete(PODS, "p", "default")
+    # Nobody else fits any more: a pod that came back would wait here for ever.
+    await cluster.create(a_pod("filler", cpu="4", node="n"))
+    await cluster.advance(600)
+    assert len(cluster.components.scheduler.queue) == 0
 
 
 async def test_a_change_made_while_binding_failed_counts_in_the_next_try(cluster, line):
@@ -383,3 +398,21 @@ async def test_a_plugin_that_breaks_while_binding_is_undone_like_any_failure(clu
     failure = await bound(cluster, *diaries(pages, breaks=True))
     assert failure == 'running PreBind plugin "b": a bug'
     assert pages == ["pre-bind a", "pre-bind b", "undo b", "undo a"]
+
+
+def test_an_owner_that_is_on_its_node_after_all_keeps_what_it_draws():
+    """A write that timed out may land after the server was asked about it."""
+    profile = default_profiles()["default-scheduler"]
+    world = World()
+    held = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
+    owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
+    for raw in (a_node("n", cpu="4"), a_reservation("r", owners=owners, status=held)):
+        world.upsert(typed(raw))
+    owner = a_pod("p", cpu="2", labels={"app": "web"})
+    placement = attempt(profile, world.facts(typed(owner)), world, 0.0, np.random.default_rng(0))
+    world.upsert(typed(owner | {"spec": owner["spec"] | {"nodeName": "n"}},
+                       annotations=placement.annotations))  # fmt: skip
+    release(profile, world, placement)
+    assert int(world.nodes.requested[CPU, 0]) == 2000
+    [offer] = world.offers
+    assert offer.left(CPU) == 0

@@ -36,7 +36,7 @@ class Roster:
     """Pods by uid and by row; ``namespaces`` are the labels of those that have any."""
 
     __slots__ = ("_capacity", "_counters", "_of_row", "by_uid", "held", "kinds", "namespaces",
-                 "ports")  # fmt: skip
+                 "ports", "priorities")  # fmt: skip
 
     def __init__(self, capacity: int, held: HeldTerms) -> None:
         self._capacity = capacity
@@ -47,6 +47,8 @@ class Roster:
         self.by_uid: dict[str, Standing] = {}
         self.kinds = Kinds()
         self.ports = PortIndex()
+        self.priorities: dict[int, int] = {}
+        """How many pods have each priority there is."""
 
     def on(self, row: int) -> Mapping[str, PodFacts]:
         """Pods on the row, by uid."""
@@ -67,6 +69,7 @@ class Roster:
             there = self._of_row[row] = {}
         there[uid] = facts
         kind.rows[uid] = row
+        self.priorities[facts.priority] = self.priorities.get(facts.priority, 0) + 1
         if facts.host_ports:
             self.ports.add(row, facts.host_ports)
         if facts.terms:
@@ -83,6 +86,9 @@ class Roster:
         if not there:
             del self._of_row[row]
         del standing.kind.rows[uid]
+        self.priorities[facts.priority] -= 1
+        if not self.priorities[facts.priority]:
+            del self.priorities[facts.priority]
         if facts.host_ports:
             self.ports.remove(row, facts.host_ports)
         if facts.terms:
@@ -180,6 +186,7 @@ class Roster:
         copy.namespaces = dict(self.namespaces)
         copy.kinds.show(self.kinds.keys)
         copy.ports = self.ports.fork()
+        copy.priorities = dict(self.priorities)
         for uid, old in self.by_uid.items():
             kind = copy.kind_of(old.facts)
             kind.rows[uid] = old.row

@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 class Plugin(Protocol):
     """What every plugin has: a name, and which epochs its remembered answers depend on.
 
-    More class variables may be set; absent means False. ``sliced``: filter, score and
-    normalize also take a slice instead of an array of rows (``column[rows]`` works for both), which
-    saves a copy of every column; such a plugin may be asked about rows that are no nodes, and never answers
-    ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace and visible
+    More class variables may be set; absent means False. ``sliced``: filter, score and normalize
+    also take a slice instead of an array of rows (``column[rows]`` works for both), which saves a
+    copy of every column; such a plugin may be asked to filter rows that are no nodes, and never
+    answers ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace and visible
     labels (annotations, status, matched reservations), so it must be asked for every pod;
     otherwise pods of equal spec are taken to read alike. Such a plugin may have a method ``beyond``
     with the arguments of ``reads``, which tells only what it reads beyond the spec, and is cheaper.
@@ -243,11 +243,24 @@ class Binds(Protocol):
 
 @runtime_checkable
 class Hints(Protocol):
-    """Name the events that may make a pod it rejected schedulable."""
+    """Name the events that may make a pod it rejected schedulable.
+
+    A plugin may say in ``hears`` (resource to actions, none for all of them) which events it ever
+    says yes to; about others it is not asked. Without, it is asked about every event.
+    """
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """Tell whether ``event`` is worth another try of ``pod``."""
         ...
+
+
+def hears(plugin: Any, event: ClusterEvent) -> bool:
+    """Tell whether a plugin is to be asked about such events; one without hints hears all."""
+    listens: Mapping[str, tuple[str, ...]] | None = getattr(plugin, "hears", None)
+    if listens is None or not implements(plugin, Hints):
+        return True
+    actions = listens.get(event.resource)
+    return actions is not None and (not actions or event.action in actions)
 
 
 _IMPLEMENTED: dict[tuple[type, type], bool] = {}
@@ -299,5 +312,6 @@ __all__ = [
     "Tallies",
     "Tiers",
     "Verdicts",
+    "hears",
     "implements",
 ]  # fmt: skip

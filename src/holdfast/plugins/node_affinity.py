@@ -63,6 +63,7 @@ class NodeAffinity:
     name: ClassVar[str] = "NodeAffinity"
     # A node that comes may be one that matchFields name.
     epochs: ClassVar[tuple[str, ...]] = ("nodes",)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add", "UpdateNodeLabel")}
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

@@ -37,6 +37,7 @@ class NodeName:
 
     name: ClassVar[str] = "NodeName"
     epochs: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",)}
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

@@ -37,6 +37,7 @@ class NodePorts:
 
     name: ClassVar[str] = "NodePorts"
     epochs: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",), "AssignedPod": ("Delete",)}
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 

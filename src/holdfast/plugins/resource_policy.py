@@ -93,6 +93,12 @@ class ResourcePolicyPlugin:
     name: ClassVar[str] = "resourcepolicy"
     scope: ClassVar[Scope] = Scope.DOMAIN
     epochs: ClassVar[tuple[str, ...]] = ("policies", "nodes", "labels", "counters")
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "ResourcePolicy": (),
+        "Node": ("Add", "UpdateNodeLabel"),
+        "AssignedPod": ("Delete", "UpdatePodLabel", "UpdatePodTerminating"),
+        "UnschedulablePod": ("UpdatePodLabel",),
+    }
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self._args = dict(args or {})

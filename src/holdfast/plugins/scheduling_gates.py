@@ -15,6 +15,9 @@ class SchedulingGates:
 
     name: ClassVar[str] = "SchedulingGates"
     epochs: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "UnschedulablePod": ("UpdatePodSchedulingGatesEliminated",)
+    }
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

@@ -75,6 +75,10 @@ class TaintToleration:
 
     name: ClassVar[str] = "TaintToleration"
     epochs: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeTaint"),
+        "UnschedulablePod": ("UpdatePodToleration",),
+    }
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

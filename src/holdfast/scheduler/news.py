@@ -6,7 +6,9 @@ pod retried because of an event sees the world after it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import msgspec
@@ -17,9 +19,34 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.offers import HOLDING
 from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.world import World
 from holdfast.scheduler.queue import SchedulingQueue
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[..., None]
+
+
+def _forgiving(handle: Handler) -> Handler:
+    """Let no single object that makes no sense keep us from hearing about the others.
+
+    The world reads an object before it changes anything, so what was known of it stays true.
+    """
+
+    @wraps(handle)
+    def handler(*args: Any) -> None:
+        try:
+            handle(*args)
+        except HoldfastError as refusal:
+            obj = args[-1] or args[-2]
+            log.error(
+                "%s %s: %s; going on with what was known of it",
+                type(obj).__name__, obj.key, refusal,
+            )  # fmt: skip
+
+    return handler
 
 
 class NewsDesk:
@@ -40,6 +67,7 @@ class NewsDesk:
         self._ours = ours
         self._now = now
 
+    @_forgiving
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went. A finished pod counts as gone."""
         if old is not None and new is not None and old.uid != new.uid:
@@ -57,6 +85,7 @@ class NewsDesk:
         elif self._ours(new.spec.scheduler_name or "default-scheduler"):
             self._pod_waiting(old, new)
 
+    @_forgiving
     def on_node(self, _kind: str, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
         if new is None:
@@ -71,6 +100,7 @@ class NewsDesk:
         for action in node_changes(old, new):
             self._tell("Node", action, old, new)
 
+    @_forgiving
     def on_reservation(self, _kind: str, old: Reservation | None, new: Reservation | None) -> None:
         """A reservation came, changed or went; a pending one queues for a node like a pod."""
         gone = old if new is None or (old is not None and old.uid != new.uid) else None
@@ -93,6 +123,7 @@ class NewsDesk:
     def on_other(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Make a handler for a kind that only the world cares about."""
 
+        @_forgiving
         def handle(_kind: str, old: Object | None, new: Object | None) -> None:
             if new is not None:
                 self._world.upsert(new)
@@ -115,6 +146,7 @@ class NewsDesk:
         if self._world.nodes.is_assumed(new.uid):
             return
         facts = self._world.facts(new)
+        self._world.nominate(facts)
         event = None
         if old is not None:
             actions = pod_changes(old, new)
@@ -124,15 +156,18 @@ class NewsDesk:
     def _pod_gone(self, old: Pod) -> None:
         self._queue.delete(old.uid)
         if not old.spec.node_name:
-            if not self._world.nodes.is_assumed(old.uid):
-                return
-            old = self._where_assumed(old)
+            old = self._where_meant(old)
         self._world.delete(old)
+        if not old.spec.node_name:
+            return
         self._tell("AssignedPod", "Delete", old, None)
 
-    def _where_assumed(self, pod: Pod) -> Pod:
-        standing = self._world.nodes.pod(pod.uid)
-        return pod if standing is None else on_node(pod, self._world.nodes.names[standing[1]])
+    def _where_meant(self, pod: Pod) -> Pod:
+        """Show a pod without a node where room was kept for it: assumed, or nominated."""
+        nodes = self._world.nodes
+        if nodes.is_assumed(pod.uid) and (standing := nodes.pod(pod.uid)) is not None:
+            return on_node(pod, nodes.names[standing[1]])
+        return on_node(pod, self._world.nominations.node_of(pod.uid))
 
     def _queue_reservation(self, old: Reservation | None, new: Reservation) -> None:
         waits = (

@@ -32,6 +32,10 @@ LONGEST_WAIT = 300.0
 """Seconds after which an unschedulable pod is tried again even if no event came."""
 
 
+Blamed = tuple[str, frozenset[str]]
+"""A scheduler name and the plugins that keep a pod waiting: whose hints count."""
+
+
 class Worth(Enum):
     """What an event means for a pod that was rejected."""
 
@@ -55,6 +59,7 @@ class QueuedPod:
     gate: str = ""
     first_tried: float | None = None
     place: str = ""
+    parked_under: Blamed | None = None
 
     @property
     def uid(self) -> str:
@@ -64,6 +69,7 @@ class QueuedPod:
 
 Judge = Callable[[QueuedPod, ClusterEvent], Worth]
 Gatekeeper = Callable[[PodFacts], str]
+Concerns = Callable[[Blamed, ClusterEvent], bool]
 
 
 @dataclass(slots=True)
@@ -71,17 +77,20 @@ class SchedulingQueue:
     """Pods waiting for a node. Knows no clock: every call that needs the time is given it.
 
     ``judge`` says what an event is worth for a rejected pod (the rejectors' hints);
-    ``gatekeeper`` names the plugin that keeps a pod out of the queue, or "".
+    ``gatekeeper`` names the plugin that keeps a pod out of the queue, or "". ``concerns`` tells
+    whether an event can matter at all to pods that wait for certain plugins, so that most events
+    are not weighed for ten thousand pods one by one.
     """
 
     judge: Judge
     gatekeeper: Gatekeeper = lambda _facts: ""
+    concerns: Concerns = lambda _blamed, _event: True
     initial_backoff: float = 1.0
     longest_backoff: float = 10.0
     on_ready: Callable[[], None] = lambda: None
     _known: dict[str, QueuedPod] = field(default_factory=dict)
-    _parked: dict[str, QueuedPod] = field(default_factory=dict)
-    """The unschedulable and the gated ones: the only pods an event has to look at."""
+    _parked: dict[Blamed, dict[str, QueuedPod]] = field(default_factory=dict)
+    """The unschedulable and the gated ones, by whom they wait for, then by uid."""
     _active: list[tuple[int, float, int, QueuedPod]] = field(default_factory=list)
     _backoff: list[tuple[float, int, float, int, QueuedPod]] = field(default_factory=list)
     _in_flight: dict[str, int] = field(default_factory=dict)
@@ -181,7 +190,8 @@ class SchedulingQueue:
 
     def notify(self, event: ClusterEvent, now: float) -> None:
         """Something happened: give every rejected pod it may help another try."""
-        for pod in list(self._parked.values()):
+        concerned = [blamed for blamed in self._parked if self.concerns(blamed, event)]
+        for pod in [pod for blamed in concerned for pod in self._parked[blamed].values()]:
             if pod.place == "gated":
                 self._enter(pod)
             else:
@@ -198,10 +208,10 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Move pods whose backoff is over, and those nobody thought of for five minutes."""
         while self._backoff and self._backoff[0][0] < math.floor(now):
-            pod = heapq.heappop(self._backoff)[-1]
-            if pod.place == "backoff":
+            *_, order, pod = heapq.heappop(self._backoff)
+            if pod.place == "backoff" and pod.order == order:
                 self._push_active(pod)
-        for pod in list(self._parked.values()):
+        for pod in [pod for parked in self._parked.values() for pod in parked.values()]:
             if pod.place == "unschedulable" and now - pod.since > LONGEST_WAIT:
                 self._to_backoff(pod, now)
 
@@ -215,10 +225,16 @@ class SchedulingQueue:
 
     def _move(self, pod: QueuedPod, place: str) -> None:
         pod.place = place
+        if pod.parked_under is not None:
+            parked = self._parked[pod.parked_under]
+            del parked[pod.uid]
+            if not parked:
+                del self._parked[pod.parked_under]
+            pod.parked_under = None
         if place in ("unschedulable", "gated"):
-            self._parked[pod.uid] = pod
-        else:
-            self._parked.pop(pod.uid, None)
+            blamed = pod.rejectors if place == "unschedulable" else frozenset({pod.gate})
+            pod.parked_under = (pod.facts.scheduler_name, blamed)
+            self._parked.setdefault(pod.parked_under, {})[pod.uid] = pod
 
     def _put_back(
         self, pod: QueuedPod, rejectors: frozenset[str], pending_on: frozenset[str], now: float
@@ -254,7 +270,8 @@ class SchedulingQueue:
             self._move(pod, "gated")
             return
         self._move(pod, "backoff")
-        entry = (expiry, -pod.facts.priority, pod.since, next(self._tick), pod)
+        pod.order = next(self._tick)
+        entry = (expiry, -pod.facts.priority, pod.since, pod.order, pod)
         heapq.heappush(self._backoff, entry)
         self.on_ready()
 
@@ -285,12 +302,13 @@ class SchedulingQueue:
         found = None
         while self._backoff and found is None:
             entry = heapq.heappop(self._backoff)
-            if entry[-1].place != "backoff":
+            *_, order, pod = entry
+            if pod.place != "backoff" or pod.order != order:
                 continue
-            if entry[-1].errors:
+            if pod.errors:
                 spared.append(entry)
             else:
-                found = entry[-1]
+                found = pod
         for entry in spared:
             heapq.heappush(self._backoff, entry)
         return found

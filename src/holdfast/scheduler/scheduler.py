@@ -15,9 +15,9 @@ from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.invariants import check_invariants
-from holdfast.framework.plugin import ClusterEvent, Hints, Placement, implements
+from holdfast.framework.plugin import ClusterEvent, Hints, Placement, hears, implements
 from holdfast.framework.profile import Profile
-from holdfast.framework.runner import pre_enqueue
+from holdfast.framework.runner import closed_gate
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.aftermath import Aftermath, find_out
@@ -25,7 +25,7 @@ from holdfast.scheduler.binding import BindFailed, Driver, bind, carry_out, undo
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.news import NewsDesk, on_node
-from holdfast.scheduler.queue import QueuedPod, SchedulingQueue, Worth
+from holdfast.scheduler.queue import Blamed, QueuedPod, SchedulingQueue, Worth
 from holdfast.scheduler.reports import Reporter
 from holdfast.scheduler.sources import Sources
 
@@ -57,7 +57,7 @@ class Scheduler:
         self.profiles = profiles
         self.world = World()
         self.metrics = Metrics()
-        self.queue = SchedulingQueue(judge=self._judge, gatekeeper=self._gate)
+        self.queue = SchedulingQueue(self._judge, self._gate, self._concerns)
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
         desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
@@ -84,6 +84,8 @@ class Scheduler:
         self._loops = [
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
             asyncio.create_task(self._flush_forever(), name="scheduler: flush"),
+            # Deciding on a picture that is no longer kept up would be worse than not deciding.
+            asyncio.create_task(self.sources.followed(), name="scheduler: follow"),
         ]
 
     async def stopped(self) -> None:
@@ -199,9 +201,14 @@ class Scheduler:
         found: Aftermath,
         message: str,
     ) -> None:
-        """Give the room back to everybody and the pod, if it still waits, another try."""
+        """Give the room back to everybody and the pod, if it still waits, another try.
+
+        News may have overtaken the answer we have: a pod that is no longer assumed is gone, or on
+        a node, since.
+        """
+        waits = self.world.nodes.is_assumed(queued.uid)
         release(profile, self.world, placement)
-        if found.waiting is not None:
+        if found.waiting is not None and waits:
             queued.facts = found.waiting
             self._attempt_failed(queued, message)
         gone = on_node(placement.pod.pod, placement.node)
@@ -231,10 +238,17 @@ class Scheduler:
             worth = Worth.AFTER_BACKOFF
         return worth
 
+    def _concerns(self, blamed: Blamed, event: ClusterEvent) -> bool:
+        """Tell whether any of the plugins to blame listens to such events at all."""
+        if event.resource == "Reservation":
+            return True
+        profile = self.profiles[blamed[0]]
+        return any(hears(profile.plugin(name), event) for name in blamed[1])
+
     def _gate(self, facts: PodFacts) -> str:
         profile = self.profiles[facts.scheduler_name]
-        refusal = pre_enqueue(profile, facts, self.world, self._clock.now())
-        return ", ".join(refusal.reasons) if refusal is not None else ""
+        gate = closed_gate(profile, facts, self.world, self._clock.now())
+        return "" if gate is None else gate[0]
 
     def _go(
         self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]] | None = None

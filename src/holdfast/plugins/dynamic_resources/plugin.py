@@ -47,6 +47,14 @@ class DynamicResources:
     name: ClassVar[str] = "DynamicResources"
     scope: ClassVar[Scope] = Scope.CLUSTER
     epochs: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "ResourceClaim": (),
+        "ResourceSlice": ("Add", "Update"),
+        "DeviceClass": ("Add", "Update"),
+        "Node": _NODE_NEWS,
+        "AssignedPod": ("Delete",),
+        "UnschedulablePod": (),
+    }
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         timeout = durations.parse((args or {}).get("filterTimeout") or "10s")
@@ -148,9 +156,12 @@ class DynamicResources:
         return None
 
     def unreserve(self, state: Demand, placement: Placement) -> None:
-        """Withdraw the promises."""
+        """Withdraw the promises, unless somebody else has promised the claim devices since."""
+        claims = state.inventory.claims
         while state.written.promises:
-            state.inventory.claims.withdraw(state.written.promises.pop().uid)
+            mine = state.written.promises.pop()
+            if claims.promised(mine.uid) is mine:
+                claims.withdraw(mine.uid)
 
     def pre_bind(self, state: Demand, placement: Placement) -> Calls:
         """Write allocations and reservations."""

@@ -46,6 +46,11 @@ class InterPodAffinity:
     scope: ClassVar[Scope] = Scope.DOMAIN
     sliced: ClassVar[bool] = True
     comparable: ClassVar[bool] = True
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeLabel"),
+        "AssignedPod": ("Add", "UpdatePodLabel", "Delete"),
+        "UnschedulablePod": ("Add", "UpdatePodLabel", "Delete"),
+    }
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         known = ("hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods")

@@ -38,7 +38,7 @@ from holdfast.plugins.pod_topology_spread.constraints import (
     Eligibility,
     own_constraints,
 )
-from holdfast.plugins.pod_topology_spread.hints import worth_a_try
+from holdfast.plugins.pod_topology_spread.hints import NODE_NEWS, POD_NEWS, worth_a_try
 from holdfast.plugins.pod_topology_spread.scoring import HOSTNAME, Wish, Wishes
 
 REASON = "node(s) didn't match pod topology spread constraints"
@@ -102,6 +102,9 @@ class PodTopologySpread:
     # Who owns the pod is no part of its spec, and decides what it is spread among by default.
     beyond_spec: ClassVar[bool] = True
     comparable: ClassVar[bool] = True
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": NODE_NEWS, "AssignedPod": POD_NEWS, "UnschedulablePod": POD_NEWS,
+    }  # fmt: skip
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         self._defaults = read_args(self.name, args)

@@ -28,7 +28,8 @@ def owner_reasons(state: OwnerState, row: int, change: Change) -> tuple[str, ...
 
 
 def _missing_on_node(state: OwnerState, *, help_: bool, suffix: str) -> tuple[str, ...]:
-    nodes, columns, slots = state.nodes, state.offers.columns, state.match.slots
+    nodes, columns = state.nodes, state.offers.columns
+    slots = state.match.slots[columns.matchable[state.match.slots]]
     pooled = bool(columns.default[slots].any())
     words = []
     for resource, wanted in ((PODS, 1), *state.request):
