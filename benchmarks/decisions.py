@@ -22,7 +22,7 @@ from holdfast.framework.plugin import Placement
 from holdfast.framework.runner import decide
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.testing import a_node, a_pod, a_reservation, typed
+from holdfast.testing import a_node, a_pod, a_replica_set, a_reservation, typed
 
 ZONE = "topology.kubernetes.io/zone"
 SHAPES = (("16", "64Gi"), ("32", "128Gi"), ("64", "256Gi"))
@@ -90,6 +90,61 @@ def preferred(world: World, count: int) -> Iterator[Pod]:
         yield typed(a_pod(f"p{i}", cpu="100m", memory="128Mi", affinity=AFFINITY))
 
 
+HOST = "kubernetes.io/hostname"
+WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
+FAR = {"requiredDuringSchedulingIgnoredDuringExecution": [{**WEB, "topologyKey": HOST}]}
+NEAR = {"requiredDuringSchedulingIgnoredDuringExecution": [{**WEB, "topologyKey": ZONE}]}
+NEIGHBOURS = {
+    "podAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 10, "podAffinityTerm": {**WEB, "topologyKey": ZONE}}
+        ]
+    },
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "podAffinityTerm": {**WEB, "topologyKey": HOST}}
+        ]
+    },
+}
+
+
+def _web_pods(count: int, **more: object) -> Iterator[Pod]:
+    for i in range(count):
+        yield typed(a_pod(f"p{i}", cpu="100m", memory="128Mi", labels={"app": "web"}, **more))
+
+
+def far(world: World, count: int) -> Iterator[Pod]:
+    yield from _web_pods(min(count, world.nodes.node_count), affinity={"podAntiAffinity": FAR})
+
+
+def near(world: World, count: int) -> Iterator[Pod]:
+    del world
+    yield from _web_pods(count, affinity={"podAffinity": NEAR})
+
+
+def neighbours(world: World, count: int) -> Iterator[Pod]:
+    del world
+    yield from _web_pods(count, affinity=NEIGHBOURS)
+
+
+def deployment(world: World, count: int) -> Iterator[Pod]:
+    """What a Deployment's pods cost: the system spreads them by host and zone."""
+    world.upsert(typed(a_replica_set("web", labels={"app": "web"})))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u",
+             "controller": True}  # fmt: skip
+    yield from _web_pods(count, metadata={"ownerReferences": [owner]})
+
+
+def images(world: World, count: int) -> Iterator[Pod]:
+    image = {"names": ["registry.k8s.io/pause:3.10"], "sizeBytes": 500 * 1024 * 1024}
+    for name in world.nodes.names[::3]:
+        node = world.nodes.nodes[world.nodes.row_of[name]]
+        raw = a_node(name, labels=dict(node.metadata.labels))
+        raw["status"] |= {"allocatable": dict(node.status.allocatable), "images": [image]}
+        world.upsert(typed(raw))
+    yield from _web_pods(count)
+
+
 def _offers(world: World, how_many: int = 1000) -> None:
     names = world.nodes.names
     for i in range(how_many):
@@ -122,6 +177,11 @@ CASES: dict[str, tuple[str, Callable[[World, int], Iterator[Pod]]]] = {
     "requests": ("a request of its own each", distinct_requests),
     "preferred": ("preferred node affinity", preferred),
     "spread": ("hard spread over zones", spread),
+    "far": ("required anti-affinity, host", far),
+    "near": ("required affinity, zone", near),
+    "neighbours": ("preferred affinity, host + zone", neighbours),
+    "deployment": ("soft spread, system default", deployment),
+    "images": ("image on a third of the nodes", images),
     "strangers": ("1,000 offers, pods own none", strangers),
     "owners": ("1,000 offers, pods own them", owners),
 }

@@ -236,7 +236,12 @@ def test_the_registry_names_plugins_as_they_name_themselves():
             "must be 1",
         ),
         ({"args": {"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": [{}]}}},
-         "not built"),
+         r"defaultConstraints\[0\].maxSkew: not in valid range"),
+        ({"args": {"PodTopologySpread": {"defaultConstraints": [
+            {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]}}},
+         "when .defaultConstraints are not empty"),
+        ({"args": {"InterPodAffinity": {"hardPodAffinityWeight": 101}}},
+         r"hardPodAffinityWeight: not in valid range \[0, 100\]"),
     ],
 )  # fmt: skip
 def test_a_configuration_that_cannot_be_is_refused(options, words):

@@ -13,18 +13,20 @@ from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import Code
 from holdfast.framework.profile import build
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import decide, feasible
+from holdfast.framework.runner import decide, feasible, ranked
 from holdfast.framework.scoring import score_rows, total
 from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster
 from holdfast.testing.reference import first_objection, places, totals
+from holdfast.testing.reference_neighbours import Surroundings
 
 LAW = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32)
 STANDARD = [
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
-    "NodeResourcesFit", "PodTopologySpread", "NodeResourcesBalancedAllocation", "DefaultBinder",
+    "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity",
+    "NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder",
 ]  # fmt: skip
 
 
@@ -70,7 +72,9 @@ def decided(profile, pod, world):
         kept = found.record.total[rows]
         again = total(score_rows(profile, found.active, rows), len(rows))
         assert (kept == again).all(), "kept totals differ from totals worked out anew"
+    rows, mixed = ranked(profile, found)
     sums = total(score_rows(profile, found.active, rows), len(rows))
+    assert (mixed == sums).all(), "kept and asked totals together differ from totals made anew"
     return {names[row]: float(sums[i]) for i, row in enumerate(rows.tolist())}
 
 
@@ -129,11 +133,14 @@ def test_columns_equal_the_slow_reference(seed):
         for facts, node in cluster.assumed.values():
             standing.append(_on(facts.pod, node))
         there = places(cluster.nodes.values(), standing)
-        objections = {name: first_objection(pod, place, there) for name, place in there.items()}
+        around = Surroundings.of(cluster.nodes.values(), standing, cluster.furniture.values())
+        objections = {
+            name: first_objection(pod, place, there, around) for name, place in there.items()
+        }
         passing = {name: there[name] for name, word in objections.items() if not word}
         got = decided(profile, pod, cluster.world)
         if passing:
-            assert got == totals(pod, passing)
+            assert got == totals(pod, passing, around)
         else:
             excluded = {name for name, word in got.items() if word[1] == ""}
             named = {n: w[1] or "NodeAffinity" for n, w in got.items() if n not in excluded}

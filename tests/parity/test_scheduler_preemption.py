@@ -9,6 +9,7 @@ from holdfast.framework.prepared import ask
 from holdfast.framework.rejection import PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption import DefaultPreemption
+from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from parity.harness import parity
@@ -60,18 +61,19 @@ def rejection(record, world, raw_pod, codes):
     listed = record.input.get("plugins") or {}
     names = dict.fromkeys([*(listed.get("filter") or ()), *(listed.get("preFilter") or ())])
     answers = fakes(world, facts, CODES[record.input.get("fakeFilterRC", "Success")])
-    real = {"NodeResourcesFit": NodeResourcesFit, "PodTopologySpread": PodTopologySpread}
+    real = {
+        "NodeResourcesFit": NodeResourcesFit, "PodTopologySpread": PodTopologySpread,
+        "InterPodAffinity": InterPodAffinity,
+    }  # fmt: skip
     filters = []
     for name in names:
         if name in answers:
             filters.append((Fake(name, answers[name]), None))
-        elif name in real:
+        else:
             plugin = real[name]({})
             prepared = ask(plugin, facts, view, ())
             if prepared.filters:
                 filters.append((plugin, prepared.state))
-        else:
-            assert name == "InterPodAffinity", name
     found = np.zeros(world.nodes.size, np.int8)
     for name, row in world.nodes.row_of.items():
         found[row] = codes(name)
@@ -96,12 +98,7 @@ def found_by_us(effect):
     return {c.node: ({v.name for v in c.victims}, c.violations) for c in effect.candidates}
 
 
-@parity(
-    "defaultpreemption.jsonl",
-    "TestDryRunPreemption",
-    # The victims' own anti-affinity needs InterPodAffinity, which is not built.
-    where=lambda r: "anti-affinity" not in r.name,
-)
+@parity("defaultpreemption.jsonl", "TestDryRunPreemption")
 def test_dry_run(record):
     for raw, expected in zip(record.input["testPods"], record.expected["expected"], strict=True):
         effect = preempt(record, world(record, record.input["initPods"]), raw)

@@ -1,9 +1,19 @@
-"""Hard topology spread constraints against upstream's tables."""
+"""Topology spread constraints against upstream's tables."""
 
+import numpy as np
+import pytest
+
+from holdfast.api import scheme
+from holdfast.api.decode import convert_object
+from holdfast.api.resource import Resource
 from holdfast.framework.plugin import NONE, Change
+from holdfast.framework.profile import Profile
+from holdfast.framework.scoring import score_rows
+from holdfast.framework.view import View
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from parity.harness import parity
-from parity.scheduling import asked, node, pod, world_of
+from parity.scheduling import asked, by_name, node, pod, world_of
+from parity.test_scheduler_affinity import event_of
 
 
 @parity("podtopologyspread.jsonl", "TestSingleConstraint", "TestMultipleConstraints")
@@ -17,21 +27,23 @@ def test_filter(record):
         assert got == record.observed["status"][name]
 
 
-def plain(record):
-    """Default constraints are wishes, made from Services and ReplicaSets, and are not built."""
-    return not record.input.get("objs") and not (record.input["args"] or {}).get(
-        "defaultConstraints"
-    )
+def with_objects(record, world):
+    kinds = {r.kind: r.type for r in vars(scheme).values() if isinstance(r, Resource)}
+    for raw in record.input.get("objs") or ():
+        world.upsert(convert_object(raw, kinds[raw["kind"]]))
+    return world
 
 
-@parity("podtopologyspread.jsonl", "TestPreFilterState", where=plain)
+@parity("podtopologyspread.jsonl", "TestPreFilterState")
 def test_counts(record):
-    world = world_of([node(raw) for raw in record.input["nodes"]], record.input["existingPods"])
-    found = asked(PodTopologySpread({}), record.input["pod"], world)
+    nodes = [node(raw) for raw in record.input["nodes"] or ()]
+    world = world_of(nodes, record.input["existingPods"])
+    plugin = PodTopologySpread(record.input["args"])
+    found = asked(plugin, record.input["pod"], with_objects(record, world))
     assert found.prefilter["code"] == record.expected["wantPrefilterStatus"]["code"]
     if found.prefilter["code"] == "Success":
         assert counts(found) == record.expected["want"]["tpValueToMatchNum"]
-        check_constraints(found, record.expected["want"]["constraints"])
+        check_constraints(found.prepared.state.counted, record.expected["want"]["constraints"])
 
 
 @parity("podtopologyspread.jsonl", "TestPreFilterStateAddPod")
@@ -72,10 +84,62 @@ def counts(found, change=NONE):
 
 
 def check_constraints(found, wanted):
-    got = [c.constraint for c in found.prepared.state.counted]
+    got = [one.constraint for one in found]
     assert [(c.key, c.max_skew, c.min_domains, str(c.selector)) for c in got] == [
         (w["topologyKey"], w["maxSkew"], w["minDomains"], w["selector"]["string"]) for w in wanted
     ]
     assert [(c.honor_affinity, c.honor_taints) for c in got] == [
         (w["nodeAffinityPolicy"] == "Honor", w["nodeTaintsPolicy"] == "Honor") for w in wanted
     ]
+
+
+@parity("podtopologyspread.jsonl", "TestPodTopologySpreadScore")
+def test_score(record):
+    feasible = [node(raw) for raw in record.input["nodes"]]
+    others = [node(raw) for raw in record.input["failedNodes"] or ()]
+    world = with_objects(record, world_of([*feasible, *others], record.input["existingPods"]))
+    found = asked(PodTopologySpread(record.input["args"]), record.input["pod"], world)
+    rows = np.array([world.nodes.row_of[one.name] for one in feasible])
+    (score,) = score_rows(Profile("p", (found.plugin,)), [found.prepared], rows)
+    got = {world.nodes.names[row]: int(score.normalized[i]) for i, row in enumerate(rows)}
+    assert got == by_name(record.expected["want"])
+
+
+@parity("podtopologyspread.jsonl", "TestPreScoreSkip")
+def test_skip(record):
+    world = with_objects(record, world_of([node(raw) for raw in record.input["nodes"]]))
+    found = asked(PodTopologySpread(record.input["config"]), record.input["pod"], world)
+    assert found.prescore_skips == (record.expected["preScoreStatus"]["code"] == "Skip")
+
+
+@parity("podtopologyspread.jsonl", "TestPreScoreStateEmptyNodes")
+def test_weights(record):
+    world = with_objects(record, world_of([node(raw) for raw in record.input["nodes"]]))
+    found = asked(PodTopologySpread(record.input["config"]), record.input["pod"], world)
+    wanted, soft, rows = record.expected["want"], found.prepared.state.soft, world.nodes.rows
+    found.plugin.pre_score(found.prepared.state, rows)
+    assert soft.weights == pytest.approx(wanted["topologyNormalizingWeight"], abs=1e-9)
+    lacking = soft.lacking(rows)
+    ignored = set() if lacking is None else {world.nodes.names[r] for r in rows[lacking]}
+    assert ignored == set(wanted["ignoredNodes"])
+    check_constraints(soft.wishes, wanted["constraints"])
+    for wish, counts_ in zip(soft.wishes, wanted["topologyValueToPodCounts"], strict=True):
+        if wish.domains is not None:
+            values = wish.label.values
+            got = {values[i]: int(n) for i, n in enumerate(wish.domains.counts)}
+            assert {v: n for v, n in got.items() if v in counts_} == {
+                v: n for v, n in counts_.items() if v
+            }
+
+
+@parity(
+    "queueing_hints.jsonl",
+    "plugins/podtopologyspread/plugin_test.go:Test_isSchedulableAfterNodeChange",
+    "plugins/podtopologyspread/plugin_test.go:Test_isSchedulableAfterPodChange",
+)
+def test_hints(record):
+    world = world_of([])
+    facts = world.facts(pod(record.input["pod"]))
+    got = PodTopologySpread({}).hint(event_of(record), facts, View(world, facts, 0.0))
+    wanted = record.expected.get("expectedHint") or record.expected["wantHint"]
+    assert got == (wanted == "Queue")

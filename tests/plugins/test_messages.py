@@ -94,15 +94,6 @@ def test_a_missing_claim_is_told_by_the_first_plugin_that_looks():
     assert found.message() == ('0/3 nodes are available: persistentvolumeclaim "data" not found.')
 
 
-def test_pods_with_inter_pod_affinity_are_told_that_it_is_not_built():
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    found = outcome(a_world(*small_nodes(2)), a_pod(affinity=affinity))
-    assert "inter-pod affinity is not built" in found.message()
-    assert found.rejectors == {"InterPodAffinity"}
-    assert found.code.word == "UnschedulableAndUnresolvable"
-
-
 def test_a_gated_pod_is_explained_without_nodes():
     answer = told(a_world(a_node("n1")), a_pod(scheduling_gates=[{"name": "a"}, {"name": "b"}]))
     assert answer["preEnqueue"] == {

@@ -55,21 +55,18 @@ _CORE: tuple[Resource[Any], ...] = (
     scheme.PERSISTENT_VOLUMES,
     scheme.PODS,
     _row("", "podtemplates", "PodTemplate"),
-    _row(
-        "", "replicationcontrollers", "ReplicationController", short=("rc",), categories=_ALL,
-        parts=_SCALE,
-    ),
+    scheme.REPLICATION_CONTROLLERS,
     _row("", "resourcequotas", "ResourceQuota", short=("quota",), parts=_STATUS),
     _row("", "secrets", "Secret"),
     _row("", "serviceaccounts", "ServiceAccount", short=("sa",), parts=("token",)),
-    _row("", "services", "Service", short=("svc",), categories=_ALL, parts=("proxy", "status")),
+    scheme.SERVICES,
 )  # fmt: skip
 _APPS: tuple[Resource[Any], ...] = (
     _row("apps", "controllerrevisions", "ControllerRevision"),
     _row("apps", "daemonsets", "DaemonSet", short=("ds",), categories=_ALL, parts=_STATUS),
     scheme.DEPLOYMENTS,
     scheme.REPLICASETS,
-    _row("apps", "statefulsets", "StatefulSet", short=("sts",), categories=_ALL, parts=_SCALE),
+    scheme.STATEFULSETS,
 )
 _AUTHN, _AUTHZ = "authentication.k8s.io", "authorization.k8s.io"
 _REVIEWS = (

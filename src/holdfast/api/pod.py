@@ -159,6 +159,12 @@ class ClaimSource(Struct, frozen=True):
     read_only: bool = False
 
 
+class ImageVolume(Struct, frozen=True):
+    """An image mounted as a volume."""
+
+    reference: str = ""
+
+
 class Volume(DiskSources, frozen=True):
     """A volume of the pod, as far as it decides where the pod may run."""
 
@@ -167,6 +173,7 @@ class Volume(DiskSources, frozen=True):
     ephemeral: dict[str, Any] | None = None
     iscsi: ISCSI | None = None
     rbd: RBD | None = None
+    image: ImageVolume | None = None
 
 
 class PodSpec(Struct, frozen=True):

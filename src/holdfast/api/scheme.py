@@ -29,6 +29,9 @@ from holdfast.api.workloads import (
     PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
 )
 
 _POD_PARTS = (
@@ -56,6 +59,18 @@ REPLICASETS = Resource(
 DEPLOYMENTS = Resource(
     "apps", "v1", "deployments", "Deployment", Deployment, short_names=("deploy",),
     categories=("all",), subresources=("scale", "status"),
+)  # fmt: skip
+STATEFULSETS = Resource(
+    "apps", "v1", "statefulsets", "StatefulSet", StatefulSet, short_names=("sts",),
+    categories=("all",), subresources=("scale", "status"),
+)  # fmt: skip
+REPLICATION_CONTROLLERS = Resource(
+    "", "v1", "replicationcontrollers", "ReplicationController", ReplicationController,
+    short_names=("rc",), categories=("all",), subresources=("scale", "status"),
+)  # fmt: skip
+SERVICES = Resource(
+    "", "v1", "services", "Service", Service, short_names=("svc",), categories=("all",),
+    subresources=("proxy", "status"),
 )  # fmt: skip
 PRIORITY_CLASSES = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", PriorityClass,

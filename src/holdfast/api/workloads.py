@@ -54,6 +54,36 @@ class ReplicaSet(Object, frozen=True):
     status: ReplicaSetStatus = ReplicaSetStatus()
 
 
+class StatefulSetSpec(Struct, frozen=True):
+    """Which pods belong to it; the rest is its controller's business."""
+
+    selector: LabelSelector = LabelSelector()
+
+
+class StatefulSet(Object, frozen=True):
+    """Keeps pods with names of their own alive."""
+
+    spec: StatefulSetSpec = StatefulSetSpec()
+
+
+class LabelledPods(Struct, frozen=True):
+    """Pods that carry all of these labels; None selects no pod at all."""
+
+    selector: dict[str, str] | None = None
+
+
+class ReplicationController(Object, frozen=True):
+    """What there was before ReplicaSets."""
+
+    spec: LabelledPods = LabelledPods()
+
+
+class Service(Object, frozen=True):
+    """One address for several pods."""
+
+    spec: LabelledPods = LabelledPods()
+
+
 class DeploymentSpec(Struct, frozen=True):
     """How many pods of which template; strategy stays raw."""
 

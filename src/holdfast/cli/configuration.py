@@ -31,7 +31,7 @@ from holdfast.plugins import PROFILE_NAMES, REGISTRY, default_profiles
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 UPSTREAM = frozenset({
-    "ImageLocality", "GangScheduling", "NodeNUMAResource", "DeviceShare",
+    "GangScheduling", "NodeNUMAResource", "DeviceShare",
 })  # fmt: skip
 """Plugins a user's file may well name and Holdfast may not have yet."""
 

@@ -27,6 +27,7 @@ READ: tuple[Resource[Any], ...] = (
     scheme.RESOURCE_CLAIMS, scheme.DISRUPTION_BUDGETS, scheme.STORAGE_CLASSES,
     scheme.PERSISTENT_VOLUMES, scheme.PERSISTENT_VOLUME_CLAIMS, scheme.CSI_NODES,
     scheme.CSI_DRIVERS, scheme.CSI_STORAGE_CAPACITIES, scheme.VOLUME_ATTACHMENTS,
+    scheme.SERVICES, scheme.REPLICATION_CONTROLLERS, scheme.REPLICASETS, scheme.STATEFULSETS,
 )  # fmt: skip
 
 

@@ -12,33 +12,41 @@ from collections.abc import Callable, Hashable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.labels import Selector
 from holdfast.columns.cells import cells
 from holdfast.columns.journal import Journal
 from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.terms import PodChoice
 
 Eligible = Callable[[], NDArray[np.bool_]]
 """Tells which rows count at all; asked again whenever a node's labels, taints or flags move."""
 
 
 class DomainCount:
-    """Matching live pods per domain of one topology key, over eligible rows only.
+    """Matching pods per domain of one topology key, over eligible rows only.
 
     ``counts[v]`` and ``nodes[v]`` are pods and eligible nodes whose label has value id v.
+    ``padded`` is ``counts`` and a 0 at the end, which is what an absent label (-1) reads.
+    Without ``eligible`` every row with the label counts.
     """
 
-    __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_label", "_live",
-                 "_seen", "counts", "nodes")  # fmt: skip
+    __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_per_row", "_seen",
+                 "_total", "counts", "label", "nodes", "padded")  # fmt: skip
 
     def __init__(
-        self, live: NDArray[np.int32], label: LabelColumn, eligible: Eligible, journal: Journal
+        self,
+        per_row: NDArray[np.int32],
+        label: LabelColumn,
+        eligible: Eligible | None,
+        journal: Journal,
     ) -> None:
-        self._live = live
-        self._label = label
+        self._per_row = per_row
+        self.label = label
         self._eligible = eligible
         self._journal = journal
         self._seen = -1
-        self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._total = 0
+        self.padded: NDArray[np.int64] = np.zeros(1, np.int64)
+        self.counts: NDArray[np.int64] = self.padded[:-1]
         self.nodes: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def refresh(self) -> None:
@@ -46,18 +54,32 @@ class DomainCount:
         if self._seen == self._journal.seq:
             return
         self._seen = self._journal.seq
-        mask = self._eligible() & (self._label.ids >= 0)
-        ids, size = self._label.ids[mask], len(self._label.values)
+        mask = self.label.ids >= 0
+        if self._eligible is not None:
+            mask &= self._eligible()
+        ids, size = self.label.ids[mask], len(self.label.values)
         # Weighted bincount answers in float64, exact for counts of pods.
-        self.counts = np.bincount(ids, self._live[mask], size).astype(np.int64)
+        self.padded = np.bincount(ids, self._per_row[mask], size + 1).astype(np.int64)
+        self.counts = self.padded[:-1]
         self.nodes = np.bincount(ids, minlength=size)
+        self._total = int(self.counts.sum())
         self._eligible_at = cells(mask)
-        self._counts_at = cells(self.counts)
+        self._counts_at = cells(self.padded)
 
     def move(self, row: int, by: int) -> None:
-        """Note that a live matching pod came to or left the row."""
+        """Note that a matching pod came to or left the row."""
         if self._seen == self._journal.seq and self._eligible_at[row]:
-            self._counts_at[self._label.at[row]] += by
+            self._counts_at[self.label.at[row]] += by
+            self._total += by
+
+    @property
+    def total(self) -> int:
+        """Matching pods in any domain, as of the last refresh and the moves since."""
+        return self._total
+
+    def at(self, row: int) -> int:
+        """Matching pods in the row's domain, refreshed; 0 if the row has none."""
+        return int(self._counts_at[self.label.at[row]])
 
     def lowest(self) -> int:
         """The smallest count of a domain that has an eligible node; 0 without any."""
@@ -70,39 +92,49 @@ class DomainCount:
 
 
 class SelectorCount:
-    """Pods found by a selector in one namespace, per row; ``live`` leaves out terminating ones."""
+    """Pods that every one of ``choices`` means, per row; ``live`` leaves out terminating ones."""
 
-    __slots__ = ("_all_at", "_domains", "_live_at", "all", "live", "namespace", "selector")
+    __slots__ = ("_all_at", "_all_domains", "_live_at", "_live_domains", "all", "choices", "live")
 
-    def __init__(self, namespace: str, selector: Selector, capacity: int) -> None:
-        self.namespace = namespace
-        self.selector = selector
+    def __init__(self, choices: tuple[PodChoice, ...], capacity: int) -> None:
+        self.choices = choices
         self.all: NDArray[np.int32] = np.zeros(capacity, np.int32)
         self.live: NDArray[np.int32] = np.zeros(capacity, np.int32)
         self._all_at = cells(self.all)
         self._live_at = cells(self.live)
-        self._domains: dict[tuple[str, Hashable], DomainCount] = {}
+        self._all_domains: dict[tuple[str, Hashable], DomainCount] = {}
+        self._live_domains: dict[tuple[str, Hashable], DomainCount] = {}
 
-    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+    @property
+    def by_namespace_labels(self) -> bool:
+        """Whether labels of namespaces decide who is counted."""
+        return any(choice.namespace_selector.requirements for choice in self.choices)
+
+    def selects(
+        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
+    ) -> bool:
         """Tell whether pods with these labels in that namespace are counted."""
-        return namespace == self.namespace and self.selector.matches(labels)
+        return all(c.matches(namespace, namespace_labels, labels) for c in self.choices)
 
     def move(self, row: int, by: int, *, live: bool) -> None:
         """Note that a matching pod came to (+1) or left (-1) the row."""
         self._all_at[row] += by
+        for domain in self._all_domains.values():
+            domain.move(row, by)
         if live:
             self._live_at[row] += by
-            for domain in self._domains.values():
+            for domain in self._live_domains.values():
                 domain.move(row, by)
 
     def by_domain(
-        self, key: str, eligibility: Hashable, label: LabelColumn, eligible: Eligible,
-        journal: Journal,
+        self, key: str, eligibility: Hashable, label: LabelColumn, eligible: Eligible | None,
+        journal: Journal, *, live: bool = True,
     ) -> DomainCount:  # fmt: skip
         """The counts per value of ``key`` over rows that ``eligible`` admits, up to date."""
-        found = self._domains.get((key, eligibility))
+        domains = self._live_domains if live else self._all_domains
+        found = domains.get((key, eligibility))
         if found is None:
-            found = DomainCount(self.live, label, eligible, journal)
-            self._domains[key, eligibility] = found
+            found = DomainCount(self.live if live else self.all, label, eligible, journal)
+            domains[key, eligibility] = found
         found.refresh()
         return found

@@ -38,7 +38,11 @@ class Kinds:
         self._next = 0
 
     def of(
-        self, namespace: str, labels: Mapping[str, str], counters: Iterable[SelectorCount]
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        counters: Iterable[SelectorCount],
+        namespaces: Mapping[str, Mapping[str, str]],
     ) -> Kind:
         """The kind of a pod; a new one is matched against the counters that exist."""
         key = self.visible(namespace, labels)
@@ -48,7 +52,8 @@ class Kinds:
                 self._kinds = {k: v for k, v in self._kinds.items() if v.rows}
             kind = self._kinds[key] = Kind(self._next, namespace, dict(key[1]))
             self._next += 1
-            kind.counters = [c for c in counters if c.selects(namespace, kind.labels)]
+            its = namespaces.get(namespace, {})
+            kind.counters = [c for c in counters if c.selects(namespace, its, kind.labels)]
         return kind
 
     def visible(self, namespace: str, labels: Mapping[str, str]) -> Visible:

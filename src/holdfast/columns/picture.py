@@ -17,6 +17,8 @@ from holdfast.columns.amounts import MOST, Amounts
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.derived import Derived
 from holdfast.columns.epochs import Epochs
+from holdfast.columns.held import HeldTerm, HeldTerms
+from holdfast.columns.images import ImageIndex
 from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
 from holdfast.columns.journal import Journal
 from holdfast.columns.kinds import Kind
@@ -24,7 +26,8 @@ from holdfast.columns.mounts import MountIndex
 from holdfast.columns.node_labels import LabelColumn, NodeLabels
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import PortIndex
-from holdfast.columns.roster import Roster
+from holdfast.columns.roster import Choices, Roster
+from holdfast.columns.terms import PodChoice
 
 _FIRST_ROWS = 64
 _FIRST_RESOURCES = 12
@@ -71,7 +74,10 @@ class Picture:
         self.node_journal = Journal(self.capacity)
         self.mount_journal = Journal(self.capacity)
         self.derived: dict[object, Derived] = {}
-        self._roster = Roster(self.capacity)
+        self.images = ImageIndex()
+        self._roster = Roster(
+            self.capacity, HeldTerms(self.labels, self.node_journal, self.capacity)
+        )
         self._free_rows: list[int] = []
         self._aside: dict[str, dict[str, tuple[PodFacts, bool]]] = {}
         self._node_of_aside: dict[str, str] = {}
@@ -186,11 +192,32 @@ class Picture:
 
     def counter(self, namespace: str, selector: Selector) -> SelectorCount:
         """Count the pods a selector finds, from now on; depends on epochs layout and counters."""
-        self.show_labels(selector.keys)
-        counter, dropped = self._roster.counter(namespace, selector)
+        return self.count((PodChoice(frozenset((namespace,)), selector),))
+
+    def count(self, choices: Choices) -> SelectorCount:
+        """Count the pods that all of the choices mean; depends on layout and counters."""
+        self.show_labels(frozenset(key for choice in choices for key in choice.selector.keys))
+        counter, dropped = self._roster.counter(choices)
         if dropped:
             self.epochs.bump("counters")
         return counter
+
+    @property
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of the namespaces we were told about."""
+        return self._roster.namespaces
+
+    def held_about(self, facts: PodFacts) -> tuple[HeldTerm, ...]:
+        """Terms of standing pods that speak of this one; depends on held and namespaces."""
+        kind = self.kind_of(facts)
+        its = self.namespaces.get(kind.namespace, {})
+        return self._roster.held.matching(kind.id, kind.namespace, its, kind.labels)
+
+    def label_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Take in a namespace's labels; None lets it go."""
+        if self.namespaces.get(name) != labels:
+            self._roster.relabel_namespace(name, labels)
+            self.epochs.bump("namespaces")
 
     # --- nodes ------------------------------------------------------------------------------
 
@@ -216,6 +243,10 @@ class Picture:
             news = True
         if news:
             self.journal.log(row)
+        if (old is None or old.status.images != node.status.images) and self.images.set(
+            row, node.status.images
+        ):
+            self.epochs.bump("images")
         if new:
             self.epochs.bump("nodes")
             self._settle(node.name, row)
@@ -234,6 +265,8 @@ class Picture:
             self.release(key)
         self.amounts.close(row)
         self.labels.clear(row)
+        if self.images.set(row, ()):
+            self.epochs.bump("images")
         self.names[row] = ""
         self.nodes[row] = None
         self.alive[row] = False
@@ -305,13 +338,21 @@ class Picture:
             self._widen_to(request[-1][0])
         cpu, memory = facts.nonzero_millicores, facts.nonzero_bytes
         self.amounts.take(row, request, 1, cpu, memory)
+        held = self._roster.held.version
+        if facts.terms:
+            self.show_labels(facts.terms.label_keys)
         self._roster.enter(facts, row, assumed=assumed)
+        if self._roster.held.version != held:
+            self.epochs.bump("held")
         self.journal.log(row)
         if facts.mounts:
             self._mounts_moved(facts, row)
 
     def _remove(self, uid: str) -> None:
+        held = self._roster.held.version
         standing = self._roster.leave(uid)
+        if self._roster.held.version != held:
+            self.epochs.bump("held")
         facts, row = standing.facts, standing.row
         cpu, memory = facts.nonzero_millicores, facts.nonzero_bytes
         self.amounts.give(row, facts.request, 1, cpu, memory)
@@ -395,7 +436,9 @@ class Picture:
         copy.labels = self.labels.fork()
         copy.journal, copy.node_journal = self.journal.fork(), self.node_journal.fork()
         copy.mount_journal = self.mount_journal.fork()
-        copy._roster = self._roster.fork()
+        copy.images = self.images.fork()
+        held = self._roster.held.fork(copy.labels, copy.node_journal)
+        copy._roster = self._roster.fork(held)
         copy._free_rows = list(self._free_rows)
         copy._aside = {node: dict(pods) for node, pods in self._aside.items()}
         copy._node_of_aside = dict(self._node_of_aside)

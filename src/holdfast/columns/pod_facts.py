@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.api.pod import Pod, PodSpec, Volume
+from holdfast.api.pod import Affinity, Pod, PodSpec, Volume
 from holdfast.api.requests import pod_request
 from holdfast.columns.amounts import MOST, Request
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
+from holdfast.columns.terms import NO_TERMS, PodTerms, read_terms
 
 _encode = msgspec.msgpack.Encoder().encode
 _MOST_DIGESTS = 10_000
@@ -28,6 +29,8 @@ class _Digest(NamedTuple):
     mounts: Mounts
     shape: bytes
     """One copy of the bytes for all pods of that spec."""
+    terms: dict[str, PodTerms] | None
+    """Pod affinity by the pod's namespace, which a term may mean without naming it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +57,7 @@ class PodFacts:
     mounts: Mounts
     terminating: bool
     shape: bytes
+    terms: PodTerms = NO_TERMS
     reserve_for: str = ""
 
     @classmethod
@@ -68,7 +72,7 @@ class PodFacts:
             nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
             host_ports=digest.host_ports, mounts=digest.mounts,
             terminating=meta.deletion_timestamp is not None, shape=digest.shape,
-            reserve_for=reserve_for,
+            terms=_terms(digest, pod), reserve_for=reserve_for,
         )  # fmt: skip
 
     @property
@@ -91,6 +95,7 @@ class PodFacts:
             and self.terminating == other.terminating
             and self.priority == other.priority
             and self.labels == other.labels
+            and (self.terms is other.terms or self.pod.spec.affinity == other.pod.spec.affinity)
         )
 
 
@@ -147,8 +152,22 @@ def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     )
     return _Digest(
         tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod),
-        mounts_of(pod), shape,
+        mounts_of(pod), shape, None if _unattached(pod.spec.affinity) else {},
     )  # fmt: skip
+
+
+def _unattached(affinity: Affinity | None) -> bool:
+    return affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity)
+
+
+def _terms(digest: _Digest, pod: Pod) -> PodTerms:
+    if digest.terms is None:
+        return NO_TERMS
+    namespace = pod.metadata.namespace
+    found = digest.terms.get(namespace)
+    if found is None:
+        found = digest.terms[namespace] = read_terms(pod.spec.affinity, namespace)
+    return found
 
 
 def _host_ports(pod: Pod) -> frozenset[HostPort]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.api.labels import Selector
 from holdfast.columns.counters import SelectorCount
+from holdfast.columns.held import HeldTerms
 from holdfast.columns.kinds import Kind, Kinds
 from holdfast.columns.mounts import MountIndex
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import PortIndex
+from holdfast.columns.terms import PodChoice
 
 _MOST_COUNTERS = 1024
 _NOBODY: Mapping[str, PodFacts] = {}
+Choices = tuple[PodChoice, ...]
+Namespaces = dict[str, Mapping[str, str]]
 
 
 @dataclass(slots=True, eq=False)
@@ -31,15 +34,16 @@ class Standing:
 
 
 class Roster:
-    """Pods by uid and by row."""
+    """Pods by uid and by row; ``namespaces`` are the labels of those that have any."""
 
-    __slots__ = (
-        "_capacity", "_counters", "_of_row", "by_uid", "kinds", "mounts", "ports", "priorities",
-    )  # fmt: skip
+    __slots__ = ("_capacity", "_counters", "_of_row", "by_uid", "held", "kinds", "mounts",
+                 "namespaces", "ports", "priorities")  # fmt: skip
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, held: HeldTerms) -> None:
         self._capacity = capacity
-        self._counters: dict[tuple[str, Selector], SelectorCount] = {}
+        self._counters: dict[Choices, SelectorCount] = {}
+        self.held = held
+        self.namespaces: Namespaces = {}
         self._of_row: dict[int, dict[str, PodFacts]] = {}
         self.by_uid: dict[str, Standing] = {}
         self.kinds = Kinds()
@@ -54,7 +58,8 @@ class Roster:
 
     def kind_of(self, facts: PodFacts) -> Kind:
         """The kind of a pod, standing or not."""
-        return self.kinds.of(facts.namespace, facts.labels, self._counters.values())
+        counters = self._counters.values()
+        return self.kinds.of(facts.namespace, facts.labels, counters, self.namespaces)
 
     def enter(self, facts: PodFacts, row: int, *, assumed: bool) -> None:
         """Put a pod on the row; it must stand nowhere."""
@@ -71,6 +76,8 @@ class Roster:
             self.ports.add(row, facts.host_ports)
         if facts.mounts:
             self.mounts.add(row, facts)
+        if facts.terms:
+            self.held.enter(facts.terms, row)
         for counter in kind.counters:
             counter.move(row, 1, live=not facts.terminating)
 
@@ -90,6 +97,8 @@ class Roster:
             self.ports.remove(row, facts.host_ports)
         if facts.mounts:
             self.mounts.remove(row, facts)
+        if facts.terms:
+            self.held.leave(facts.terms, row)
         for counter in standing.kind.counters:
             counter.move(row, -1, live=not facts.terminating)
         return standing
@@ -112,47 +121,75 @@ class Roster:
             standing.kind.rows[uid] = standing.row
         return True
 
-    def counter(self, namespace: str, selector: Selector) -> tuple[SelectorCount, bool]:
-        """The counter of a selector, and whether an old one was dropped for it.
+    def counter(self, choices: Choices) -> tuple[SelectorCount, bool]:
+        """The counter of pods that all choices mean, and whether an old one was dropped for it.
 
-        The keys of the selector must be visible already.
+        The keys of the selectors must be visible already.
         """
-        key = (namespace, selector)
-        found = self._counters.pop(key, None)
+        found = self._counters.pop(choices, None)
         dropped = False
         if found is None:
             if len(self._counters) >= _MOST_COUNTERS:
                 self._drop(next(iter(self._counters)))
                 dropped = True
-            found = self._count(namespace, selector)
-        self._counters[key] = found
+            found = self._count(choices)
+        self._counters[choices] = found
         return found, dropped
 
-    def _count(self, namespace: str, selector: Selector) -> SelectorCount:
-        counter = SelectorCount(namespace, selector, self._capacity)
+    def _count(self, choices: Choices) -> SelectorCount:
+        counter = SelectorCount(choices, self._capacity)
         for kind in self.kinds:
-            if counter.selects(kind.namespace, kind.labels):
+            if counter.selects(kind.namespace, self._labels_of(kind), kind.labels):
                 kind.counters.append(counter)
-                for uid, row in kind.rows.items():
-                    counter.move(row, 1, live=not self.by_uid[uid].facts.terminating)
+                self._move_all(counter, kind, 1)
         return counter
 
-    def _drop(self, key: tuple[str, Selector]) -> None:
+    def _labels_of(self, kind: Kind) -> Mapping[str, str]:
+        return self.namespaces.get(kind.namespace, {})
+
+    def _move_all(self, counter: SelectorCount, kind: Kind, by: int) -> None:
+        for uid, row in kind.rows.items():
+            counter.move(row, by, live=not self.by_uid[uid].facts.terminating)
+
+    def _drop(self, key: Choices) -> None:
         counter = self._counters.pop(key)
         for kind in self.kinds:
             if counter in kind.counters:
                 kind.counters.remove(counter)
 
+    def relabel_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Give a namespace other labels; pods in it enter and leave counters that read them."""
+        if labels is None:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = labels
+        self.held.namespaces_changed()
+        reading = [c for c in self._counters.values() if c.by_namespace_labels]
+        for kind in self.kinds:
+            if kind.namespace != name:
+                continue
+            for counter in reading:
+                was = counter in kind.counters
+                if was is counter.selects(name, self._labels_of(kind), kind.labels):
+                    continue
+                self._move_all(counter, kind, -1 if was else 1)
+                if was:
+                    kind.counters.remove(counter)
+                else:
+                    kind.counters.append(counter)
+
     def grow(self, capacity: int) -> None:
         """Make room for more rows; counters are made anew when next asked for."""
         self._capacity = capacity
         self._counters = {}
+        self.held.grow(capacity)
         for kind in self.kinds:
             kind.counters = []
 
-    def fork(self) -> Roster:
-        """An independent copy; counters are made anew when next asked for."""
-        copy = Roster(self._capacity)
+    def fork(self, held: HeldTerms) -> Roster:
+        """An independent copy over forked held terms; counters are made anew when asked for."""
+        copy = Roster(self._capacity, held)
+        copy.namespaces = dict(self.namespaces)
         copy.kinds.show(self.kinds.keys)
         copy.ports = self.ports.fork()
         copy.mounts = self.mounts.fork()

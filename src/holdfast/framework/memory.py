@@ -42,7 +42,11 @@ class Memory:
             for p in self._deciding
             if getattr(p, "scope", Scope.CLUSTER) is Scope.CLUSTER
         }
-        self._beyond = tuple(p for p in self._deciding if getattr(p, "beyond_spec", False))
+        self._beyond = tuple(
+            getattr(p, "beyond", p.reads)
+            for p in self._deciding
+            if getattr(p, "beyond_spec", False)
+        )
         self._records: dict[Hashable, Record] = {}
         self._prepared: dict[tuple[str, Hashable], Prepared] = {}
         self._shared: dict[tuple[int, ...], Possible] = {}
@@ -89,10 +93,13 @@ class Memory:
         if found is not None and found.versions == versions:
             found.stamp = epochs.stamp
             return found
-        found = ask(plugin, pod, view, versions)
+        old, found = found, ask(plugin, pod, view, versions)
+        if old is not None and getattr(plugin, "comparable", False) and _alike(old, found):
+            found = old
+            found.versions = versions
         found.stamp = epochs.stamp
         if found.reject is None:
-            if plugin.scope.kept and not found.skip:
+            if plugin.scope.kept and not found.skip and found.answers is None:
                 found.answers = Answers(plugin, found.state, found.part, view.nodes)
             _keep(self._prepared, key, found, 4 * _room(view.nodes.capacity))
         return found
@@ -101,7 +108,7 @@ class Memory:
         kind = view.nodes.kind_of(pod).id
         if not self._beyond:
             return (pod.shape, kind, bool(pod.reserve_for))
-        beyond = tuple([plugin.reads(pod, view) for plugin in self._beyond])
+        beyond = tuple([reads(pod, view) for reads in self._beyond])
         return (pod.shape, kind, bool(pod.reserve_for), beyond)
 
     def _holds(self, record: Record, pod: PodFacts, view: View) -> bool:
@@ -119,7 +126,7 @@ class Memory:
                 prepared.stamp = epochs.stamp
                 continue
             again = self.prepare(plugin, pod, view)
-            if not (prepared.skip and again.skip):
+            if again is not prepared and not (prepared.skip and again.skip):
                 return False
             record.prepared[i] = again
         record.stamp = epochs.stamp
@@ -153,6 +160,17 @@ class Memory:
             found = Possible(view.nodes, kept, allowed)
             _keep(self._shared, key, found, 4 * _room(view.nodes.capacity))
         return found
+
+
+def _alike(old: Prepared, new: Prepared) -> bool:
+    """Tell whether a plugin made the same of a pod again; then what rests on it may stay."""
+    return (
+        not (old.skip or new.skip)
+        and old.reject is None
+        and new.reject is None
+        and (old.filters, old.scores) == (new.filters, new.scores)
+        and bool(old.state == new.state)
+    )
 
 
 def _room(capacity: int) -> int:

@@ -27,6 +27,8 @@ class Nominations:
         """Nominate a pod to a node instead of any other; "" withdraws it."""
         self.clear(facts.uid)
         if node:
+            # Others are asked whether they go beside it, by the labels its terms look at.
+            self._nodes.show_labels(facts.terms.label_keys)
             self._node_of[facts.uid] = node
             self._of_node.setdefault(node, {})[facts.uid] = facts
 

@@ -35,8 +35,9 @@ class Record:
     """What is known about a class of pods.
 
     ``clear`` means that preparing ruled nothing out. ``ok`` are the rows that pass every kept
-    filter, ``total`` their weighted sums, ``NOWHERE`` elsewhere. ``simple`` means that the totals
-    are the whole truth about scores.
+    filter, ``total`` their weighted sums, ``NOWHERE`` elsewhere. ``summed`` means that the totals
+    are the whole truth about scores that are kept, ``simple`` that there are no others; the others
+    are ``apart``, asked every time.
     """
 
     def __init__(
@@ -81,25 +82,29 @@ class Record:
         """Sort the scores into plain ones, scaled ones, and those that must be asked in full."""
         self.plain: list[tuple[NDArray[np.float64], Cells[float], float]] = []
         self.scaled: list[Scaled] = []
-        self.simple = True
+        self.apart: list[Prepared] = []
+        self.summed = True
         for p in self.prepared:
             if p.skip or p.asked or p.reject is not None:
                 continue
             plugin, answers = p.plugin, p.answers
             if implements(plugin, Tiers):
-                self.simple = False
+                self.summed = False
             if not p.scores:
                 continue
             weight = profile.weight(plugin.name)
             opaque = implements(plugin, Normalizes) or implements(plugin, PreScores)
-            if answers is None or opaque:
-                self.simple = False
+            if answers is None:
+                self.apart.append(p)
+            elif opaque:
+                self.summed = False
             elif implements(plugin, Scales):
                 self.scaled.append(Scaled(answers, weight))
             else:
                 assert answers.raw is not None
                 assert answers.raw_at is not None
                 self.plain.append((answers.raw, answers.raw_at, float(weight)))
+        self.simple = self.summed and not self.apart
 
     @property
     def flat(self) -> bool:

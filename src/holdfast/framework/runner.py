@@ -38,7 +38,7 @@ from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 from holdfast.framework.record import Record
 from holdfast.framework.rejection import Rejection, Word
-from holdfast.framework.scoring import best_tier, score_rows
+from holdfast.framework.scoring import add_apart, best_tier, score_rows
 from holdfast.framework.scoring import total as total_of
 from holdfast.framework.ties import NOWHERE
 from holdfast.framework.view import View
@@ -188,11 +188,22 @@ def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
         total = np.where(found.mask, record.total[:size], NOWHERE)  # type: ignore[arg-type]
         ties = (total == total.max()).nonzero()[0]
     else:
-        rows = best_tier(found.active, found.rows)
-        sums = total_of(score_rows(profile, found.active, rows), len(rows))
+        rows, sums = ranked(profile, found)
         ties = rows[sums == sums.max()]
     count = len(ties)
     return int(ties[0 if count == 1 else int(rng.random() * count)])
+
+
+def ranked(profile: Profile, found: Feasible) -> tuple[Rows, NDArray[np.float64]]:
+    """The rows of the best tier and their totals; kept sums are used where they hold."""
+    record, rows = found.record, found.rows
+    same = record.summed and found.active is record.prepared
+    if same and (found.mask is None or record.flat):
+        sums = record.total[rows]
+        add_apart(profile, record.apart, rows, sums, found.view.nodes.size)
+        return rows, sums
+    rows = best_tier(found.active, rows)
+    return rows, total_of(score_rows(profile, found.active, rows), len(rows))
 
 
 def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:

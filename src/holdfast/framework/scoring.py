@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import (
+    AnyRows,
     Normalizes,
     PreScores,
     RawScores,
@@ -69,8 +70,26 @@ def total(scores: Iterable[Score], count: int) -> NDArray[np.float64]:
     return sums
 
 
-def _score(profile: Profile, prepared: Prepared, rows: Rows) -> Score | None:
+def add_apart(
+    profile: Profile, apart: Iterable[Prepared], rows: Rows, sums: NDArray[np.float64], size: int
+) -> None:
+    """Add the scores of plugins that are asked every time to the sums of the others.
+
+    When every row of the picture is ranked, plugins that can are asked about a slice instead.
+    """
+    everywhere = slice(0, size) if len(rows) == size else None
+    for prepared in apart:
+        asked = everywhere if prepared.sliced and everywhere is not None else rows
+        score = _score(profile, prepared, rows, asked)
+        if score is not None:
+            sums += score.weighted
+
+
+def _score(
+    profile: Profile, prepared: Prepared, rows: Rows, asked: AnyRows | None = None
+) -> Score | None:
     plugin, state = prepared.plugin, prepared.state
+    asked = rows if asked is None else asked
     if implements(plugin, PreScores):
         answer = plugin.pre_score(state, rows)
         if isinstance(answer, Skipped):
@@ -81,10 +100,10 @@ def _score(profile: Profile, prepared: Prepared, rows: Rows) -> Score | None:
     if prepared.answers is not None and prepared.answers.raw is not None:
         raw = prepared.answers.raw[rows]
     else:
-        raw = plugin.score(state, rows)
+        raw = plugin.score(state, asked)
     normalized = raw
     if implements(plugin, Normalizes):
-        normalized = plugin.normalize(state, rows, raw)
+        normalized = plugin.normalize(state, asked, raw)
     elif implements(plugin, Scales):
         normalized = plugin.scale(state, raw, float(raw.min()), float(raw.max()))
     if len(rows) and (normalized.min() < 0 or normalized.max() > 100):

@@ -21,6 +21,7 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.volumes import Volumes
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.nominations import Nominations
+from holdfast.framework.workload_selectors import WorkloadSelectors
 
 if TYPE_CHECKING:
     from holdfast.framework.memory import Memory
@@ -72,6 +73,7 @@ class World:
         policies: Policies | None = None,
         devices: Inventory | None = None,
         volumes: Volumes | None = None,
+        selectors: WorkloadSelectors | None = None,
     ) -> None:
         self.nodes = Picture() if nodes is None else nodes
         # An empty ledger is falsy: only None means that there is none yet.
@@ -79,16 +81,21 @@ class World:
         self.policies = Policies(self.nodes) if policies is None else policies
         self.devices = Inventory(self.nodes) if devices is None else devices
         self.volumes = Volumes(self.nodes) if volumes is None else volumes
+        self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
         self._pod_watchers = [room for room in self.rooms if isinstance(room, WatchesPods)]
-        self.namespaces: dict[str, Mapping[str, str]] = {}
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
         self.memories: dict[int, Memory] = {}
 
     @property
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of the namespaces we were told about."""
+        return self.nodes.namespaces
+
+    @property
     def rooms(self) -> tuple[Room, ...]:
-        """The ledgers of capacity, devices and volumes."""
-        return (self.offers, self.policies, self.devices, self.volumes)
+        """The ledgers of capacity, devices and volumes, and what workloads select."""
+        return (self.offers, self.policies, self.devices, self.volumes, self.selectors)
 
     def facts(self, pod: Pod, reserve_for: str = "") -> PodFacts:
         """Digest a pod in this world's resource ids."""
@@ -106,7 +113,7 @@ class World:
             case Node():
                 self.nodes.upsert_node(obj)
             case Namespace():
-                self._name_labels(obj.name, obj.metadata.labels)
+                self.nodes.label_namespace(obj.name, obj.metadata.labels)
             case PodDisruptionBudget():
                 self.budgets[obj.key] = obj
                 self.nodes.epochs.bump("budgets")
@@ -122,7 +129,7 @@ class World:
             case Node():
                 self.nodes.delete_node(obj.name)
             case Namespace():
-                self._name_labels(obj.name, None)
+                self.nodes.label_namespace(obj.name, None)
             case PodDisruptionBudget():
                 self.budgets.pop(obj.key, None)
                 self.nodes.epochs.bump("budgets")
@@ -155,8 +162,8 @@ class World:
             policies=self.policies.fork(nodes),
             devices=self.devices.fork(nodes),
             volumes=self.volumes.fork(nodes),
+            selectors=self.selectors.fork(nodes),
         )
-        copy.namespaces = dict(self.namespaces)
         copy.budgets = dict(self.budgets)
         copy.nominations = self.nominations.fork(nodes)
         return copy
@@ -179,15 +186,6 @@ class World:
         self.nodes.remove_pod(uid)
         for room in self._pod_watchers:
             room.pod_went(uid)
-
-    def _name_labels(self, name: str, labels: Mapping[str, str] | None) -> None:
-        if self.namespaces.get(name) == labels:
-            return
-        if labels is None:
-            self.namespaces.pop(name, None)
-        else:
-            self.namespaces[name] = labels
-        self.nodes.epochs.bump("namespaces")
 
     @staticmethod
     def _uid(pod: Pod) -> str:

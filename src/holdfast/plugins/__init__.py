@@ -14,6 +14,7 @@ from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.dynamic_resources import DynamicResources
+from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_declared_features import NodeDeclaredFeatures
@@ -50,6 +51,7 @@ REGISTRY: tuple[Entry, ...] = (
     Entry(DynamicResources, "DynamicResources", weight=2),
     Entry(DefaultPreemption, "DefaultPreemption"),
     Entry(BalancedAllocation, "NodeResourcesBalancedAllocation"),
+    Entry(ImageLocality, "ImageLocality"),
     Entry(DefaultBinder, "DefaultBinder"),
     Entry(NodeDeclaredFeatures, "NodeDeclaredFeatures"),
     Entry(Reservation, "Reservation", weight=5000),

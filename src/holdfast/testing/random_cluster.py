@@ -18,9 +18,19 @@ from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_node, a_pod, a_reservation, a_resource_policy, a_unit, typed
+from holdfast.testing.random_neighbours import (
+    HOST,
+    IMAGES,
+    NAMESPACES,
+    ZONE,
+    some_images,
+    some_namespace,
+    some_owner,
+    some_pod_affinity,
+    some_workload,
+)
 from holdfast.testing.random_storage import some_storage, some_volumes
 
-ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _TAINTS = (
     {"key": "dedicated", "value": "db", "effect": "NoSchedule"},
     {"key": "dedicated", "value": "web", "effect": "NoExecute"},
@@ -45,6 +55,8 @@ class RandomCluster:
         self.pods: dict[str, Pod] = {}
         self.assumed: dict[str, tuple[PodFacts, str]] = {}
         self.others: dict[tuple[str, str], Any] = {}
+        self.furniture: dict[tuple[str, str], Any] = {}
+        """Namespaces, Services and ReplicaSets, by kind and key."""
         self._made = 0
         for _ in range(nodes):
             self.add_node()
@@ -56,8 +68,8 @@ class RandomCluster:
         happenings: list[Callable[[], None]] = [
             self.add_pod, self.add_pod, self.add_pod, self.remove_pod, self.change_pod,
             self.assume, self.confirm, self.forget, self.change_node, self.add_node,
-            self.remove_node, self.add_other, self.remove_other, self.add_storage,
-            self.add_storage, self.add_storage,
+            self.remove_node, self.add_other, self.remove_other, self.change_furniture,
+            self.add_storage, self.add_storage, self.add_storage,
         ]  # fmt: skip
         self.random.choice(happenings)()
 
@@ -69,6 +81,7 @@ class RandomCluster:
         """A world that was told everything at once."""
         objects: list[Any] = [
             *self.nodes.values(), *self.pods.values(), *self.others.values(),
+            *self.furniture.values(),
         ]  # fmt: skip
         for facts, node in self.assumed.values():
             spec = msgspec.structs.replace(facts.pod.spec, node_name=node)
@@ -175,6 +188,16 @@ class RandomCluster:
             key = self.random.choice(sorted(self.others))
             self.world.delete(self.others.pop(key))
 
+    def change_furniture(self) -> None:
+        """A namespace or a workload comes, changes or goes."""
+        if self.furniture and self.random.random() < 0.3:
+            self.world.delete(self.furniture.pop(self.random.choice(sorted(self.furniture))))
+            return
+        make = self.random.choice([some_namespace, some_workload])
+        made = make(self.random)
+        self.furniture[made.kind, made.key] = made
+        self.world.upsert(made)
+
     # --- making things
 
     def _node(self, name: str) -> Node:
@@ -191,6 +214,7 @@ class RandomCluster:
             unschedulable=True if self.random.random() < 0.1 else None,
             allocatable={"example.com/gpu": pick(["0", "2"])},
         )  # fmt: skip
+        raw["status"]["images"] = some_images(self.random)
         made: Node = typed(raw)
         return made
 
@@ -202,8 +226,15 @@ class RandomCluster:
             more["tolerations"] = [dict(pick(_TOLERATIONS))]
         if chance() < 0.3:
             more["topology_spread_constraints"] = [self._constraint()]
+        affinity: dict[str, Any] = {}
         if chance() < 0.3:
-            more["affinity"] = {"nodeAffinity": self._affinity()}
+            affinity["nodeAffinity"] = self._affinity()
+        if chance() < 0.4:
+            affinity |= some_pod_affinity(self.random)
+        if affinity:
+            more["affinity"] = affinity
+        if chance() < 0.3:
+            more["metadata"] = {"ownerReferences": some_owner(self.random)}
         if chance() < 0.1:
             more["node_selector"] = {ZONE: pick("abc")}
         if chance() < 0.3:
@@ -212,7 +243,8 @@ class RandomCluster:
         raw = a_pod(
             f"p{self._made}", cpu=pick([None, "100m", "500m", "1"]),
             memory=pick([None, "128Mi", "1Gi"]), requests=requests, node=node,
-            labels={"app": pick("abc"), "own": str(self._made)}, **more,
+            labels={"app": pick("abc"), "own": str(self._made)}, namespace=pick(NAMESPACES),
+            image=pick(IMAGES)[0], **more,
         )  # fmt: skip
         if chance() < 0.2:
             port = {"hostPort": pick([80, 443]), "containerPort": 80, "protocol": "TCP"}
@@ -225,7 +257,7 @@ class RandomCluster:
         pick = self.random.choice
         made: dict[str, Any] = {
             "maxSkew": pick([1, 2]), "topologyKey": pick([ZONE, HOST]),
-            "whenUnsatisfiable": "DoNotSchedule",
+            "whenUnsatisfiable": pick(["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]),
             "labelSelector": {"matchLabels": {"app": pick("abc")}},
         }  # fmt: skip
         if self.random.random() < 0.3:

@@ -18,6 +18,13 @@ from holdfast.api.requests import Reading, pod_request
 from holdfast.api.tolerations import PREFER_NO_SCHEDULE, find_untolerated, tolerated
 from holdfast.columns.ports import ANY_ADDRESS, HostPort, clash
 from holdfast.plugins.node_unschedulable import CORDON
+from holdfast.testing.reference_neighbours import (
+    Surroundings,
+    image_scores,
+    neighbour_scores,
+    neighbours_object,
+    spread_scores,
+)
 
 
 @dataclass
@@ -52,7 +59,9 @@ def places(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, Place]:
     return found
 
 
-def first_objection(pod: Pod, place: Place, everywhere: Mapping[str, Place]) -> str:
+def first_objection(
+    pod: Pod, place: Place, everywhere: Mapping[str, Place], around: Surroundings
+) -> str:
     """The name of the first standard plugin that rules the node out, or ""."""
     node, tolerations = place.node, pod.spec.tolerations
     if node.spec.unschedulable and not tolerated(tolerations, CORDON):
@@ -65,20 +74,26 @@ def first_objection(pod: Pod, place: Place, everywhere: Mapping[str, Place]) -> 
         return "NodePorts"
     if not _fits(pod, place):
         return "NodeResourcesFit"
-    return "" if _spreads(pod, place, everywhere) else "PodTopologySpread"
+    if not _spreads(pod, place, everywhere):
+        return "PodTopologySpread"
+    return "InterPodAffinity" if neighbours_object(pod, node, around) else ""
 
 
-def totals(pod: Pod, feasible: Mapping[str, Place]) -> dict[str, int]:
+def totals(pod: Pod, feasible: Mapping[str, Place], around: Surroundings) -> dict[str, int]:
     """Weighted sums of the default scores, over the feasible nodes."""
     taints = {name: _unwanted(pod, place) for name, place in feasible.items()}
     wishes = {
         name: preferred_nodes(pod).score(place.labels, name) for name, place in feasible.items()
     }
     worst, best = max(taints.values(), default=0), max(wishes.values(), default=0)
+    nodes = [place.node for place in feasible.values()]
+    spread, near = spread_scores(pod, nodes, around), neighbour_scores(pod, nodes, around)
+    images = image_scores(pod, nodes, around)
     sums = {}
     for name, place in feasible.items():
         total = 3 * (100 - 100 * taints[name] // worst if worst else 100)
         total += 2 * (100 * wishes[name] // best if best else 0)
+        total += 2 * spread[name] + 2 * near[name] + images[name]
         sums[name] = total + _least_allocated(pod, place) + _balanced(pod, place)
     return sums
 

@@ -1,8 +1,8 @@
 """PodTopologySpread: keep matching pods even over zones, hosts or whatever a label names.
 
-Lives here: reading constraints and the filter for hard ones. Counting per domain is done by
-``columns.counters``, which every class of pods shares. Not built: soft constraints
-(``ScheduleAnyway``) and the cluster's default ones only express wishes and do not score yet.
+Lives here: reading constraints (a pod's own, or the defaults), the filter for hard ones, the score
+for soft ones, the hints. Counting per domain is done by ``columns.counters``, which every class of
+pods shares; which pods a pod is spread among by default, by ``framework.workload_selectors``.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from holdfast.api.tolerations import find_untolerated
 from holdfast.columns.picture import Picture
 from holdfast.columns.selection import required_selected
 
-HARD = "DoNotSchedule"
+HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,70 @@ class Constraint:
         return NOTHING if self.selector == EVERYTHING else self.selector
 
 
-def hard_constraints(pod: Pod) -> tuple[Constraint, ...]:
-    """Read the constraints that rule nodes out; raises BadRequest for a bad selector."""
-    return tuple(
-        _read(constraint, pod)
-        for constraint in pod.spec.topology_spread_constraints
-        if constraint.when_unsatisfiable == HARD
-    )
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What applies to a pod: ``hard`` ones rule nodes out, ``soft`` ones score them.
+
+    ``lenient``: these are the system's own defaults, so a node lacking a key is not set aside.
+    """
+
+    hard: tuple[Constraint, ...] = ()
+    soft: tuple[Constraint, ...] = ()
+    lenient: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.hard or self.soft)
 
 
-def _read(constraint: TopologySpreadConstraint, pod: Pod) -> Constraint:
+NO_CONSTRAINTS = Constraints()
+SYSTEM_DEFAULTS = (
+    TopologySpreadConstraint(3, "kubernetes.io/hostname", SOFT),
+    TopologySpreadConstraint(5, "topology.kubernetes.io/zone", SOFT),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Constraints of pods that have none of their own."""
+
+    constraints: tuple[TopologySpreadConstraint, ...] = SYSTEM_DEFAULTS
+    system: bool = True
+
+    def given_to(self, pod: Pod, selector: Selector) -> Constraints:
+        """Apply them among the pods that ``selector`` finds; nobody selected, nothing applies."""
+        if selector.everything or not self.constraints:
+            return NO_CONSTRAINTS
+        return _parted(self.constraints, pod, selector, lenient=self.system)
+
+
+def own_constraints(pod: Pod) -> Constraints:
+    """Read a pod's own constraints; raises BadRequest for a bad selector."""
+    return _parted(pod.spec.topology_spread_constraints, pod, None)
+
+
+def _parted(
+    constraints: Iterable[TopologySpreadConstraint],
+    pod: Pod,
+    selector: Selector | None,
+    *,
+    lenient: bool = False,
+) -> Constraints:
+    hard, soft = [], []
+    for constraint in constraints:
+        read = _read(constraint, pod, selector)
+        if constraint.when_unsatisfiable == HARD:
+            hard.append(read)
+        elif constraint.when_unsatisfiable == SOFT:
+            soft.append(read)
+    return Constraints(tuple(hard), tuple(soft), lenient)
+
+
+def _read(
+    constraint: TopologySpreadConstraint, pod: Pod, given: Selector | None = None
+) -> Constraint:
     labels = pod.metadata.labels
-    selector = from_selector(constraint.label_selector)
-    keys = constraint.match_label_keys
+    selector = from_selector(constraint.label_selector) if given is None else given
+    keys = constraint.match_label_keys if given is None else ()
     if keys and selector != NOTHING:
         own = (LabelRequirement(k, EQUALS, (labels[k],)) for k in keys if k in labels)
         selector = _joined(selector, own)

@@ -1,4 +1,4 @@
-"""The plugin: a node will do if one more pod there keeps every hard constraint."""
+"""The plugin: a node must keep every hard constraint, and should keep the soft ones."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest, Invalid
-from holdfast.framework.arguments import Arguments
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
     Change,
     ClusterEvent,
     Code,
+    Part,
+    RawScores,
     Reject,
     Rows,
     Scope,
@@ -29,11 +30,16 @@ from holdfast.framework.plugin import (
     Verdicts,
 )
 from holdfast.framework.view import View
+from holdfast.plugins.pod_topology_spread.arguments import read_args
 from holdfast.plugins.pod_topology_spread.constraints import (
+    NO_CONSTRAINTS,
     Constraint,
+    Constraints,
     Eligibility,
-    hard_constraints,
+    own_constraints,
 )
+from holdfast.plugins.pod_topology_spread.hints import NODE_NEWS, POD_NEWS, worth_a_try
+from holdfast.plugins.pod_topology_spread.scoring import HOSTNAME, Wish, Wishes
 
 REASON = "node(s) didn't match pod topology spread constraints"
 MISSING = f"{REASON} (missing required label)"
@@ -79,52 +85,69 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class SpreadState:
-    """All hard constraints of a class of pods."""
+    """All constraints of a class of pods."""
 
     nodes: Picture
     counted: tuple[Counted, ...]
+    soft: Wishes
 
 
 class PodTopologySpread:
-    """Rule out nodes where the pod would make a topology too uneven."""
+    """Rule out nodes where the pod would make a topology too uneven, prefer where it evens it."""
 
     name: ClassVar[str] = "PodTopologySpread"
-    epochs: ClassVar[tuple[str, ...]] = ("counters",)
+    epochs: ClassVar[tuple[str, ...]] = ("counters", "selectors")
     scope: ClassVar[Scope] = Scope.DOMAIN
     sliced: ClassVar[bool] = True
+    # Who owns the pod is no part of its spec, and decides what it is spread among by default.
+    beyond_spec: ClassVar[bool] = True
+    comparable: ClassVar[bool] = True
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": NODE_NEWS, "AssignedPod": POD_NEWS, "UnschedulablePod": POD_NEWS,
+    }  # fmt: skip
 
     def __init__(self, args: Mapping[str, Any]) -> None:
-        read = Arguments(self.name, args, ("defaultingType", "defaultConstraints"))
-        if read.get("defaultingType", "System") not in ("System", "List"):
-            read.wrong("defaultingType", "must be System or List", "FieldValueNotSupported")
-        if read.get("defaultConstraints", ()):
-            read.wrong("defaultConstraints", "default constraints are not built")
-        read.refuse_if_wrong()
+        self._defaults = read_args(self.name, args)
 
-    def reads(self, pod: PodFacts, _view: View) -> Hashable:
-        """The constraints, and what decides which nodes count."""
-        spec = pod.pod.spec
-        if not spec.topology_spread_constraints:
+    def beyond(self, pod: PodFacts, view: View) -> Hashable:
+        """The default selector, which Services and the pod's owner decide."""
+        if pod.pod.spec.topology_spread_constraints or not self._defaults.constraints:
             return None
+        return view.world.selectors.number_of(pod)
+
+    def constraints(self, pod: PodFacts, view: View) -> Constraints:
+        """What applies to a pod: its own constraints, or the defaults if it has none."""
+        if pod.pod.spec.topology_spread_constraints:
+            return own_constraints(pod.pod)
+        if not self._defaults.constraints:
+            return NO_CONSTRAINTS
+        return self._defaults.given_to(pod.pod, view.world.selectors.of(pod))
+
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
+        """The constraints, and what decides which nodes count."""
         try:
-            constraints = hard_constraints(pod.pod)
+            constraints = self.constraints(pod, view)
         except (BadRequest, Invalid) as wrong:
             return str(wrong)
-        return (pod.namespace, constraints, required_nodes(pod.pod), spec.tolerations)
+        if not constraints:
+            return None
+        return (pod.namespace, constraints, required_nodes(pod.pod), pod.pod.spec.tolerations)
 
-    def prepare(self, pod: PodFacts, view: View) -> SpreadState | Skip | Reject:
-        """Find the counters; nothing to say about a pod without hard constraints."""
-        if not pod.pod.spec.topology_spread_constraints:
-            return Skip()
+    def prepare(self, pod: PodFacts, view: View) -> Part | Skip | Reject:
+        """Find the counters; nothing to say about a pod without constraints."""
         try:
-            constraints = hard_constraints(pod.pod)
+            constraints = self.constraints(pod, view)
         except (BadRequest, Invalid) as wrong:
             return Reject(Code.UNRESOLVABLE, (f"parsing topology spread constraints: {wrong}",))
         if not constraints:
             return Skip()
-        keys = tuple(sorted({c.key for c in constraints}))
-        counted = tuple(self._count(c, keys, pod, view.nodes) for c in constraints)
-        return SpreadState(view.nodes, counted)
+        nodes, hard, soft = view.nodes, constraints.hard, constraints.soft
+        keys = tuple(sorted({c.key for c in hard}))
+        counted = tuple(self._count(c, keys, pod, nodes) for c in hard)
+        keys = () if constraints.lenient else tuple(sorted({c.key for c in soft}))
+        wishes = tuple(self._wish(c, keys, pod, nodes) for c in soft)
+        state = SpreadState(nodes, counted, Wishes(nodes, wishes, constraints.lenient))
+        return Part(state, filters=bool(hard), scores=bool(soft))
 
     def _count(
         self, constraint: Constraint, keys: tuple[str, ...], pod: PodFacts, nodes: Picture
@@ -141,6 +164,28 @@ class PodTopologySpread:
             constraint.key, eligibility, label, lambda: eligibility.rows(nodes), nodes.node_journal
         )
         return Counted(constraint, pod.namespace, domains, label, eligibility)
+
+    def _wish(
+        self, constraint: Constraint, keys: tuple[str, ...], pod: PodFacts, nodes: Picture
+    ) -> Wish:
+        nodes.show_labels(constraint.selector.keys | constraint.hidden_keys)
+        counter = nodes.counter(pod.namespace, constraint.counted)
+        if constraint.key == HOSTNAME:
+            return Wish(constraint, nodes.label_column(HOSTNAME), None, counter)
+        counted = self._count(constraint, keys, pod, nodes)
+        return Wish(constraint, counted.label, counted.domains, counter)
+
+    def pre_score(self, state: SpreadState, feasible: Rows) -> None:
+        """Weigh the constraints by the domains that are left."""
+        state.soft.measure(feasible)
+
+    def score(self, state: SpreadState, rows: AnyRows) -> RawScores:
+        """How crowded the row's domains are, by all soft constraints."""
+        return state.soft.score(rows)
+
+    def normalize(self, state: SpreadState, rows: AnyRows, raw: RawScores) -> RawScores:
+        """The less crowded the better."""
+        return state.soft.normalize(rows, raw)
 
     def filter(self, state: SpreadState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Unresolvable without the label, unschedulable where it would be too uneven."""
@@ -165,18 +210,10 @@ class PodTopologySpread:
         missing = int(np.count_nonzero(self.filter(state, rows) == Code.UNRESOLVABLE))
         return {MISSING: missing, REASON: len(rows) - missing}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """Pods of the namespace, nodes, and the pod's own tolerations move the counts."""
-        if event.resource == "Node":
-            return event.action in ("Add", "Delete", "UpdateNodeLabel", "UpdateNodeTaint")
-        about = event.new or event.old
-        if not event.about_pod or about is None or about.namespace != pod.namespace:
-            return False
-        if event.is_about(pod):
-            return event.action in ("UpdatePodLabel", "UpdatePodToleration")
-        return any(
-            c.selector.matches(o.metadata.labels)
-            for c in hard_constraints(pod.pod)
-            for o in (event.old, event.new)
-            if o is not None
-        )
+        try:
+            hard = self.constraints(pod, view).hard
+        except (BadRequest, Invalid):
+            return True
+        return worth_a_try(event, pod, hard)

@@ -1,0 +1,100 @@
+"""ImageLocality: prefer nodes that have the pod's images, the more so the commoner they are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from holdfast.api.pod import Pod
+from holdfast.columns.images import Image
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.arguments import Arguments
+from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip
+from holdfast.framework.view import View
+
+_MIB = 1024 * 1024
+LEAST = 23 * _MIB
+MOST_PER_CONTAINER = 1000 * _MIB
+
+
+@dataclass(slots=True)
+class _State:
+    """The images of a class of pods that some node has; scores are kept while those stay put."""
+
+    nodes: Picture
+    names: tuple[str, ...]
+    images: list[Image]
+    containers: int
+    seen: tuple[int, int] = field(default=(-1, -1), compare=False)
+    scores: RawScores = field(default_factory=lambda: np.zeros(0), compare=False)
+
+
+class ImageLocality:
+    """Score nodes by the size of the pod's images that are there already.
+
+    A node's answer depends on how many nodes there are and how many have the image, which is why
+    one more node changes everybody's score.
+    """
+
+    name: ClassVar[str] = "ImageLocality"
+    epochs: ClassVar[tuple[str, ...]] = ("images",)
+    scope: ClassVar[Scope] = Scope.DOMAIN
+    sliced: ClassVar[bool] = True
+    comparable: ClassVar[bool] = True
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        Arguments(self.name, args, ()).refuse_if_wrong()
+
+    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+        """The images, and how many containers share them."""
+        return image_names(pod.pod), _containers(pod.pod)
+
+    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+        """Find the images; nothing to say while no node has any of them."""
+        names = image_names(pod.pod)
+        images = view.nodes.images.find(names)
+        return _State(view.nodes, names, images, _containers(pod.pod)) if images else Skip()
+
+    def score(self, state: _State, rows: AnyRows) -> RawScores:
+        """Sizes of the images there, scaled by how common they are, cut to the range."""
+        nodes = state.nodes
+        mark = (nodes.images.seq, nodes.epochs["nodes"])
+        if state.seen != mark or len(state.scores) != nodes.capacity:
+            state.scores = self._work_out(state)
+            state.seen = mark
+        return state.scores[rows].copy()
+
+    def _work_out(self, state: _State) -> RawScores:
+        sums = np.zeros(state.nodes.capacity, np.int64)
+        for image in state.images:
+            scaled = int(image.size * (len(image.rows) / state.nodes.node_count))
+            sums[list(image.rows)] += scaled
+        most = MOST_PER_CONTAINER * state.containers
+        sums = np.clip(sums, LEAST, max(most, LEAST))
+        found: RawScores = (100 * (sums - LEAST) // (most - LEAST)).astype(np.float64)
+        return found
+
+
+def image_names(pod: Pod) -> tuple[str, ...]:
+    """The images of a pod as nodes name them, as often as they are used."""
+    spec = pod.spec
+    images = [c.image for c in (*spec.init_containers, *spec.containers)]
+    images += [v.image.reference for v in spec.volumes if v.image is not None]
+    return tuple(map(normalized, images))
+
+
+def normalized(image: str) -> str:
+    """An image name with its tag.
+
+    >>> normalized("host:5000/app")
+    'host:5000/app:latest'
+    """
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+
+
+def _containers(pod: Pod) -> int:
+    return len(pod.spec.init_containers) + len(pod.spec.containers)

@@ -1,0 +1,72 @@
+"""Which news may let a pod in that its neighbours, or their absence, kept out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.terms import PodTerms, Term, read_terms
+from holdfast.framework.plugin import ClusterEvent
+
+
+def worth_a_try(event: ClusterEvent, pod: PodFacts, nodes: Picture) -> bool:
+    """Tell whether a pod this plugin rejected should be looked at again."""
+    if event.resource == "Node":
+        relevant = event.action in ("Add", "UpdateNodeLabel")
+        return relevant and _node_helps(pod.terms, event.old, event.new)
+    if not event.about_pod or event.action not in ("Add", "UpdatePodLabel", "Delete"):
+        return False
+    if event.old is not None and event.is_about(pod):
+        return True
+    there = [p for p in (event.old, event.new) if p is not None]
+    if any(not (p.spec.node_name or p.status.nominated_node_name) for p in there):
+        return False
+    return _pod_helps(pod, event.old, event.new, nodes)
+
+
+def _pod_helps(pod: PodFacts, old: Pod | None, new: Pod | None, nodes: Picture) -> bool:
+    terms = pod.terms
+
+    def wanted(other: Pod) -> bool:
+        return _all_mean(terms.required, other, nodes)
+
+    def unwanted(other: Pod) -> bool:
+        return _all_mean(terms.forbidden, other, nodes)
+
+    if old is not None and new is not None:
+        return (not wanted(old) and wanted(new)) or (unwanted(old) and not unwanted(new))
+    if new is not None:
+        return wanted(new)
+    if old is None:
+        return False
+    theirs = read_terms(old.spec.affinity, old.metadata.namespace).forbidden
+    return unwanted(old) or _all_mean(theirs, pod.pod, nodes)
+
+
+def _all_mean(terms: Sequence[Term], pod: Pod, nodes: Picture) -> bool:
+    """Tell whether every term means the pod; no terms mean nobody."""
+    meta = pod.metadata
+    its = nodes.namespaces.get(meta.namespace, {})
+    return bool(terms) and all(
+        term.choice.matches(meta.namespace, its, meta.labels) for term in terms
+    )
+
+
+def _node_helps(terms: PodTerms, old: Node | None, new: Node | None) -> bool:
+    if new is None:
+        return False
+    after = new.metadata.labels
+    if old is None:
+        return bool(terms.forbidden) or any(term.key in after for term in terms.required)
+    before = old.metadata.labels
+    moved = {
+        term.key
+        for term in (*terms.required, *terms.forbidden)
+        if term.key in before and term.key in after and before[term.key] != after[term.key]
+    }
+    came = any(term.key not in before and term.key in after for term in terms.required)
+    went = any(term.key in before and term.key not in after for term in terms.forbidden)
+    return bool(moved) or came or went

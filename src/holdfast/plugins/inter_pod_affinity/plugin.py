@@ -1,0 +1,192 @@
+"""The plugin: rule out nodes by required terms, both ways, and prefer by wishes, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.arguments import Arguments
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    ClusterEvent,
+    Code,
+    Part,
+    RawScores,
+    Reject,
+    Rows,
+    Scope,
+    Skip,
+    Verdicts,
+)
+from holdfast.framework.view import View
+from holdfast.plugins.inter_pod_affinity.hints import worth_a_try
+from holdfast.plugins.inter_pod_affinity.state import AffinityState, Counted, digest
+
+AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+SHUNNED = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+_REASONS = ("", AFFINITY, ANTI_AFFINITY, SHUNNED)
+_CODES = np.array([Code.PASS, Code.UNRESOLVABLE, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE], np.int8)
+_UNRESOLVABLE = np.int8(Code.UNRESOLVABLE)
+_MOST = 100
+
+
+class InterPodAffinity:
+    """Keep pods near to and far from each other, as they ask."""
+
+    name: ClassVar[str] = "InterPodAffinity"
+    epochs: ClassVar[tuple[str, ...]] = ("counters", "held", "namespaces")
+    scope: ClassVar[Scope] = Scope.DOMAIN
+    sliced: ClassVar[bool] = True
+    comparable: ClassVar[bool] = True
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeLabel"),
+        "AssignedPod": ("Add", "UpdatePodLabel", "Delete"),
+        "UnschedulablePod": ("Add", "UpdatePodLabel", "Delete"),
+    }
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        known = ("hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods")
+        read = Arguments(self.name, args, known)
+        self._hard_weight = read.get("hardPodAffinityWeight", 1)
+        if not isinstance(self._hard_weight, int) or not 0 <= self._hard_weight <= _MOST:
+            read.wrong("hardPodAffinityWeight", "not in valid range [0, 100]")
+        self._ignore = bool(read.get("ignorePreferredTermsOfExistingPods", False))
+        read.refuse_if_wrong()
+
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
+        """The terms, and the pod's kind if anybody's terms look at it; most pods read alike."""
+        if not pod.terms and not pod.terms.mistakes and not view.nodes.held_about(pod):
+            return None
+        return (view.nodes.kind_of(pod).id, pod.terms)
+
+    def prepare(self, pod: PodFacts, view: View) -> Skip | Reject | Part:
+        """Find the counters; nothing to say about a pod that nobody speaks of."""
+        if pod.terms.mistakes:
+            return Reject(Code.UNRESOLVABLE, (f"parsing pod: {pod.terms.mistakes}",))
+        state = digest(pod, view.nodes, self._hard_weight, ignore_held_wishes=self._ignore)
+        if not state.filters and not state.wishes:
+            return Skip()
+        return Part(state, filters=state.filters, scores=bool(state.wishes))
+
+    def filter(self, state: AffinityState, rows: AnyRows, change: Change = NONE) -> Verdicts:
+        """Unresolvable where needed pods are missing, unschedulable where unwanted ones are."""
+        if change:
+            asked = range(rows.stop) if isinstance(rows, slice) else rows.tolist()
+            return np.array([self.verdict(state, row, change) for row in asked], np.int8)
+        unwanted = _unwanted(state, rows)
+        if not state.near:
+            return unwanted.view(np.int8)  # True is 1 is UNSCHEDULABLE
+        return np.where(_near(state, rows), unwanted, _UNRESOLVABLE)
+
+    def verdict(self, state: AffinityState, row: int, change: Change) -> int:
+        """The same for one row."""
+        return int(_CODES[_objection(state, row, change)])
+
+    def reasons(self, state: AffinityState, row: int, change: Change = NONE) -> tuple[str, ...]:
+        """Which of the three rules it was."""
+        return (_REASONS[_objection(state, row, change)],)
+
+    def tally(self, state: AffinityState, rows: Rows) -> Mapping[str, int]:
+        """Count the three."""
+        found = np.bincount(self._objections(state, rows), minlength=len(_REASONS))
+        return {_REASONS[i]: int(found[i]) for i in range(1, len(_REASONS))}
+
+    def _objections(self, state: AffinityState, rows: AnyRows) -> NDArray[np.int8]:
+        """Which rule each row breaks, an index of the reasons; the first one counts."""
+        broken = np.where(_unwanted(state, rows), np.int8(3), np.int8(0))
+        broken[_unwanted(state, rows, held=False)] = 2
+        if state.near:
+            broken[~_near(state, rows)] = 1
+        return broken
+
+    def pre_score(self, state: AffinityState, _feasible: Rows) -> Skip | None:
+        """Nothing to add up while no pod concerned stands in any domain."""
+        for _, parts in state.wishes:
+            for _, domains in parts:
+                domains.refresh()
+                if domains.total:
+                    return None
+        return Skip()
+
+    def score(self, state: AffinityState, rows: AnyRows) -> RawScores:
+        """Weights of all wishes that come true in the row's domains, ours and others'."""
+        total: Any = 0.0
+        for label, parts in state.wishes:
+            sums: Any = 0.0
+            for weight, domains in parts:
+                domains.refresh()
+                sums = sums + domains.padded * float(weight)
+            total = total + sums.take(label.ids[rows], mode="wrap")
+        scores: RawScores = total
+        return scores
+
+    def scale(self, _state: AffinityState, raw: Any, low: float, high: float) -> Any:
+        """From the lowest to the highest; all the same means nothing."""
+        if high <= low:
+            return raw * 0.0
+        return np.floor(100.0 * ((raw - low) / (high - low)))
+
+    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+        """Pods that begin or cease to match, and nodes that change their domain."""
+        return worth_a_try(event, pod, view.nodes)
+
+
+def _unwanted(state: AffinityState, rows: AnyRows, *, held: bool = True) -> NDArray[np.bool_]:
+    """Tell which rows are near pods this one forbids or, with ``held``, that forbid this one."""
+    groups = [counted.domains for counted in state.far]
+    if held:
+        groups += [term.domains for term in state.shunned]
+    found: NDArray[np.bool_] | None = None
+    for domains in groups:
+        domains.refresh()
+        if domains.total:
+            there = (domains.padded > 0).take(domains.label.ids[rows], mode="wrap")
+            found = there if found is None else np.logical_or(found, there, out=found)
+    if found is None:
+        found = np.zeros(rows.stop if isinstance(rows, slice) else len(rows), np.bool_)
+    return found
+
+
+def _near(state: AffinityState, rows: AnyRows) -> NDArray[np.bool_]:
+    """Tell which rows have every key and, unless the pod is the first, the pods it needs."""
+    for counted in state.near:
+        counted.domains.refresh()
+    first = state.self_sufficient and not any(c.domains.total for c in state.near)
+    fine: Any = True
+    for counted in state.near:
+        domains = counted.domains
+        table = np.ones(len(domains.padded), np.bool_) if first else domains.padded > 0
+        table[-1] = False
+        fine = fine & table.take(domains.label.ids[rows], mode="wrap")
+    found: NDArray[np.bool_] = fine
+    return found
+
+
+def _objection(state: AffinityState, row: int, change: Change) -> int:
+    nodes = state.nodes
+    if state.near and not _near_at(state, row, change):
+        return 1
+    if any(counted.around(nodes, row, change) > 0 for counted in state.far):
+        return 2
+    return 3 if state.shunned_at(row, change) else 0
+
+
+def _near_at(state: AffinityState, row: int, change: Change) -> bool:
+    nodes, near = state.nodes, state.near
+    if any(counted.domains.label.at[row] < 0 for counted in near):
+        return False
+    if all(counted.around(nodes, row, change) > 0 for counted in near):
+        return True
+    return state.self_sufficient and not any(_some(c, state, change) for c in near)
+
+
+def _some(counted: Counted, state: AffinityState, change: Change) -> bool:
+    return counted.anywhere(state.nodes, change) > 0

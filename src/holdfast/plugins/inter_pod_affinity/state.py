@@ -1,0 +1,175 @@
+"""What a class of pods needs to know: its own terms with counters, and who speaks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from holdfast.columns.counters import DomainCount
+from holdfast.columns.held import HeldTerm, Role
+from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.terms import PodChoice, PodTerms, Term
+from holdfast.framework.plugin import Change
+
+Choices = tuple[PodChoice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Pods that all of ``choices`` mean, per domain of one topology key."""
+
+    choices: Choices
+    domains: DomainCount
+
+    def around(self, nodes: Picture, row: int, change: Change) -> int:
+        """How many there are in the row's domain, were the change to happen."""
+        self.domains.refresh()
+        here = self.domains.label.at[row]
+        if here < 0:
+            return 0
+        found = self.domains.at(row)
+        return found + self._moved(nodes, change, here) if change else found
+
+    def anywhere(self, nodes: Picture, change: Change) -> int:
+        """How many there are in any domain, were the change to happen."""
+        self.domains.refresh()
+        return self.domains.total + (self._moved(nodes, change, None) if change else 0)
+
+    def _moved(self, nodes: Picture, change: Change, here: int | None) -> int:
+        label = self.domains.label
+        moved = 0
+        for sign, side in ((1, change.added), (-1, change.removed)):
+            for row, pods in side.items():
+                there = label.at[row]
+                if there >= 0 and here in (None, there):
+                    moved += sign * sum(means(nodes, self.choices, pod) for pod in pods)
+        return moved
+
+
+def means(nodes: Picture, choices: Choices, pod: PodFacts) -> bool:
+    """Tell whether all choices mean a pod."""
+    its = nodes.namespaces.get(pod.namespace, {})
+    return all(choice.matches(pod.namespace, its, pod.labels) for choice in choices)
+
+
+Weighed = tuple[int, DomainCount]
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityState:
+    """All that decides for a class of pods.
+
+    ``near`` has one entry a topology key, counting pods that match every required term;
+    ``self_sufficient``: the pod matches its own terms, so the first of its kind may go anywhere.
+    ``shunned`` are held terms that forbid this pod. ``wishes`` are sums of weights per key.
+
+    ``pod`` is asked only about pods of a hypothesis. Whoever puts one must make the labels their
+    terms look at visible, for the pods of a class may differ in labels nobody looks at.
+    """
+
+    nodes: Picture
+    near: tuple[Counted, ...] = ()
+    self_sufficient: bool = False
+    far: tuple[Counted, ...] = ()
+    shunned: tuple[HeldTerm, ...] = ()
+    wishes: tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...] = ()
+    pod: PodFacts | None = field(default=None, compare=False)
+
+    @property
+    def filters(self) -> bool:
+        """Whether any node could be ruled out."""
+        return bool(self.near or self.far or self.shunned)
+
+    def shunned_at(self, row: int, change: Change) -> bool:
+        """Tell whether a pod around the row would not have this one near."""
+        for held in self.shunned:
+            held.domains.refresh()
+            here = held.domains.at(row)
+            if here and here > self._let_go(held, row, change):
+                return True
+        return self._hypothetically_shunned(row, change)
+
+    def _let_go(self, held: HeldTerm, row: int, change: Change) -> int:
+        """How many holders of the term in the row's domain the change takes away."""
+        label = held.domains.label
+        return sum(
+            pod.terms.forbidden.count(held.term)
+            for other, pods in change.removed.items()
+            if label.at[other] == label.at[row]
+            for pod in pods
+        )
+
+    def _hypothetically_shunned(self, row: int, change: Change) -> bool:
+        for other, pods in change.added.items():
+            for pod in pods:
+                for term in pod.terms.forbidden:
+                    label = self.nodes.label_column(term.key)
+                    here = label.at[row]
+                    if here >= 0 and here == label.at[other] and self._meant_by(term):
+                        return True
+        return False
+
+    def _meant_by(self, term: Term) -> bool:
+        assert self.pod is not None
+        return means(self.nodes, (term.choice,), self.pod)
+
+
+def digest(
+    pod: PodFacts, nodes: Picture, hard_weight: int, *, ignore_held_wishes: bool
+) -> AffinityState:
+    """Find the counters behind a pod's terms and the held terms that speak of it."""
+    terms = pod.terms
+    # Counting makes labels visible, after which the pod may be of another kind: held terms last.
+    near, far = _near(terms, nodes), tuple(_far(terms.forbidden, nodes))
+    own = [(t.weight, t.key, _count(nodes, (t.choice,), t.key)) for t in terms.wishes]
+    held = nodes.held_about(pod)
+    if not (ignore_held_wishes and not terms.wishes):
+        own += [(w, h.term.key, h.domains) for h in held if (w := _weight(h, hard_weight))]
+    return AffinityState(
+        nodes=nodes,
+        near=near,
+        self_sufficient=bool(near) and means(nodes, near[0].choices, pod),
+        far=far,
+        shunned=tuple(h for h in held if h.role is Role.FORBIDS),
+        wishes=_by_key(own, nodes),
+        pod=pod,
+    )
+
+
+def _near(terms: PodTerms, nodes: Picture) -> tuple[Counted, ...]:
+    choices = tuple(dict.fromkeys(term.choice for term in terms.required))
+    keys = dict.fromkeys(term.key for term in terms.required)
+    return tuple(Counted(choices, _count(nodes, choices, key)) for key in keys)
+
+
+def _far(terms: Iterable[Term], nodes: Picture) -> Iterable[Counted]:
+    for term in dict.fromkeys(terms):
+        yield Counted((term.choice,), _count(nodes, (term.choice,), term.key))
+
+
+def _count(nodes: Picture, choices: Choices, key: str) -> DomainCount:
+    counter = nodes.count(choices)
+    return counter.by_domain(
+        key, None, nodes.label_column(key), None, nodes.node_journal, live=False
+    )
+
+
+def _weight(held: HeldTerm, hard_weight: int) -> int:
+    if held.role is Role.WISHES:
+        return held.term.weight
+    return hard_weight if held.role is Role.NEEDS else 0
+
+
+def _by_key(
+    weighed: Iterable[tuple[int, str, DomainCount]], nodes: Picture
+) -> tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...]:
+    found: dict[str, dict[DomainCount, int]] = {}
+    for weight, key, domains in weighed:
+        sums = found.setdefault(key, {})
+        sums[domains] = sums.get(domains, 0) + weight
+    return tuple(
+        (nodes.label_column(key), tuple((weight, domains) for domains, weight in sums.items()))
+        for key, sums in found.items()
+    )

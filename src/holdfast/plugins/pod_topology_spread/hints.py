@@ -1,0 +1,61 @@
+"""Which news may even out what kept a pod away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import ClusterEvent
+from holdfast.plugins.pod_topology_spread.constraints import Constraint
+
+NODE_NEWS = ("Add", "Delete", "UpdateNodeLabel", "UpdateNodeTaint")
+POD_NEWS = ("Add", "Delete", "UpdatePodLabel", "UpdatePodToleration")
+Hard = Sequence[Constraint]
+
+
+def worth_a_try(event: ClusterEvent, pod: PodFacts, hard: Hard) -> bool:
+    """Tell whether a pod this plugin rejected should be looked at again."""
+    if event.resource == "Node":
+        return event.action in NODE_NEWS and _node_matters(event.old, event.new, hard)
+    if not event.about_pod or event.action not in POD_NEWS:
+        return False
+    there = [one for one in (event.old, event.new) if one is not None]
+    if not all(_concerns(one, pod) for one in there):
+        return False
+    if len(there) == 2:
+        return _pod_changed(event, pod, hard)
+    return any(all(c.selector.matches(one.metadata.labels) for c in hard) for one in there)
+
+
+def _concerns(other: Pod, pod: PodFacts) -> bool:
+    if other.uid == pod.pod.uid:
+        return True
+    stands = bool(other.spec.node_name or other.status.nominated_node_name)
+    return stands and other.metadata.namespace == pod.namespace
+
+
+def _pod_changed(event: ClusterEvent, pod: PodFacts, hard: Hard) -> bool:
+    old, new = event.old, event.new
+    tolerates = event.is_about(pod) and old.spec.tolerations != new.spec.tolerations
+    if tolerates and any(c.honor_taints for c in hard):
+        return True
+    before, after = old.metadata.labels, new.metadata.labels
+    return any(c.selector.matches(before) != c.selector.matches(after) for c in hard)
+
+
+def _node_matters(old: Node | None, new: Node | None, hard: Hard) -> bool:
+    keys = {c.key for c in hard}
+    was, is_ = _has(old, keys), _has(new, keys)
+    if old is None or new is None:
+        return was or is_
+    if was != is_:
+        return True
+    before: Mapping[str, str] = old.metadata.labels
+    moved = any(before.get(key) != new.metadata.labels.get(key) for key in keys)
+    return is_ and (moved or old.spec.taints != new.spec.taints)
+
+
+def _has(node: Node | None, keys: set[str]) -> bool:
+    return node is not None and keys <= node.metadata.labels.keys()

@@ -1,0 +1,117 @@
+"""Soft constraints: the fewer matching pods a node's domains have, the better."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.counters import DomainCount, SelectorCount
+from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.picture import Picture
+from holdfast.framework.plugin import AnyRows, RawScores
+from holdfast.plugins.pod_topology_spread.constraints import Constraint
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A soft constraint with what it counts: a hostname per row, anything else per domain."""
+
+    constraint: Constraint
+    label: LabelColumn
+    domains: DomainCount | None
+    counter: SelectorCount
+
+    def parts(self, rows: AnyRows, weight: float) -> RawScores:
+        """What this constraint adds to each row; nothing without the label."""
+        ids, more = self.label.ids[rows], float(self.constraint.max_skew - 1)
+        if self.domains is None:
+            found = self.counter.live[rows] * np.float64(weight)
+            found += more
+            return found if ids.min(initial=0) >= 0 else found * (ids >= 0)
+        self.domains.refresh()
+        table = self.domains.padded * np.float64(weight) + more
+        table[-1] = 0.0
+        return table.take(ids, mode="wrap")
+
+
+@dataclass(slots=True)
+class Wishes:
+    """All soft constraints of a class of pods.
+
+    ``weights`` depend on which rows are feasible and are measured anew before each scoring.
+    """
+
+    nodes: Picture
+    wishes: tuple[Wish, ...]
+    lenient: bool
+    weights: tuple[float, ...] | None = field(default=None, compare=False)
+    _measured: tuple[int, int] = field(default=(-1, -1), compare=False)
+
+    def measure(self, feasible: AnyRows) -> None:
+        """Weigh each constraint by how many domains the feasible rows are in."""
+        everybody = len(feasible) if not isinstance(feasible, slice) else self.nodes.node_count
+        mark = (self.nodes.node_journal.seq, everybody)
+        # All nodes feasible, as before, and no node changed: the domains are the same.
+        if self._measured == mark and everybody == self.nodes.node_count:
+            return
+        self.weights = self._weigh(feasible)
+        self._measured = mark
+
+    def _weigh(self, rows: Any) -> tuple[float, ...]:
+        lacking = self.lacking(rows)
+        if lacking is not None:
+            rows = rows[~lacking]
+        return tuple(
+            math.log((len(rows) if w.domains is None else _distinct(w.label.ids[rows])) + 2)
+            for w in self.wishes
+        )
+
+    def lacking(self, rows: AnyRows) -> NDArray[np.bool_] | None:
+        """Rows that are set aside because they lack a key, or None if there is none."""
+        if self.lenient:
+            return None
+        missing: Any = False
+        for wish in self.wishes:
+            missing = missing | (wish.label.ids[rows] < 0)
+        return missing if np.any(missing) else None
+
+    def score(self, rows: AnyRows) -> RawScores:
+        """Weighted counts, rounded half up; 0 for rows that are set aside."""
+        weights = self.weights or self._weigh(self.nodes.rows)
+        first, *others = zip(self.wishes, weights, strict=True)
+        total = first[0].parts(rows, first[1])
+        for wish, weight in others:
+            total += wish.parts(rows, weight)
+        total += 0.5
+        np.floor(total, out=total)
+        lacking = self.lacking(rows)
+        if lacking is not None:
+            total[lacking] = 0.0
+        return total
+
+    def normalize(self, rows: AnyRows, raw: RawScores) -> RawScores:
+        """Turn it round: the least gets the most; rows set aside get nothing."""
+        lacking = self.lacking(rows)
+        counted = raw if lacking is None else raw[~lacking]
+        if not len(counted):
+            return np.zeros(len(raw))
+        low, high = float(counted.min()), float(counted.max())
+        if high == 0:
+            final = np.full(len(raw), 100.0)
+        else:
+            # Whole numbers far below 2**53: flooring the quotient is whole-number division.
+            final = np.floor((100.0 * (high + low) - 100.0 * raw) / high)
+        if lacking is not None:
+            final[lacking] = 0.0
+        return final
+
+
+def _distinct(ids: NDArray[np.int32]) -> int:
+    """How many values there are; having none is a value too."""
+    return int(np.count_nonzero(np.bincount(ids + 1)))

@@ -1,0 +1,157 @@
+"""InterPodAffinity and ImageLocality against upstream's tables."""
+
+from collections import Counter
+
+from holdfast.api.decode import convert_object
+from holdfast.api.workloads import Namespace
+from holdfast.framework.plugin import NONE, Change, ClusterEvent, Skip
+from holdfast.framework.view import View
+from holdfast.plugins.image_locality import ImageLocality, normalized
+from holdfast.plugins.inter_pod_affinity import InterPodAffinity
+from parity.harness import parity
+from parity.scheduling import asked, by_name, node, pod, world_of
+
+
+def the_world(record):
+    raw_nodes = record.input["nodes"] if "nodes" in record.input else [record.input["node"]]
+    pods = record.input.get("pods") or record.input.get("existingPods")
+    world = world_of([node(raw) for raw in raw_nodes], pods)
+    for raw in record.input.get("namespaces") or ():
+        world.upsert(convert_object(raw, Namespace))
+    return world
+
+
+def same_refusal(got, wanted):
+    """A text about a bad selector is compared as far as the value it calls invalid."""
+    assert got["code"] == wanted["code"]
+    if "Invalid value" not in str(wanted):
+        assert got == wanted
+        return
+    for ours, theirs in zip(got["reasons"], wanted["reasons"], strict=True):
+        assert ours.split("Invalid value")[0] == theirs.split("Invalid value")[0]
+
+
+@parity(
+    "interpodaffinity.jsonl", "TestRequiredAffinityMultipleNodes", "TestRequiredAffinitySingleNode"
+)
+def test_required(record):
+    world = the_world(record)
+    found = asked(InterPodAffinity({}), record.input["pod"], world)
+    wanted = record.expected["wantPreFilterStatus"]
+    if wanted["code"] == "Skip" and found.prefilter["code"] == "Success":
+        # Terms are held about the pod, but over a key that no node has: they object to no node.
+        assert all(found.filter(name) == {"code": "Success"} for name in world.nodes.row_of)
+        return
+    same_refusal(found.prefilter, wanted)
+    if found.prefilter["code"] == "Success":
+        wanted = record.expected.get("wantFilterStatuses")
+        if wanted is None:
+            wanted = [record.expected["wantFilterStatus"]]
+        assert [found.filter(name) for name in world.nodes.row_of] == wanted
+
+
+def counts(found, change=NONE):
+    """Pods counted for required and for forbidden terms, per (key, value)."""
+    state, nodes = found.prepared.state, found.world.nodes
+    keys = Counter(term.key for term in state.pod.terms.required)
+    groups = []
+    for counted in (state.near, state.far):
+        pairs: Counter = Counter()
+        for one in counted:
+            key = next(k for k, column in nodes.labels._columns.items()
+                       if column is one.domains.label)  # fmt: skip
+            times = keys[key] if one in state.near else 1
+            for row in nodes.rows.tolist():
+                value = one.domains.label.at[row]
+                if value >= 0:
+                    seen = one.around(nodes, row, change)
+                    pairs[key, nodes.value(key, value), id(one)] = times * seen
+        merged: Counter = Counter()
+        for (key, value, _), number in pairs.items():
+            merged[key, value] += number
+        groups.append({pair: n for pair, n in merged.items() if n})
+    return groups
+
+
+def pairs_of(raw):
+    return {(e["key"]["key"], e["key"]["value"]): e["value"] for e in raw or () if e["value"]}
+
+
+@parity("interpodaffinity.jsonl", "TestGetTPMapMatchingIncomingAffinityAntiAffinity")
+def test_counts(record):
+    found = asked(InterPodAffinity({}), record.input["pod"], the_world(record))
+    wanted = [
+        pairs_of(record.expected[k]) for k in ("wantAffinityPodsMap", "wantAntiAffinityPodsMap")
+    ]
+    assert ([{}, {}] if found.prepared.skip else counts(found)) == wanted
+
+
+@parity("interpodaffinity.jsonl", "TestPreFilterStateAddRemovePod")
+def test_a_pod_comes_and_goes(record):
+    world = the_world(record)
+    found = asked(InterPodAffinity({}), record.input["pendingPod"], world)
+    before = counts(found)
+    more = world.facts(pod(record.input["addedPod"], uid="added"))
+    row = world.nodes.row_of[more.pod.spec.node_name]
+    wanted = [pairs_of(record.expected[k]) for k in ("expectedAffinity", "expectedAntiAffinity")]
+    assert counts(found, Change(added={row: (more,)})) == wanted
+    world.nodes.add_pod(more, more.pod.spec.node_name)
+    assert counts(found) == wanted
+    assert counts(found, Change(removed={row: (more,)})) == before
+    world.nodes.remove_pod(more.uid)
+    assert counts(found) == before
+
+
+@parity(
+    "interpodaffinity.jsonl",
+    "TestPreferredAffinity",
+    "TestPreferredAffinityWithHardPodAffinitySymmetricWeight",
+)
+def test_preferred(record):
+    found = asked(InterPodAffinity(record.input["args"]), record.input["pod"], the_world(record))
+    wanted = record.expected["wantStatus"]
+    if wanted["code"] == "Error":
+        # Ours is refused before anything is scored, in the words that a filter would use.
+        assert wanted["error"] in found.prefilter["reasons"][0]
+    elif wanted["code"] == "Skip":
+        rows = found.world.nodes.rows
+        skips = found.prescore_skips
+        assert skips or isinstance(found.plugin.pre_score(found.prepared.state, rows), Skip)
+    else:
+        assert found.scores(normalized=True) == by_name(record.expected["expectedList"])
+
+
+@parity("imagelocality.jsonl", "TestImageLocalityPriority")
+def test_images(record):
+    found = asked(ImageLocality({}), record.input["pod"], the_world(record))
+    assert found.scores(normalized=False) == by_name(record.expected["expectedList"])
+
+
+@parity("imagelocality.jsonl", "TestNormalizedImageName")
+def test_image_names(record):
+    assert normalized(record.input["input"]) == record.expected["output"]
+
+
+@parity(
+    "queueing_hints.jsonl",
+    "plugins/interpodaffinity/plugin_test.go:Test_isSchedulableAfterNodeChange",
+    "plugins/interpodaffinity/plugin_test.go:Test_isSchedulableAfterPodChange",
+)
+def test_hints(record):
+    world = world_of([])
+    for raw in record.input.get("namespaces") or ():
+        world.upsert(convert_object(raw, Namespace))
+    facts = world.facts(pod(record.input["pod"]))
+    got = InterPodAffinity({}).hint(event_of(record), facts, View(world, facts, 0.0))
+    assert got == (record.expected["expectedHint"] == "Queue")
+
+
+def event_of(record):
+    about_node = "NodeChange" in record.test
+    read, suffix = (node, "Node") if about_node else (pod, "Pod")
+    old, new = (
+        None if record.input.get(f"{age}{suffix}") is None else read(record.input[f"{age}{suffix}"])
+        for age in ("old", "new")
+    )
+    action = "Add" if old is None else "Delete" if new is None else f"Update{suffix}Label"
+    return ClusterEvent("Node" if about_node else "AssignedPod", action, old, new)

@@ -1,0 +1,282 @@
+"""Pods that matter to each other: affinity, soft spreading, images."""
+
+import pytest
+
+from holdfast.framework.plugin import Placement
+from holdfast.testing import a_namespace, a_node, a_pod, a_replica_set, typed
+from plugins.deciding import (
+    NC,
+    PROFILE,
+    a_world,
+    feasible_nodes,
+    node_of,
+    outcome,
+    scores,
+    told,
+    whole_message,
+)
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+MIB = 1 << 20
+
+
+def term(app="web", key=ZONE, **more):
+    return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **more}
+
+
+def near(*terms):
+    return {"podAffinity": {REQUIRED: list(terms)}}
+
+
+def far(*terms):
+    return {"podAntiAffinity": {REQUIRED: list(terms)}}
+
+
+def wishes(side, *weighed):
+    terms = [{"weight": weight, "podAffinityTerm": one} for weight, one in weighed]
+    return {side: {PREFERRED: terms}}
+
+
+def zone_nodes(*zones):
+    return [a_node(f"n-{zone}", labels={ZONE: zone}) for zone in zones]
+
+
+def standing(name, zone, app="web", **more):
+    return a_pod(name, cpu=None, labels={"app": app}, node=f"n-{zone}", **more)
+
+
+def waiting(app="web", **more):
+    return a_pod("new", cpu=None, labels={"app": app}, **more)
+
+
+def with_image(raw, name, size):
+    raw["status"]["images"] = [{"names": [name], "sizeBytes": size}]
+    return raw
+
+
+def test_S046_images_that_are_there_already():
+    image = "example.com/app:1"
+    half = [a_node(f"n{i}") for i in range(5)]
+    world = a_world(*(with_image(n, image, 500 * MIB) for n in half[:2]), *half[2:])
+    found = scores(world, a_pod(image=image), "ImageLocality")
+    assert found == {"n0": 18, "n1": 18, "n2": 0, "n3": 0, "n4": 0}
+    everywhere = a_world(*(with_image(a_node(f"n{i}"), image, 250 * MIB) for i in range(5)))
+    two = a_pod(image=image)
+    two["spec"]["containers"].append({"name": "side", "image": "example.com/other:1"})
+    assert set(scores(everywhere, two, "ImageLocality").values()) == {11}
+
+
+def test_an_image_that_leaves_a_node_is_worth_less_everywhere():
+    image, nodes = "example.com/app:1", [a_node(f"n{i}") for i in range(2)]
+    world = a_world(*(with_image(node, image, 500 * MIB) for node in nodes))
+    before = scores(world, a_pod(image=image), "ImageLocality")
+    world.upsert(typed(a_node("n1")))
+    after = scores(world, a_pod(image=image), "ImageLocality")
+    assert before["n0"] > after["n0"] > after["n1"] == 0
+
+
+def test_S050_a_terminating_pod_is_not_spread_by_but_still_keeps_others_away():
+    going = standing("going", "a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    world = a_world(*zone_nodes("a", "b"), going)
+    constraint = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **term()}
+    spread = waiting(topology_spread_constraints=[constraint])
+    assert feasible_nodes(world, spread) == {"n-a", "n-b"}
+    assert feasible_nodes(world, waiting(affinity=far(term()))) == {"n-b"}
+
+
+def crowded(**counts):
+    pods = [standing(f"{z}{i}", z) for z, count in counts.items() for i in range(count)]
+    return a_world(*zone_nodes(*counts), *pods)
+
+
+def test_S051_soft_spread_over_zones():
+    world = crowded(a=3, b=1, c=0)
+    constraint = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **term()}
+    pod = waiting(topology_spread_constraints=[constraint])
+    assert scores(world, pod, "PodTopologySpread") == {"n-a": 5, "n-b": 2, "n-c": 0}
+    normalized = scores(world, pod, "PodTopologySpread", "normalized")
+    assert normalized == {"n-a": 0, "n-b": 60, "n-c": 100}
+    assert node_of(world, pod) == "n-c"
+
+
+def owned(name, node=None, owner="web"):
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": "u",
+                 "controller": True}  # fmt: skip
+    meta = {"ownerReferences": [reference]}
+    return a_pod(name, cpu=None, labels={"app": "web"}, node=node, metadata=meta)
+
+
+def six_nodes():
+    """Three zones; pods by (host, zone): n0 (2,3), n1 (1,3), n4 (0,1)."""
+    nodes = [a_node(f"n{i}", labels={ZONE: "aabccc"[i]}) for i in range(6)]
+    pods = [("n0", 2), ("n1", 1), ("n2", 1), ("n3", 1)]
+    return [*nodes, *(owned(f"{n}-{i}", n) for n, count in pods for i in range(count))]
+
+
+def test_S052_the_systems_own_spreading():
+    world = a_world(a_replica_set("web"), *six_nodes())
+    raw = scores(world, owned("new"), "PodTopologySpread")
+    assert (raw["n0"], raw["n1"], raw["n4"]) == (15, 13, 8)
+    normalized = scores(world, owned("new"), "PodTopologySpread", "normalized")
+    assert (normalized["n0"], normalized["n1"], normalized["n4"]) == (53, 66, 100)
+
+
+def test_a_service_decides_what_a_pod_is_spread_among():
+    spec = {"selector": {"app": "web"}}
+    service = {"apiVersion": "v1", "kind": "Service", "spec": spec,
+               "metadata": {"name": "s", "namespace": "default", "uid": "s"}}  # fmt: skip
+    world = crowded(a=3, b=0)
+    assert not any(scores(world, waiting(), "PodTopologySpread").values())
+    world.upsert(typed(service))
+    assert node_of(world, waiting()) == "n-b"
+    assert not any(scores(world, waiting("db"), "PodTopologySpread").values())
+    world.delete(typed(service))
+    assert not any(scores(world, waiting(), "PodTopologySpread").values())
+
+
+def test_an_unowned_pod_with_no_service_is_not_spread():
+    world = a_world(*six_nodes())
+    assert not any(scores(world, owned("new"), "PodTopologySpread").values())
+
+
+def test_S053_the_first_of_a_group_may_go_anywhere_with_the_key():
+    world = a_world(*zone_nodes("a", "b"), a_node("bare"))
+    first = waiting(affinity=near(term()))
+    assert feasible_nodes(world, first) == {"n-a", "n-b"}
+    world.upsert(typed(standing("there", "a")))
+    assert feasible_nodes(world, first) == {"n-a"}
+    stranger = waiting("other", affinity=near(term("nobody")))
+    assert whole_message(world, stranger) == (
+        "0/3 nodes are available: 3 node(s) didn't match pod affinity rules. " + NC
+        + "0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    )  # fmt: skip
+
+
+def test_S054_two_terms_want_one_pod_that_matches_both():
+    def labelled(name, **labels):
+        return a_pod(name, cpu=None, labels=labels, node="n-a")
+
+    both = [
+        {"topologyKey": ZONE, "labelSelector": {"matchLabels": {key: "1"}}} for key in ("x", "y")
+    ]
+    pod = waiting(affinity=near(*both))
+    world = a_world(*zone_nodes("a"), labelled("one", x="1"), labelled("two", y="1"))
+    assert feasible_nodes(world, pod) == set()
+    world.upsert(typed(labelled("three", x="1", y="1")))
+    assert feasible_nodes(world, pod) == {"n-a"}
+
+
+def test_S055_standing_pods_keep_others_away():
+    shy = standing("shy", "a", app="shy", affinity=far(term()))
+    world = a_world(*zone_nodes("a"), a_node("n-a2", labels={ZONE: "a"}), a_node("bare"), shy)
+    assert feasible_nodes(world, waiting()) == {"bare"}
+    reasons = {node["name"]: node.get("reasons") for node in told(world, waiting())["nodes"]}
+    assert reasons["n-a2"] == ["node(s) didn't satisfy existing pods anti-affinity rules"]
+    assert feasible_nodes(world, waiting("db")) == {"n-a", "n-a2", "bare"}
+    world.delete(typed(shy))
+    assert feasible_nodes(world, waiting()) == {"n-a", "n-a2", "bare"}
+
+
+def test_S056_wishes_both_ways():
+    pods = [standing("hated", "a", "db"), standing("loved", "c", "cache")]
+    world = a_world(*zone_nodes("a", "b", "c"), *pods)
+    affinity = wishes("podAffinity", (30, term("cache"))) | wishes(
+        "podAntiAffinity", (10, term("db"))
+    )
+    pod = waiting(affinity=affinity)
+    assert scores(world, pod, "InterPodAffinity") == {"n-a": -10, "n-b": 0, "n-c": 30}
+    normalized = scores(world, pod, "InterPodAffinity", "normalized")
+    assert normalized == {"n-a": 0, "n-b": 25, "n-c": 100}
+
+
+def test_S056_a_pod_that_needs_another_pulls_it_near():
+    web = standing("web", "a", affinity=near(term("db")))
+    world = a_world(*zone_nodes("a", "b"), web)
+    assert scores(world, waiting("db"), "InterPodAffinity") == {"n-a": 1, "n-b": 0}
+
+
+def test_a_standing_pods_preferences_count_for_who_comes():
+    fond = standing("fond", "a", affinity=wishes("podAffinity", (5, term("db"))))
+    wary = standing("wary", "b", affinity=wishes("podAntiAffinity", (7, term("db"))))
+    world = a_world(*zone_nodes("a", "b", "c"), fond, wary)
+    found = scores(world, waiting("db"), "InterPodAffinity")
+    assert found == {"n-a": 5, "n-b": -7, "n-c": 0}
+    assert not any(scores(world, waiting("web"), "InterPodAffinity").values())
+
+
+@pytest.mark.parametrize(
+    ("more", "reached"),
+    [
+        ({}, False),
+        ({"namespaces": ["shop"]}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "x"}}}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "y"}}}, False),
+        ({"namespaceSelector": {}}, True),
+    ],
+)
+def test_terms_reach_other_namespaces(more, reached):
+    there = standing("there", "a", namespace="shop")
+    shop = a_namespace("shop", labels={"team": "x"})
+    world = a_world(shop, *zone_nodes("a", "b"), there)
+    avoiding = waiting(affinity=far(term(**more)))
+    assert feasible_nodes(world, avoiding) == ({"n-b"} if reached else {"n-a", "n-b"})
+
+
+def test_a_namespace_that_changes_its_labels_changes_who_is_meant():
+    there = standing("there", "a", namespace="shop")
+    world = a_world(a_namespace("shop"), *zone_nodes("a", "b"), there)
+    selector = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
+    avoiding = waiting(affinity=far(term(**selector)))
+    assert feasible_nodes(world, avoiding) == {"n-a", "n-b"}
+    world.upsert(typed(a_namespace("shop", labels={"team": "x"})))
+    assert feasible_nodes(world, avoiding) == {"n-b"}
+
+
+def test_a_term_nobody_can_read_is_said():
+    bad = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "{{bad}}"}}}
+    found = outcome(a_world(*zone_nodes("a")), waiting(affinity=far(bad)))
+    assert found.message().startswith(
+        "0/1 nodes are available: parsing pod: requiredAntiAffinityTerms: values[0][app]: "
+    )
+    assert found.code.word == "UnschedulableAndUnresolvable"
+
+
+def test_evicting_whom_a_pod_avoids_makes_room():
+    world = a_world(*zone_nodes("a"), standing("there", "a", priority=1))
+    pod = waiting(affinity=far(term()), priority=100)
+    message = whole_message(world, pod)
+    assert (
+        message
+        == ("0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. ").strip()
+    )
+
+
+def test_nominated_pods_keep_away_whom_they_avoid():
+    world = a_world(*zone_nodes("a", "b"))
+    shy = a_pod("ahead", cpu=None, affinity=far(term("web")), labels={"app": "shy"},
+                status={"nominatedNodeName": "n-a"})  # fmt: skip
+    world.upsert(typed(shy))
+    pod = waiting(affinity=far(term("shy", HOST)))
+    assert node_of(world, pod) == "n-b"
+
+
+def test_one_pod_a_host_until_hosts_run_out():
+    world = a_world(*(a_node(f"n{i}") for i in range(3)))
+    pods = [
+        a_pod(f"p{i}", cpu=None, labels={"app": "web"}, affinity=far(term(key=HOST)))
+        for i in range(4)
+    ]
+    seen = set()
+    for pod in pods[:3]:
+        found = outcome(world, pod)
+        assert isinstance(found, Placement)
+        world.assume(found.pod, found.row)
+        seen.add(found.node)
+    assert seen == {"n0", "n1", "n2"}
+    refused = outcome(world, pods[3])
+    assert refused.message() == (
+        "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."
+    )
+    assert PROFILE.weight("InterPodAffinity") == 2
