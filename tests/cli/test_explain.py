@@ -338,12 +338,12 @@ def test_pools_are_filled_in_order_and_every_feasible_node_has_scores():
     assert verdicts(second) == {"n1": ("resourcepolicy", U, ["unit a is full (1/1)"])}
 
 
-def test_a_pod_that_asks_for_what_is_not_built_is_told_so():
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+def test_affinity_to_pods_that_do_not_exist_is_told_in_upstreams_words():
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     answer = ask(*nodes(1), a_pod(affinity=affinity))
     assert answer["schedulable"] is False
-    assert "not built" in answer["message"]
+    assert "node(s) didn't match pod affinity rules" in answer["message"]
 
 
 KINDS = [
