@@ -216,11 +216,11 @@ class Scheduler:
 
     async def _carry_out(self, outcome: TurnedAway) -> None:
         assert outcome.effect is not None
-        for call in outcome.effect.calls:
-            try:
+        try:
+            for call in outcome.effect.calls:
                 await carry_out(self._client, call)
-            except HoldfastError as failure:
-                log.warning("%s: %s", outcome.effect.plugin, failure)
+        except HoldfastError as failure:
+            log.warning("%s: %s", outcome.effect.plugin, failure)
 
     def _judge(self, queued: QueuedPod, event: ClusterEvent) -> Worth:
         profile = self.profiles[queued.facts.scheduler_name]
