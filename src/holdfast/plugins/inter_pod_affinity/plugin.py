@@ -123,7 +123,7 @@ class InterPodAffinity:
             sums: Any = 0.0
             for weight, domains in parts:
                 domains.refresh()
-                sums = sums + domains.padded * float(weight)
+                sums = sums + domains.padded * weight
             total = total + sums.take(label.ids[rows], mode="wrap")
         scores: RawScores = total
         return scores

@@ -43,7 +43,7 @@ from holdfast.plugins.pod_topology_spread.scoring import HOSTNAME, Wish, Wishes
 
 REASON = "node(s) didn't match pod topology spread constraints"
 MISSING = f"{REASON} (missing required label)"
-Counts = NDArray[np.int64]
+Counts = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
