@@ -1,10 +1,14 @@
 """How a decision leaves the house when the network is bad: nothing lost, nothing held for ever."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
 from holdfast.api.scheme import PODS, RESERVATIONS, RESOURCE_CLAIMS
+from holdfast.client.client import Client
 from holdfast.columns.interner import CPU
+from holdfast.errors import Unavailable
 from holdfast.framework.plugin import Call, Code, Placement, Reject
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
@@ -200,22 +204,25 @@ async def test_a_device_written_for_one_claim_is_not_given_to_another_unheard(tm
         assert (await cluster.node_of("a"), await cluster.node_of("b")) == ("n", "")
 
 
-@pytest.mark.parametrize("path", ["/resourceclaims/p-", "/pods/p/status", "/binding"])
+@pytest.mark.parametrize("passes", range(5))
 @pytest.mark.parametrize("trouble", ["conflict", "unavailable", "unavailable_after", "lost"])
-async def test_devices_for_an_extended_resource_are_taken_once_whatever_fails(
-    cluster, line, trouble, path
+async def test_devices_for_an_extended_resource_are_taken_once_whichever_write_fails(
+    cluster, line, trouble, passes
 ):
+    """The claim, its finalizer, its allocation, the pod's status, the binding: one goes wrong."""
     gpus = a_device_class("gpu", extended_resource_name="example.com/gpu")
     await cluster.create(a_node("n"), gpus, a_slice("s", node="n", devices=1))
-    line.add(Fault(trouble, path=path, times=2))
+    for method in ("POST", "PATCH", "PATCH", "PATCH", "POST")[:passes]:
+        line.add(Fault("delay", method=method, path="/namespaces/default", seconds=0))
+    line.add(Fault(trouble, path="/namespaces/default"))
     line.add(Fault("unavailable", method="GET", path="/pods/p", times=2))
     one = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
-    await cluster.create(a_pod("p", **one), a_pod("q", **one))
-    for _ in range(60):
+    await cluster.create(a_pod("p", **one))
+    await cluster.create(a_pod("q", **one))
+    for seconds in (*[0.5] * 20, 300):
         claims = (await cluster.client.list(RESOURCE_CLAIMS)).items
         assert len([claim for claim in claims if claim.status.allocation is not None]) <= 1
-        await cluster.advance(0.5)
-    await cluster.advance(300)
+        await cluster.advance(seconds)
     assert sorted([await cluster.node_of("p"), await cluster.node_of("q")]) == ["", "n"]
 
 
@@ -394,6 +401,23 @@ async def bound(cluster, *plugins):
         await undo(driver, placement, failure)
         return str(failure)
     return None
+
+
+async def test_a_read_is_repeated_until_the_server_answers_and_a_write_is_not(cluster):
+    await cluster.create(a_node("n"))
+    line = FaultyTransport(cluster.client.transport, [Fault("unavailable", times=3)])
+    answers = []
+
+    def steps():
+        answers.append((yield Call("get", "/api/v1/nodes/n"))["metadata"]["name"])
+        line.add(Fault("unavailable"))
+        yield Call("patch", "/api/v1/nodes/n", {}, "application/merge-patch+json")
+
+    driving = asyncio.create_task(Driver(Client(line, "test"), cluster.clock).run(steps()))
+    await cluster.clock.advance_until(driving.done)
+    assert answers == ["n"]
+    with pytest.raises(Unavailable):
+        await driving
 
 
 async def test_a_pod_is_bound_once_everything_before_is_written(cluster):
