@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.framework.events import ClusterEvent, Interest, on
 from holdfast.framework.values import (
     NONE,
     AnyRows,
@@ -32,7 +33,6 @@ from holdfast.framework.values import (
     Calls,
     Candidate,
     Change,
-    ClusterEvent,
     Code,
     Effect,
     Narrow,
@@ -60,7 +60,7 @@ class Plugin(Protocol):
     of every column; such a plugin may be asked about rows that are no nodes, and never answers
     ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace and visible
     labels (annotations, status, matched reservations), so it must be asked for every pod;
-    otherwise pods of equal spec are taken to read alike.
+    otherwise pods of equal spec are taken to read alike, and to be helped by the same events.
 
     The ``layout`` epoch is implied: a state may hold on to arrays of the picture.
     """
@@ -240,7 +240,12 @@ class Binds(Protocol):
 
 @runtime_checkable
 class Hints(Protocol):
-    """Name the events that may make a pod it rejected schedulable."""
+    """Name the events that may make a pod it rejected schedulable.
+
+    The class variable ``events``, a tuple of interests, names the kinds it wants to hear of:
+    ``events = (on("Node", "Add", "UpdateNodeTaint"),)``. Without it every event is put to it. A
+    plugin without ``hint`` sees hope in every event.
+    """
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """Tell whether ``event`` is worth another try of ``pod``."""
@@ -273,6 +278,7 @@ __all__ = [
     "Effect",
     "Filters",
     "Hints",
+    "Interest",
     "JudgesOne",
     "Narrow",
     "Normalizes",
@@ -297,4 +303,5 @@ __all__ = [
     "Tiers",
     "Verdicts",
     "implements",
+    "on",
 ]  # fmt: skip

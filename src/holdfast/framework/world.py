@@ -19,6 +19,7 @@ from holdfast.capacity.policies import Policies
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.devices.inventory import Inventory
+from holdfast.framework.evictions import Evictions
 from holdfast.framework.nominations import Nominations
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class World:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
+        self.evictions = Evictions(self.nodes)
         self.memories: dict[int, Memory] = {}
 
     @property
@@ -131,6 +133,7 @@ class World:
         """Put a pod on a row before the API server knows; its nomination has served."""
         if self.nominations:
             self.nominations.clear(pod.uid)
+            self.evictions.end(pod.uid)
         self.nodes.assume(pod, row)
 
     def forget(self, uid: str) -> None:
@@ -149,6 +152,7 @@ class World:
         copy.namespaces = dict(self.namespaces)
         copy.budgets = dict(self.budgets)
         copy.nominations = self.nominations.fork(nodes)
+        copy.evictions = self.evictions.fork(nodes)
         return copy
 
     def _upsert_pod(self, pod: Pod) -> None:
@@ -158,6 +162,7 @@ class World:
         elif node:
             facts = self.facts(pod)
             self.nominations.clear(uid)
+            self.evictions.end(uid)
             self.nodes.add_pod(facts, node)
             for room in self._pod_watchers:
                 room.pod_came(facts, node)
@@ -166,6 +171,7 @@ class World:
 
     def _drop_pod(self, uid: str) -> None:
         self.nominations.clear(uid)
+        self.evictions.end(uid)
         self.nodes.remove_pod(uid)
         for room in self._pod_watchers:
             room.pod_went(uid)

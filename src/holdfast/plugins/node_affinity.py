@@ -33,6 +33,7 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Interest,
     Narrow,
     Part,
     RawScores,
@@ -41,6 +42,7 @@ from holdfast.framework.plugin import (
     Scope,
     Skip,
     Verdicts,
+    on,
 )
 from holdfast.framework.view import View
 
@@ -63,6 +65,7 @@ class NodeAffinity:
     name: ClassVar[str] = "NodeAffinity"
     # A node that comes may be one that matchFields name.
     epochs: ClassVar[tuple[str, ...]] = ("nodes",)
+    events: ClassVar[tuple[Interest, ...]] = (on("Node", "Add", "UpdateNodeLabel"),)
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

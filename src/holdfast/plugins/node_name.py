@@ -16,10 +16,12 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Interest,
     Rows,
     Scope,
     Skip,
     Verdicts,
+    on,
 )
 from holdfast.framework.view import View
 
@@ -37,6 +39,7 @@ class NodeName:
 
     name: ClassVar[str] = "NodeName"
     epochs: ClassVar[tuple[str, ...]] = ()
+    events: ClassVar[tuple[Interest, ...]] = (on("Node", "Add"),)
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

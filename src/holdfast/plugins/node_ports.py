@@ -17,9 +17,11 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Interest,
     Scope,
     Skip,
     Verdicts,
+    on,
 )
 from holdfast.framework.view import View
 
@@ -37,6 +39,10 @@ class NodePorts:
 
     name: ClassVar[str] = "NodePorts"
     epochs: ClassVar[tuple[str, ...]] = ()
+    events: ClassVar[tuple[Interest, ...]] = (
+        on("Node", "Add"),
+        on("Pod", "Delete"),
+    )
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 

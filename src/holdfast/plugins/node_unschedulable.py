@@ -19,10 +19,12 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Interest,
     Rows,
     Scope,
     Skip,
     Verdicts,
+    on,
 )
 from holdfast.framework.view import View
 
@@ -41,6 +43,10 @@ class NodeUnschedulable:
 
     name: ClassVar[str] = "NodeUnschedulable"
     epochs: ClassVar[tuple[str, ...]] = ()
+    events: ClassVar[tuple[Interest, ...]] = (
+        on("Node", "Add", "UpdateNodeTaint"),
+        on("Pod", "UpdatePodToleration"),
+    )
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 
@@ -74,12 +80,12 @@ class NodeUnschedulable:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
         """A node became or is schedulable, or the pod now tolerates cordons."""
         if event.resource == "Node":
             return _opened(event.old, event.new)
         own = event.is_about(pod) and event.action == "UpdatePodToleration"
-        return own and self.reads(pod, view)
+        return own and tolerated(event.new.spec.tolerations, CORDON)
 
 
 def _opened(old: Node | None, new: Node | None) -> bool:

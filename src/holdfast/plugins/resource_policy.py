@@ -23,6 +23,7 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Interest,
     Placement,
     RawScores,
     Reject,
@@ -30,6 +31,7 @@ from holdfast.framework.plugin import (
     Scope,
     Skip,
     Verdicts,
+    on,
 )
 from holdfast.framework.view import View
 
@@ -93,6 +95,12 @@ class ResourcePolicyPlugin:
     name: ClassVar[str] = "resourcepolicy"
     scope: ClassVar[Scope] = Scope.DOMAIN
     epochs: ClassVar[tuple[str, ...]] = ("policies", "nodes", "labels", "counters")
+    events: ClassVar[tuple[Interest, ...]] = (
+        on("ResourcePolicy", "Add", "Update", "Delete"),
+        on("Node", "Add", "UpdateNodeLabel"),
+        on("UnschedulablePod", "UpdatePodLabel"),
+        on("AssignedPod", "Delete", "UpdatePodLabel", "UpdatePodTerminating"),
+    )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self._args = dict(args or {})

@@ -25,10 +25,12 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Interest,
     RawScores,
     Rows,
     Scope,
     Verdicts,
+    on,
 )
 from holdfast.framework.view import View
 
@@ -75,6 +77,10 @@ class TaintToleration:
 
     name: ClassVar[str] = "TaintToleration"
     epochs: ClassVar[tuple[str, ...]] = ()
+    events: ClassVar[tuple[Interest, ...]] = (
+        on("Node", "Add", "UpdateNodeTaint"),
+        on("Pod", "UpdatePodToleration"),
+    )
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

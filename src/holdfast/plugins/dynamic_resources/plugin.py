@@ -22,6 +22,7 @@ from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
     Effect,
+    Interest,
     Part,
     Placement,
     RawScores,
@@ -30,6 +31,7 @@ from holdfast.framework.plugin import (
     Scope,
     Skip,
     Verdicts,
+    on,
 )
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import writing
@@ -47,6 +49,13 @@ class DynamicResources:
     name: ClassVar[str] = "DynamicResources"
     scope: ClassVar[Scope] = Scope.CLUSTER
     epochs: ClassVar[tuple[str, ...]] = ()
+    events: ClassVar[tuple[Interest, ...]] = (
+        on("Node", *_NODE_NEWS),
+        on("ResourceClaim", "Add", "Update", "Delete"),
+        on("Pod", "UpdatePodGeneratedResourceClaim"),
+        on("DeviceClass", "Add", "Update"),
+        on("ResourceSlice", "Add", "Update"),
+    )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         timeout = durations.parse((args or {}).get("filterTimeout") or "10s")
@@ -168,8 +177,6 @@ class DynamicResources:
             case "UnschedulablePod":
                 own = event.new is not None and event.new.uid == pod.pod.uid
                 return own and self._unmet(event.new, view) is None
-            case "AssignedPod":
-                return event.action == "Delete"
             case "Node":
                 return event.action in _NODE_NEWS
             case "DeviceClass" | "ResourceSlice":
@@ -179,12 +186,14 @@ class DynamicResources:
     def _claim_news(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         old: ResourceClaim | None = event.old
         new: ResourceClaim | None = event.new
+        if self._unmet(pod.pod, view) is not None:
+            return False
         was_held = old is not None and old.status.allocation is not None
         if was_held and (new is None or new.status.allocation is None):
             return True
         if old is not None and _is_special_of(old, pod.pod):
             return new is None
-        if new is None or self._unmet(pod.pod, view) is not None:
+        if new is None:
             return False
         mine = {claim.uid for claim in claims_of(pod.pod, view.world.devices.claims)}
         return new.uid in mine and (old is None or old.status != new.status)

@@ -21,11 +21,13 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Interest,
     RawScores,
     Reject,
     Rows,
     Scope,
     Verdicts,
+    on,
 )
 from holdfast.framework.view import View
 from holdfast.plugins.node_resources_fit import hints
@@ -79,6 +81,11 @@ class NodeResourcesFit:
 
     name: ClassVar[str] = "NodeResourcesFit"
     epochs: ClassVar[tuple[str, ...]] = ("classes",)
+    events: ClassVar[tuple[Interest, ...]] = (
+        on("Pod", "Delete", "UpdatePodScaleDown"),
+        on("Node", "Add", "UpdateNodeAllocatable"),
+        on("DeviceClass", "Add", "Update"),
+    )
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 
