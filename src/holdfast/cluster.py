@@ -294,14 +294,15 @@ async def _word_of(child: asyncio.subprocess.Process) -> str:
     assert child.stdout is not None
     word, _, url = (await child.stdout.readline()).decode().strip().partition(" ")
     if word != READY:
+        await child.wait()
         raise HoldfastError("the API server did not start; its own message stands above")
     return url
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    if child.returncode is None:
-        with suppress(ProcessLookupError):
-            child.terminate()
+    """Let go of our end of the pipe, which tells the server to stop, and wait until it has."""
+    assert child.stdin is not None
+    child.stdin.close()
     try:
         await asyncio.wait_for(child.wait(), STOP_SECONDS)
     except TimeoutError:

@@ -220,3 +220,127 @@ async def test_impersonation_needs_the_verb(api):
         answer = await api.call("GET", PODS, headers={"impersonate-user": "x"}, session=eve)
         assert answer.status == 403
         assert 'cannot impersonate resource "users"' in answer.json["message"]
+
+
+async def test_a_namespace_in_the_path_of_a_cluster_resource_opens_no_door(api):
+    """A namespace's owner may do anything in it; a node is not in it, whatever the path says."""
+    await grant(api, "eve", ["*"], ["*"], groups=("*",))
+    nodes, crowns = "/api/v1/namespaces/default/nodes", f"{RBAC}/namespaces/default"
+    binding = {
+        "metadata": {"name": "eve-rules"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
+        },
+        "subjects": [{"kind": "User", "name": "eve"}],
+    }  # fmt: skip
+    await api.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    async with session_for(api, "eve") as eve:
+        for path in (nodes, f"{nodes}/n1", "/api/v1/namespaces/default/namespaces/kube-system"):
+            assert (await api.call("GET", path, session=eve)).status == 404
+        made = await api.call("POST", f"{crowns}/clusterrolebindings", binding, session=eve)
+        assert made.status == 404
+        assert (await api.call("GET", "/api/v1/namespaces/default", session=eve)).status == 200
+        assert (await api.call("GET", "/api/v1/nodes", session=eve)).status == 403
+
+
+async def test_nobody_grants_what_they_do_not_hold(api):
+    await grant(
+        api, "ann", ["create", "update", "patch", "list"], ["roles", "rolebindings"],
+        groups=("rbac.authorization.k8s.io",),
+    )  # fmt: skip
+    where = f"{RBAC}/namespaces/default"
+    rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]
+    held = [{"verbs": ["list"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"]}]
+    role = {"metadata": {"name": "thief"}, "rules": rules}
+    binding = {
+        "metadata": {"name": "thief"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "User", "name": "ann"}],
+    }
+    async with session_for(api, "ann") as ann:
+        refused = await api.call("POST", f"{where}/roles", role, session=ann)
+        assert refused.status == 403
+        assert refused.json["message"] == (
+            'roles.rbac.authorization.k8s.io "thief" is forbidden: user "ann" '
+            '(groups=["system:authenticated"]) is attempting to grant RBAC permissions not '
+            'currently held:\n{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}'
+        )
+        assert (await api.call("POST", f"{where}/rolebindings", binding, session=ann)).status == 403
+        mine = {"metadata": {"name": "thief"}, "rules": held}
+        assert (await api.call("POST", f"{where}/roles", mine, session=ann)).status == 201
+        grown = await api.call("PUT", f"{where}/roles/thief", role, session=ann)
+        assert grown.status == 403
+        patched = await api.call(
+            "PATCH", f"{where}/roles/thief", {"rules": rules}, session=ann,
+            headers={"content-type": "application/merge-patch+json"},
+        )  # fmt: skip
+        assert patched.status == 403
+        renamed = {"metadata": {"name": "thief", "labels": {"a": "b"}}, "rules": held}
+        assert (await api.call("PUT", f"{where}/roles/thief", renamed, session=ann)).status == 200
+
+
+async def test_the_verbs_escalate_and_bind_let_a_user_grant_more(api):
+    await grant(
+        api, "ann", ["create", "escalate", "bind"], ["roles", "rolebindings", "clusterroles"],
+        groups=("rbac.authorization.k8s.io",),
+    )  # fmt: skip
+    where = f"{RBAC}/namespaces/default"
+    rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]
+    binding = {
+        "metadata": {"name": "more"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "User", "name": "bob"}],
+    }
+    async with session_for(api, "ann") as ann:
+        role = {"metadata": {"name": "more"}, "rules": rules}
+        assert (await api.call("POST", f"{where}/roles", role, session=ann)).status == 201
+        assert (await api.call("POST", f"{where}/rolebindings", binding, session=ann)).status == 201
+
+
+async def test_impersonation_is_asked_for_whole_or_refused(api):
+    bot = "system:serviceaccount:default:bot"
+    await grant(api, "ann", ["impersonate"], ["users"])
+    review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+    async def act(headers, session=None):
+        return await api.call("POST", review, {}, headers=headers, session=session)
+
+    for header in ("impersonate-group", "impersonate-uid", "impersonate-extra-scopes"):
+        assert (await act({header: "x"})).status == 400
+    seen = (await act({"impersonate-user": bot})).json["status"]["userInfo"]
+    assert seen["groups"] == [
+        "system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated",
+    ]  # fmt: skip
+    rules = [{"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"]}]
+    await api.create(f"{RBAC}/clusterroles", {"metadata": {"name": "actor"}, "rules": rules})
+    await api.create(f"{RBAC}/clusterrolebindings", {
+        "metadata": {"name": "actor"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                    "name": "actor"},
+        "subjects": [{"kind": "User", "name": "ann"}],
+    })  # fmt: skip
+    async with session_for(api, "ann") as ann:
+        assert (await act({"impersonate-user": "bob"}, ann)).status == 201
+        assert (await act({"impersonate-user": bot}, ann)).status == 403
+
+
+async def test_editors_read_but_do_not_write_what_belongs_to_the_cluster(api):
+    await api.create(f"{RBAC}/namespaces/default/rolebindings", {
+        "metadata": {"name": "ed"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "User", "name": "ed"}],
+    })  # fmt: skip
+    await api.create(PODS, pod("p"))
+    async with session_for(api, "ed") as ed:
+        bound = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+        for method, path, body in (
+            ("POST", f"{PODS}/p/binding", bound),
+            ("POST", "/api/v1/namespaces/default/bindings", bound),
+            ("PUT", f"{PODS}/p/status", pod("p")),
+            ("POST", "/api/v1/namespaces/default/resourcequotas", {"metadata": {"name": "q"}}),
+            ("POST", "/api/v1/namespaces/default/limitranges", {"metadata": {"name": "l"}}),
+        ):
+            assert (await api.call(method, path, body, session=ed)).status == 403, path
+        quotas = "/api/v1/namespaces/default/resourcequotas"
+        assert (await api.call("GET", quotas, session=ed)).status == 200
+        assert (await api.call("DELETE", f"{PODS}/p", session=ed)).status == 200

@@ -11,9 +11,11 @@ from holdfast.api.defaults import default_object
 from holdfast.api.pod import Pod
 from holdfast.cli.app import app
 from holdfast.cli.objects import Document, read_object
+from holdfast.cli.snapshot import snapshot_of
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.testing import a_node, a_pod, a_slice
+from holdfast.errors import BadRequest
+from holdfast.testing import a_node, a_pod, a_slice, typed
 
 NODES = [a_node("a", cpu="4"), a_node("b", cpu="4", taints=[{"key": "k", "effect": "NoSchedule"}])]
 POD = a_pod("p", cpu="3")
@@ -245,3 +247,12 @@ def test_of_two_versions_of_an_object_the_later_counts(explain):
     small = a_node("a", cpu="1")
     done = explain(yaml.safe_dump_all([small, NODES[0], POD]), "-o", "json")
     assert json.loads(done.stdout)["best"] == ["a"]
+
+
+def test_an_odd_object_of_a_live_cluster_is_left_out_with_a_word(caplog):
+    odd = typed(a_node("odd", allocatable={"cpu": "many"}))
+    found = snapshot_of([typed(NODES[0]), odd, typed(POD)], "default/p")
+    assert list(found.world.nodes.row_of) == ["a"]
+    assert "Node odd: quantities must match" in caplog.text
+    with pytest.raises(BadRequest, match="quantities must match"):
+        snapshot_of([typed(a_pod("p", cpu="many"))], "default/p")

@@ -86,7 +86,7 @@ def held_beside(reservation, census):
     users = users_of(reservation, census)
     used = sum((draw for _, draw in users), Counter())
     reserved = amounts_of(reservation.status.allocatable)
-    inner = amounts_of(inner_reserved(reservation))
+    inner = amounts_of(inner_reserved(reservation)) & reserved
     held = Counter({k: max(t, used[k] + inner[k]) - used[k] for k, t in reserved.items()})
     held["pods"] = max(0, reserved.get("pods", 1) - len(users))
     return held
@@ -95,8 +95,9 @@ def held_beside(reservation, census):
 def left_of(reservation, census):
     """What an owner may still draw."""
     used = sum((draw for _, draw in users_of(reservation, census)), Counter())
-    kept = used + amounts_of(inner_reserved(reservation))
-    return +Counter({k: t - kept[k] for k, t in amounts_of(reservation.status.allocatable).items()})
+    reserved = amounts_of(reservation.status.allocatable)
+    kept = used + (amounts_of(inner_reserved(reservation)) & reserved)
+    return +Counter({k: t - kept[k] for k, t in reserved.items()})
 
 
 def free_on(node, census):

@@ -1,12 +1,25 @@
 """Whatever happens to a cluster, its promises hold, and in the end it says so and gets on."""
 
+import numpy as np
 import pytest
+import random_worlds as worlds
 from cluster_audit import broken_promises, left_waiting, stale_statuses, take_census
 from cluster_steps import Life, Network
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ledger_shape import rebuilt, shape_of
 
+from holdfast.api.reservation import Reservation
+from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.framework.invariants import check_invariants
+from holdfast.framework.plugin import Placement
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.plugins.reservation.status import allocatable
+from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.testing.harness import Harness
 
+PROFILE = default_profiles()["default-scheduler"]
 SEEDS = range(8)
 STEPS = 30
 LONG_ENOUGH = 400.0
@@ -47,3 +60,95 @@ async def all_is_well(cluster):
     assert not list(stale_statuses(census))
     assert not list(left_waiting(census))
     assert shape_of(cluster.world) == shape_of(await rebuilt(cluster.client))
+
+
+def the_world(objects):
+    world = World()
+    for obj in objects:
+        world.upsert(obj)
+    return world
+
+
+def tried(world, asking):
+    """Give a pod or a reservation its turn."""
+    if isinstance(asking, Reservation):
+        world.upsert(asking)
+        facts = world.facts(reserve_pod(asking), reserve_for=asking.uid)
+    else:
+        facts = world.facts(asking)
+    return attempt(PROFILE, facts, world, 0.0, np.random.default_rng(0))
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    objects=worlds.clusters(),
+    asking=st.one_of(worlds.pods("asking"), worlds.reservations("asking")),
+)
+def test_to_hold_and_release_is_to_do_nothing(objects, asking):
+    world = the_world(objects)
+    if isinstance(asking, Reservation):
+        world.upsert(asking)
+    before = shape_of(world)
+    outcome = tried(world, asking)
+    if isinstance(outcome, Placement):
+        assert shape_of(world) != before
+        release(PROFILE, world, outcome)
+    assert shape_of(world) == before
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(data=st.data(), objects=worlds.clusters())
+def test_news_in_any_order_and_detours_make_the_same_world(data, objects):
+    expected = shape_of(the_world(objects))
+    world = the_world(data.draw(st.permutations(objects)))
+    for detour in data.draw(st.lists(st.sampled_from(objects), max_size=4)):
+        world.delete(detour)
+        world.upsert(detour)
+    assert shape_of(world) == expected
+
+
+deeds = st.lists(
+    st.one_of(
+        worlds.pods("p").map(lambda pod: ("try", pod)),
+        worlds.reservations("r").map(lambda reservation: ("try", reservation)),
+        st.integers(0, 30).map(lambda number: ("gone", number)),
+    ),
+    min_size=4,
+    max_size=14,
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=120)
+@given(there=st.tuples(*map(worlds.nodes, worlds.NODES)), deeds=deeds)
+def test_no_sequence_of_decisions_breaks_a_promise_and_confirming_one_changes_nothing(there, deeds):
+    world, living = the_world(there), []
+    for number, (deed, what) in enumerate(deeds):
+        if deed == "gone":
+            if living:
+                world.delete(living.pop(what % len(living)))
+        else:
+            asking = worlds.renamed(what, f"{what.name}{number}")
+            outcome = tried(world, asking)
+            if isinstance(outcome, TurnedAway):
+                assert not outcome.error, outcome.message
+                continue
+            check_invariants(world)
+            assumed = requested(world)
+            stored = confirmed(asking, outcome)
+            world.upsert(stored)
+            living.append(stored)
+            assert requested(world) == assumed
+        check_invariants(world)
+
+
+def requested(world):
+    return {name: row["requested"] for name, row in shape_of(world)["nodes"].items()}
+
+
+def confirmed(asking, placement):
+    """The object as the API server has it once it is bound."""
+    if isinstance(asking, Reservation):
+        return worlds.on_its_node(
+            asking, placement.node, allocatable(worlds.raw(asking), placement.pod)
+        )
+    return worlds.bound(asking, placement.node, placement.annotations)

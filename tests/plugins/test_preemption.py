@@ -2,6 +2,7 @@
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
 from holdfast.framework.runner import after_reject
+from holdfast.plugins.default_preemption import plugin
 from holdfast.testing import a_pod, typed
 from holdfast.testing.builders import an_object
 from plugins.deciding import PROFILE, a_world, outcome, small_nodes
@@ -84,6 +85,18 @@ def test_S059_a_broken_budget_weighs_more_than_any_priority():
     effect = plan(world, a_pod(cpu="4", priority=10))
     assert effect.nominate == "n2"
     assert {c.node: c.violations for c in effect.candidates} == {"n1": 1, "n2": 0}
+
+
+def test_nodes_are_not_asked_when_nobody_is_less_important(monkeypatch):
+    pods = [a_pod(f"on-{i}", cpu="4", node=f"n{i}", priority=7) for i in (1, 2)]
+    world, words = a_world(*small_nodes(2), *pods), "2 No preemption victims found"
+    monkeypatch.setattr(plugin, "dry_run", None)
+    assert words in plan(world, a_pod(cpu="4", priority=7)).message
+    world.delete(typed(pods[0]))
+    world.upsert(typed(a_pod("low", cpu="4", node="n1", priority=6)))
+    monkeypatch.undo()
+    assert victims(plan(world, a_pod(cpu="4", priority=7))) == ["low"]
+    assert victims(plan(world.fork(), a_pod(cpu="4", priority=7))) == ["low"]
 
 
 def test_a_pod_that_never_preempts_says_so():

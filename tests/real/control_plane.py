@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 VERSION = "v1.36.2"
 START_SECONDS = 120
@@ -32,6 +34,15 @@ def program(name: str) -> str | None:
     """Find a program: built by us, or on PATH."""
     built = binaries() / name
     return str(built) if built.exists() else shutil.which(name)
+
+
+def new_private_key() -> bytes:
+    """An RSA key in PEM, to sign service account tokens with."""
+    return rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
 
 
 def free_port() -> int:
@@ -86,7 +97,7 @@ class ControlPlane:
         tokens = self.directory / "tokens.csv"
         tokens.write_text(f'{self.token},admin,admin-uid,"system:masters"\n')
         key = self.directory / "service-account.key"
-        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+        key.write_bytes(new_private_key())
         self._run(
             "kube-apiserver", "--etcd-servers", f"http://127.0.0.1:{client}",
             "--bind-address", "127.0.0.1", "--secure-port", port,

@@ -132,6 +132,20 @@ async def test_a_pod_deleted_while_its_binding_fails_is_forgotten(cluster, line)
     assert (taken(cluster), len(cluster.components.scheduler.queue)) == (0, 0)
 
 
+async def test_a_pod_deleted_while_its_binding_is_undone_does_not_come_back(cluster, line):
+    await cluster.create(
+        a_node("n", cpu="4"), a_device_class("gpu"), a_slice("s", node="n"), a_claim("p")
+    )
+    line.add(Fault("conflict", **BINDING))
+    line.add(Fault("delay", method="GET", path="/resourceclaims/p", seconds=5))
+    await cluster.create(using("p"))
+    await cluster.delete(PODS, "p", "default")
+    # Nobody else fits any more: a pod that came back would wait here for ever.
+    await cluster.create(a_pod("filler", cpu="4", node="n"))
+    await cluster.advance(600)
+    assert len(cluster.components.scheduler.queue) == 0
+
+
 async def test_a_change_made_while_binding_failed_counts_in_the_next_try(cluster, line):
     await cluster.create(a_node("n", cpu="4", labels={"kind": "small"}))
     line.add(Fault("delay", **BINDING, seconds=1), Fault("conflict", **BINDING))

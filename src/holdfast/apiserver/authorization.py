@@ -13,10 +13,11 @@ from holdfast.apiserver.rbac import GROUP, RoleBook, refusal
 from holdfast.apiserver.routing import Call
 from holdfast.apiserver.user import AUTHENTICATED, User
 from holdfast.client.transport import Request
-from holdfast.errors import Details, Forbidden, Unauthorized
+from holdfast.errors import BadRequest, Details, Forbidden, Unauthorized
 from holdfast.store import Store
 
 OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+_ACCOUNTS = "system:serviceaccounts"
 _ROLES = ("clusterroles", "roles")
 _BINDINGS = ("clusterrolebindings", "rolebindings")
 
@@ -79,11 +80,32 @@ def named(call: Call, request: Request) -> Call:
 
 def impersonated(authorizer: Authorizer, user: User, request: Request) -> User:
     """Let a user act as another, if a role gives it the verb ``impersonate``."""
-    name = request.headers.get("impersonate-user")
-    if not name:
+    headers = [key for key in request.headers if key.startswith("impersonate-")]
+    if not headers:
         return user
+    name = request.headers.get("impersonate-user")
+    if not name or set(headers) - {"impersonate-user", "impersonate-group"}:
+        listed = ", ".join(sorted(headers))
+        raise BadRequest(f"impersonation needs Impersonate-User, with groups at most, not {listed}")
     groups = tuple(g for g in request.headers.get("impersonate-group", "").split(",") if g)
-    asked = [("users", name), *(("groups", group) for group in groups)]
-    for plural, target in asked:
-        authorizer.check(user, Call("impersonate", "", plural=plural, name=target))
-    return User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))))
+    for target in (_target(name), *(Call("", "", plural="groups", name=g) for g in groups)):
+        authorizer.check(user, replace(target, verb="impersonate"))
+    return User(name, tuple(dict.fromkeys((*(groups or _own_groups(name)), AUTHENTICATED))))
+
+
+def _target(name: str) -> Call:
+    """Name the one to be impersonated as roles do: a service account is no user."""
+    if account := _service_account(name):
+        return Call("", "", namespace=account[0], plural="serviceaccounts", name=account[1])
+    return Call("", "", plural="users", name=name)
+
+
+def _own_groups(name: str) -> tuple[str, ...]:
+    account = _service_account(name)
+    return (_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}") if account else ()
+
+
+def _service_account(name: str) -> tuple[str, str] | None:
+    parts = name.split(":")
+    is_one = len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]
+    return (parts[2], parts[3]) if is_one else None

@@ -63,6 +63,8 @@ class RoleBook:
     """All grants, found by subject."""
 
     grants: dict[tuple[str, str], list[Grant]] = field(default_factory=dict)
+    rules: Mapping[tuple[str, str], tuple[Rule, ...]] = field(default_factory=dict)
+    """By namespace (empty for cluster roles) and name of the role."""
 
     @classmethod
     def build(
@@ -72,7 +74,7 @@ class RoleBook:
     ) -> RoleBook:
         """Index roles of both kinds by the subjects of bindings of both kinds."""
         rules = _rules_by_role(roles)
-        book = cls()
+        book = cls(rules=rules)
         for binding in bindings:
             space = binding.get("metadata", {}).get("namespace", "")
             ref = binding.get("roleRef", {})

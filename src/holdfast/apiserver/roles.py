@@ -9,18 +9,24 @@ _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _RESERVATIONS, _POLICIES = "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"
-_WORKLOADS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("", ("configmaps", "endpoints", "events", "persistentvolumeclaims", "pods", "pods/log",
-          "pods/status", "replicationcontrollers", "replicationcontrollers/scale",
-          "resourcequotas", "limitranges", "serviceaccounts", "services", "bindings")),
-    ("apps", ("controllerrevisions", "daemonsets", "deployments", "deployments/scale",
-              "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale")),
+_Resources = tuple[tuple[str, tuple[str, ...]], ...]
+_WORKLOADS: _Resources = (
+    ("", ("configmaps", "events", "persistentvolumeclaims", "pods", "replicationcontrollers",
+          "replicationcontrollers/scale", "serviceaccounts", "services")),
+    ("apps", ("daemonsets", "deployments", "deployments/scale", "replicasets",
+              "replicasets/scale", "statefulsets", "statefulsets/scale")),
     ("batch", ("cronjobs", "jobs")),
     ("autoscaling", ("horizontalpodautoscalers",)),
     ("networking.k8s.io", ("ingresses", "networkpolicies")),
     ("policy", ("poddisruptionbudgets",)),
-    ("discovery.k8s.io", ("endpointslices",)),
     ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
+)  # fmt: skip
+# What the cluster decides about a namespace: its users see it and do not write it.
+_SEEN: _Resources = (
+    ("", ("bindings", "endpoints", "limitranges", "namespaces", "pods/log", "pods/status",
+          "resourcequotas")),
+    ("apps", ("controllerrevisions",)),
+    ("discovery.k8s.io", ("endpointslices",)),
 )  # fmt: skip
 
 
@@ -41,9 +47,7 @@ def _bound(name: str, role: str, kind: str, subject: str) -> Object:
 
 
 def _view() -> list[Object]:
-    return [_rule(group, list(names), _READ) for group, names in _WORKLOADS] + [
-        _rule("", ["namespaces"], _READ)
-    ]
+    return [_rule(group, list(names), _READ) for group, names in (*_WORKLOADS, *_SEEN)]
 
 
 def _edit() -> list[Object]:

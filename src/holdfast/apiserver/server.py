@@ -124,6 +124,8 @@ class ApiServer:
         if not self.context.registry.serves(call.group, call.version):
             return answer_text("404 page not found\n", 404)
         served = self.context.registry.find(call.group, call.version, call.plural)
+        if _is_misplaced(call, served):
+            return answer_text("404 page not found\n", 404)
         op = Operation(
             self.context, call, served, request, user,
             choose_form(request.headers.get("accept", "")),
@@ -148,8 +150,18 @@ class ApiServer:
         return await _VERBS[call.verb](op)
 
 
+def _is_misplaced(call: Call, served: Served) -> bool:
+    """Tell whether the path puts into a namespace what lives in none.
+
+    The roles of that namespace have been asked, and they have no say over the whole cluster.
+    """
+    if served.resource.namespaced or not call.namespace:
+        return False
+    return served.id != ("", "namespaces") or call.name != call.namespace
+
+
 def _check_scope(call: Call, served: Served) -> None:
-    """Refuse a namespace where there is none, and a missing one where one is needed."""
+    """Refuse a missing namespace where one is needed."""
     reads = ("list", "watch", "deletecollection")
     if served.resource.namespaced and not call.namespace and call.verb not in reads:
         raise BadRequest("an empty namespace may not be set during creation")

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.api.meta import Struct
 from holdfast.api.pod import NodeSelectorTerm, Pod, Toleration
-from holdfast.api.quantity import AmountText
+from holdfast.api.quantity import AmountText, units
 from holdfast.api.reservation import Reservation
 from holdfast.capacity import names
 from holdfast.errors import BadRequest
@@ -45,6 +45,24 @@ class Draw(Struct, frozen=True):
     resources: dict[str, AmountText] = {}  # noqa: RUF012 - msgspec copies it
 
 
+class ResourceList(Struct, frozen=True):
+    """Amounts by resource name, null for none."""
+
+    resources: dict[str, AmountText] | None = None
+
+
+class ResourceNames(Struct, frozen=True):
+    """Names of resources, null for none."""
+
+    resources: tuple[str, ...] | None = None
+
+
+class ExactMatch(Struct, frozen=True):
+    """Resources of which a pod asks for exactly what a reservation has, null for none."""
+
+    resource_names: tuple[str, ...] | None = None
+
+
 def affinity_of(pod: Pod) -> ReservationAffinity | None:
     """The pod's reservation affinity; presence alone, even empty, makes a reservation a must."""
     text = pod.metadata.annotations.get(names.AFFINITY)
@@ -64,28 +82,48 @@ def allocated_of(pod: Pod) -> Allocated | None:
     return found
 
 
+def exact_match_of(pod: Pod) -> tuple[str, ...]:
+    """The resources in which the pod and its reservation must agree exactly."""
+    found: ExactMatch | None = _read(pod.metadata.annotations, names.EXACT_MATCH, ExactMatch)
+    return (found and found.resource_names) or ()
+
+
 def draws_of(pod: Pod) -> tuple[Draw, ...]:
     """What the pod drew from each of several reservations, if it says so."""
     found: tuple[Draw, ...] | None = _read(pod.metadata.annotations, names.DRAWS, tuple[Draw, ...])
-    return found or ()
+    return found if found and all(_sound(draw.resources) for draw in found) else ()
 
 
-def inner_reserved(reservation: Reservation) -> dict[str, Any]:
+def inner_reserved(reservation: Reservation) -> Mapping[str, AmountText]:
     """What is kept back inside the reservation and never lent out."""
-    found = _read(reservation.metadata.annotations, names.INNER_RESERVED, dict[str, Any])
-    return dict((found or {}).get("resources") or {})
+    return _amounts(reservation, names.INNER_RESERVED)
 
 
 def restricted_names(reservation: Reservation) -> tuple[str, ...]:
     """The resources a Restricted reservation limits its owners to; empty means all reserved."""
-    found = _read(reservation.metadata.annotations, names.RESTRICTED_OPTIONS, dict[str, Any])
-    return tuple((found or {}).get("resources") or ())
+    found: ResourceNames | None = _read(
+        reservation.metadata.annotations, names.RESTRICTED_OPTIONS, ResourceNames
+    )
+    return (found and found.resources) or ()
 
 
-def resized(reservation: Reservation) -> dict[str, Any]:
+def resized(reservation: Reservation) -> Mapping[str, AmountText]:
     """Amounts that replace the template's when the reservation is bound."""
-    found = _read(reservation.metadata.annotations, names.RESIZE, dict[str, Any])
-    return dict((found or {}).get("resources") or {})
+    return _amounts(reservation, names.RESIZE)
+
+
+def _amounts(reservation: Reservation, key: str) -> Mapping[str, AmountText]:
+    found: ResourceList | None = _read(reservation.metadata.annotations, key, ResourceList)
+    amounts = (found and found.resources) or {}
+    return amounts if _sound(amounts) else {}
+
+
+def _sound(amounts: Mapping[str, AmountText]) -> bool:
+    """Tell whether every amount can be read; nobody checks annotations when they are written."""
+    try:
+        return all(units(amount) >= 0 for amount in amounts.values())
+    except BadRequest:
+        return False
 
 
 def _read(annotations: Mapping[str, str], key: str, kind: Any) -> Any:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +14,7 @@ from holdfast.api.node_selection import compile_term
 from holdfast.api.pod import Pod
 from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.capacity import names
-from holdfast.capacity.annotations import ReservationAffinity, affinity_of
+from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
 from holdfast.capacity.owner_index import OwnerGroup
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest
@@ -64,7 +63,7 @@ def match_offers(
     except BadRequest:
         # The attempt itself says so; here it only means that nothing matches.
         return None
-    exact = _exact_names(facts.pod)
+    exact = exact_match_of(facts.pod)
     # Without wishes of the pod's own, only offers that do not welcome everybody must be asked.
     welcome = offers.columns.open[slots] & (affinity is None and not exact)
     kept = [
@@ -108,17 +107,6 @@ def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str
         return True
     terms = required.reservation_selector_terms
     return any(compile_term(term).matches(labels, name) for term in terms)
-
-
-def _exact_names(pod: Pod) -> tuple[str, ...]:
-    text = pod.metadata.annotations.get(names.EXACT_MATCH)
-    if not text:
-        return ()
-    try:
-        found: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return ()
-    return tuple(found.get("resourceNames") or ())
 
 
 def _exactly(offers: Offers, slot: int, facts: PodFacts, wanted: tuple[str, ...]) -> bool:

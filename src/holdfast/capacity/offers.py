@@ -22,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.names import parse_integer
 from holdfast.api.node import Node
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
@@ -37,9 +38,11 @@ from holdfast.capacity.matching import Match, match_key, match_offers
 from holdfast.capacity.offer import Amounts, Offer, alike
 from holdfast.capacity.offer_columns import OfferColumns
 from holdfast.capacity.owner_index import OwnerIndex
+from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import BadRequest
 
 HOLDING = ("Available", "Waiting")
 
@@ -154,9 +157,11 @@ class Offers:
         if old is not None and alike(old.reservation, reservation):
             old.reservation = reservation
             return
+        # An amount that cannot be read is refused here, before anything has moved.
+        reserved = self._amounts(reservation.status.allocatable)
         if old is not None:
             self._leave(old)
-        offer = self._compile(reservation, old)
+        offer = self._compile(reservation, reserved, old)
         # From here on the hold stands for the room, no longer the reserve pod that found it.
         self._picture.forget(reservation.uid)
         self.by_uid[reservation.uid] = offer
@@ -267,9 +272,10 @@ class Offers:
         allocated = allocated_of(facts.pod)
         return {allocated.uid: dict(facts.request)} if allocated else {}
 
-    def _compile(self, reservation: Reservation, old: Offer | None) -> Offer:
-        reserved = self._amounts(reservation.status.allocatable)
-        inner = self._amounts(inner_reserved(reservation))
+    def _compile(self, reservation: Reservation, reserved: Amounts, old: Offer | None) -> Offer:
+        # It is part of what is reserved: more of it cannot be kept back than there is.
+        kept = self._amounts(inner_reserved(reservation))
+        inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
         chosen = {self._picture.resources.id(name) for name in restricted_names(reservation)} & set(
             reserved
         )
@@ -297,7 +303,7 @@ class Offers:
             resource = self._picture.resources.id(name)
             value = milli(amount) if resource == CPU else units(amount)
             if value > 0:
-                found[resource] = value
+                found[resource] = min(value, MOST)
         return found
 
     def _refresh(self, offer: Offer) -> None:
@@ -307,15 +313,17 @@ class Offers:
         top_up = self.columns.write(offer, row, _created(offer.reservation))
         if row >= 0:
             self._picture.hold(offer.uid, row, top_up, offer.slots)
+        else:
+            self._picture.release(offer.uid)
 
 
 def _created(reservation: Reservation) -> float:
     made = reservation.metadata.creation_timestamp
-    return parse_rfc3339(made) if made else 0.0
+    try:
+        return parse_rfc3339(made) if made else 0.0
+    except BadRequest:
+        return 0.0
 
 
 def _order(reservation: Reservation) -> int:
-    try:
-        return int(reservation.metadata.labels.get(names.ORDER, "0"))
-    except ValueError:
-        return 0
+    return parse_integer(reservation.metadata.labels.get(names.ORDER, "")) or 0

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.pod import Pod, PodStatus
+from holdfast.api.names import parse_integer
+from holdfast.api.pod import Container, Pod, PodSpec, PodStatus, Resources
+from holdfast.api.quantity import AmountText
+from holdfast.api.requests import pod_request
 from holdfast.api.reservation import PodTemplate, Reservation
 from holdfast.capacity import names
+from holdfast.capacity.annotations import resized
 
-HIGHEST_PRIORITY = 2**31 - 1
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -(2**31), 2**31 - 1
 
 
 def reserve_pod(reservation: Reservation) -> Pod:
@@ -19,7 +25,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
     node name in the template is a wish to check, not a fact, so it moves to an annotation.
     """
     template = reservation.spec.template or PodTemplate()
-    spec = template.spec
+    spec = _resized(template.spec, resized(reservation))
     annotations = {
         **template.metadata.annotations,
         **reservation.metadata.annotations,
@@ -52,10 +58,28 @@ def reserve_pod(reservation: Reservation) -> Pod:
     )
 
 
+def _resized(spec: PodSpec, amounts: Mapping[str, AmountText]) -> PodSpec:
+    """Ask for the amounts the reservation will offer, where they differ from the template's."""
+    if not amounts:
+        return spec
+    asked = {
+        name: f"{amount}m" if name == "cpu" else str(amount)
+        for name, amount in pod_request(Pod(spec=spec)).amounts.items()
+    }
+    whole = Container(
+        name="resized",
+        resources=Resources(requests={**asked, **amounts}),
+        ports=tuple(port for container in spec.containers for port in container.ports),
+    )
+    return msgspec.structs.replace(
+        spec, containers=(whole,), init_containers=(), overhead={}, resources=None
+    )
+
+
 def _priority(reservation: Reservation, given: int | None) -> int:
     if given is not None:
         return given
-    try:
-        return int(reservation.metadata.labels.get(names.PRIORITY, ""))
-    except ValueError:
+    wanted = parse_integer(reservation.metadata.labels.get(names.PRIORITY, ""))
+    if wanted is None or not LOWEST_PRIORITY <= wanted <= HIGHEST_PRIORITY:
         return HIGHEST_PRIORITY
+    return wanted

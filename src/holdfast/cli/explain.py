@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,6 +65,7 @@ def print_answer(answer: Answer, output: str) -> None:
 
 def explain_lines(lines: Iterable[bytes], out: BinaryIO) -> None:
     """Answer each line with a line, in order; what is wrong with one is its own answer."""
+    gc.freeze()  # modules and plugins stay; the collector need not look at them for every line
     for line in lines:
         if line.strip():
             out.write(_encode(_answer(line)) + b"\n")

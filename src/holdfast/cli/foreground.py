@@ -78,9 +78,7 @@ def _greet(settings: ClusterSettings, cluster: Cluster) -> None:
     asked, there = settings.nodes.count, cluster.nodes
     print(f"Holdfast is up at {cluster.url} with {there} node{'' if there == 1 else 's'}.")
     if there > asked:
-        print(
-            f"  {there - asked} of them were here before: a Node stays until `kubectl delete node`."
-        )
+        print(f"  {there - asked} more than --nodes: a Node stays until `kubectl delete node`.")
     print(f"  export KUBECONFIG={cluster.kubeconfig}")
     print("  kubectl get nodes")
     print("Stop it with Ctrl-C or `holdfast down`.", flush=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aiohttp import web
 
 from holdfast.errors import Refused
@@ -15,13 +17,15 @@ class HealthPage:
         self._runner = runner
 
     @classmethod
-    async def start(cls, port: int, scheduler: Scheduler) -> HealthPage:
-        """Listen; a busy port is a clear refusal."""
+    async def start(cls, port: int, scheduler: Scheduler, leads: Callable[[], bool]) -> HealthPage:
+        """Listen; a busy port is a clear refusal. Who does not lead is ready to take over."""
 
         async def live(_request: web.Request) -> web.Response:
             return web.Response(text="ok")
 
         async def ready(_request: web.Request) -> web.Response:
+            if not leads():
+                return web.Response(text="ok")
             if not scheduler.synced.is_set():
                 return web.Response(status=503, text="waiting for the first read of the cluster")
             if not scheduler.healthy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -68,23 +69,22 @@ async def _schedule(
     clock = SystemClock()
     endpoint = await load(kubeconfig)
     client = Client(HttpTransport(endpoint), "holdfast-scheduler")
-    part = Scheduler(
-        client, clock, profiles, seed=settings.seed, check=settings.check_invariants
-    )  # fmt: skip
-    page = await HealthPage.start(health_port, part)
+    part = Scheduler(client, clock, profiles, seed=settings.seed, check=settings.check_invariants)
+    identity = f"{socket.gethostname()}_{os.getpid()}"
+    election = LeaderElection(client, clock=clock, identity=identity, name=LEASE)
 
     async def work() -> None:
         await part.start()
         print(f"scheduling for {endpoint.url} as {', '.join(profiles)}", flush=True)
         await part.stopped()
 
-    if settings.leader_elect:
-        identity = f"{socket.gethostname()}_{os.getpid()}"
-        election = LeaderElection(client, clock=clock, identity=identity, name=LEASE)
+    elects = settings.leader_elect
+    page = await HealthPage.start(health_port, part, lambda: election.is_leader or not elects)
+    if elects:
+        # Whoever waits for a lease wants to know what keeps it.
+        logging.getLogger(LeaderElection.__module__).setLevel(logging.INFO)
         print(f"waiting for the lease kube-system/{LEASE} as {identity}", flush=True)
-        working = asyncio.create_task(election.run(work))
-    else:
-        working = asyncio.create_task(work())
+    working = asyncio.create_task(election.run(work) if elects else work())
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,7 @@ from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 
+log = logging.getLogger(__name__)
 built_in_profiles = cache(default_profiles)
 _ORDER = {"Namespace": 0, "Node": 0, "Pod": 2}
 _CRITICAL = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -56,7 +58,10 @@ def read_snapshot(documents: Iterable[Document], pod: str) -> Snapshot:
 
 
 def snapshot_of(objects: Iterable[Object], pod: str) -> Snapshot:
-    """Put objects that a server told us into a world."""
+    """Put objects that a server told us into a world; as in the scheduler, odd ones are left out.
+
+    A file is somebody's to mend, a cluster may be somebody else's.
+    """
     return _assemble(((obj, None) for obj in objects), pod)
 
 
@@ -68,18 +73,19 @@ def _assemble(found: Iterable[tuple[Object, Document | None]], pod: str) -> Snap
     priority_of = _Priorities(obj for obj, _ in ordered)
     wanted: Pod | None = None
     for obj, document in ordered:
+        stored = priority_of.given_to(obj) if isinstance(obj, Pod) else obj
         try:
-            if not isinstance(obj, Pod):
-                world.upsert(obj)
-            elif obj.key == key:
-                wanted = priority_of.given_to(obj)
+            if isinstance(stored, Pod) and stored.key == key:
+                wanted = stored
                 world.facts(wanted)  # so that what is wrong with it is said here
             else:
-                world.upsert(priority_of.given_to(obj))
+                world.upsert(stored)
         except (BadRequest, ValueError, TypeError) as fault:
-            if document is None:
+            if document is not None:
+                raise blame(document, fault) from fault
+            if stored is wanted:
                 raise
-            raise blame(document, fault) from fault
+            log.warning("%s %s: %s; deciding without it", obj.kind, obj.key, fault)
     if wanted is None:
         raise BadRequest(f'pod "{key}" is not among the objects')
     if wanted.finished:

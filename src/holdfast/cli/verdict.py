@@ -10,11 +10,28 @@ MOST_NAMES = 8
 
 def as_text(answer: dict[str, Any]) -> str:
     """Write the message, then per reason the nodes, then the best with their scores."""
-    lines = [f"{answer['pod']}: {_headline(answer)}"]
+    lines = [*_standing(answer), f"{answer['pod']}: {_headline(answer)}"]
     lines += _reasons(answer.get("nodes") or ())
     lines += _best(answer)
     lines += _preemption(answer.get("preemption"))
     return "\n".join(lines) + "\n"
+
+
+def _standing(answer: dict[str, Any]) -> list[str]:
+    """Say where a pod is already, and what its node would say to it now."""
+    name = answer.get("nodeName")
+    if not name:
+        return []
+    node = next((n for n in answer["nodes"] if n["name"] == name), None)
+    if node is None:
+        now = "which is not known any more"
+    elif not node["feasible"]:
+        now = f"which would not do now ({', '.join(node['reasons'])})"
+    elif name in answer["best"]:
+        now = "which is still as good as any"
+    else:
+        now = f"which would still do, with {node['total']} points"
+    return [f"{answer['pod']} is on {name}, {now}; were it placed anew:"]
 
 
 def _headline(answer: dict[str, Any]) -> str:
@@ -44,11 +61,11 @@ def _best(answer: dict[str, Any]) -> list[str]:
     for node in answer.get("nodes") or ():
         if node["name"] in best:
             scores = "  ".join(
-                f"{plugin} {round(score['weighted'])}"
+                f"{plugin} {score['weighted']}"
                 for plugin, score in node["scores"].items()
                 if score["weighted"]
             )
-            lines.append(f"  best: {node['name']}, {round(node['total'])} points: {scores}")
+            lines.append(f"  best: {node['name']}, {node['total']} points: {scores}")
     return lines[:MOST_NAMES]
 
 

@@ -52,13 +52,17 @@ class InformerSet:
         """Start all and follow until ``stop``, or until a handler raises."""
         try:
             await self.start()
-            if self._tasks:
-                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in self._tasks:
-                if task.done() and not task.cancelled():
-                    task.result()
+            await self.followed()
         finally:
             await self.stop()
+
+    async def followed(self) -> None:
+        """Wait until those started have stopped; raises what a handler raised, at once."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
 
     async def stop(self) -> None:
         """Stop all and wait until they have."""

@@ -12,6 +12,11 @@ from holdfast.columns.interner import CPU, MEMORY, PODS
 
 Request = tuple[tuple[int, int], ...]
 """(resource id, amount) pairs, ascending by id, amounts above zero."""
+MOST = 2**53
+"""More than this of a resource nobody has (8 PiB): a thousand such amounts still fit a cell.
+
+What asks for more asks for MOST + 1, which fits nowhere.
+"""
 
 
 class Amounts:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from holdfast.api.labels import Selector
 from holdfast.api.node import Node, Taint
+from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli, units
-from holdfast.columns.amounts import Amounts
+from holdfast.columns.amounts import MOST, Amounts
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.derived import Derived
 from holdfast.columns.epochs import Epochs
@@ -136,6 +137,10 @@ class Picture:
         """Pods on the row, by uid."""
         return self._roster.on(row)
 
+    def pods_below(self, priority: int) -> bool:
+        """Tell whether any pod anywhere is less important, without looking at them."""
+        return any(given < priority for given in self._roster.priorities)
+
     def pod(self, uid: str) -> tuple[PodFacts, int] | None:
         """A pod that stands on a row, and which."""
         standing = self._roster.by_uid.get(uid)
@@ -152,6 +157,13 @@ class Picture:
             return standing.assumed
         node = self._node_of_aside.get(uid)
         return node is not None and self._aside[node][uid][1]
+
+    def digest(self, pod: Pod, reserve_for: str = "") -> PodFacts:
+        """Digest a pod in this picture's resource ids, each of which then has its column."""
+        facts = PodFacts.of(pod, self.resources, reserve_for)
+        if facts.request:
+            self._widen_to(facts.request[-1][0])
+        return facts
 
     def kind_of(self, facts: PodFacts) -> Kind:
         """The kind of a pod: its namespace and visible labels."""
@@ -174,13 +186,13 @@ class Picture:
 
     def upsert_node(self, node: Node) -> int:
         """Take in a node, new or changed; rows move in the journals only if something did."""
+        provided = {self.resources.id(n): _amount(n, a) for n, a in node.status.allocatable.items()}
         row = self.row_of.get(node.name)
         new = row is None
         if row is None:
             row = self._open(node.name)
         old = self.nodes[row]
         self.nodes[row] = node
-        provided = {self.resources.id(n): _amount(n, a) for n, a in node.status.allocatable.items()}
         self._widen_to(max(provided, default=0))
         news = self.amounts.provide(row, provided)
         if old is None or _looks_different(old, node):
@@ -368,7 +380,7 @@ class Picture:
 
 
 def _amount(name: str, text: str | float) -> int:
-    return milli(text) if name == "cpu" else units(text)
+    return min(MOST, milli(text) if name == "cpu" else units(text))
 
 
 def _looks_different(old: Node, new: Node) -> bool:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.api.pod import Pod
+from holdfast.api.pod import Pod, PodSpec, Volume
 from holdfast.api.requests import pod_request
-from holdfast.columns.amounts import Request
+from holdfast.columns.amounts import MOST, Request
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
 
@@ -33,8 +33,8 @@ class PodFacts:
     """A pod in the scheduler's terms; two versions of a pod are two facts.
 
     ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``shape`` is
-    the spec as bytes: pods of equal shape ask for the same things. ``reserve_for`` is the uid of
-    the Reservation when this is its stand-in and not a real pod.
+    what of the spec can matter, as bytes: pods of equal shape ask for the same things.
+    ``reserve_for`` is the uid of the Reservation when this is its stand-in and not a real pod.
     """
 
     pod: Pod
@@ -56,7 +56,7 @@ class PodFacts:
     def of(cls, pod: Pod, resources: ResourceNames, reserve_for: str = "") -> PodFacts:
         """Digest a pod; one without a uid goes by its namespace and name."""
         meta, spec = pod.metadata, pod.spec
-        digest = _digest(pod, resources, _encode(spec))
+        digest = _digest(pod, resources, _encode(_without_idle_volumes(spec)))
         return cls(
             pod=pod, uid=meta.uid or f"{meta.namespace}/{meta.name}", namespace=meta.namespace,
             name=meta.name, labels=meta.labels, priority=spec.priority or 0,
@@ -89,6 +89,20 @@ class PodFacts:
         )
 
 
+def _without_idle_volumes(spec: PodSpec) -> PodSpec:
+    """Leave out volumes of which we read nothing but a name.
+
+    Kubernetes gives every pod a volume for its token, under a name of its own: with it no two
+    pods would be of one class.
+    """
+    if not spec.volumes:
+        return spec
+    kept = tuple(volume for volume in spec.volumes if volume != Volume(name=volume.name))
+    if len(kept) == len(spec.volumes):
+        return spec
+    return msgspec.structs.replace(spec, volumes=kept)
+
+
 def _digest(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     """Work out what the spec asks for, or remember it from an equal one."""
     if _was_resized(pod):
@@ -113,7 +127,9 @@ def _was_resized(pod: Pod) -> bool:
 def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     asked = pod_request(pod)
     request = sorted(
-        (resources.id(name), amount) for name, amount in asked.amounts.items() if amount > 0
+        (resources.id(name), min(amount, MOST + 1))
+        for name, amount in asked.amounts.items()
+        if amount > 0
     )
     return _Digest(
         tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod), shape

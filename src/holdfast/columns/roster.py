@@ -32,7 +32,7 @@ class Standing:
 class Roster:
     """Pods by uid and by row."""
 
-    __slots__ = ("_capacity", "_counters", "_of_row", "by_uid", "kinds", "ports")
+    __slots__ = ("_capacity", "_counters", "_of_row", "by_uid", "kinds", "ports", "priorities")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -41,6 +41,8 @@ class Roster:
         self.by_uid: dict[str, Standing] = {}
         self.kinds = Kinds()
         self.ports = PortIndex()
+        self.priorities: dict[int, int] = {}
+        """How many pods have each priority there is."""
 
     def on(self, row: int) -> Mapping[str, PodFacts]:
         """Pods on the row, by uid."""
@@ -60,6 +62,7 @@ class Roster:
             there = self._of_row[row] = {}
         there[uid] = facts
         kind.rows[uid] = row
+        self.priorities[facts.priority] = self.priorities.get(facts.priority, 0) + 1
         if facts.host_ports:
             self.ports.add(row, facts.host_ports)
         for counter in kind.counters:
@@ -74,6 +77,9 @@ class Roster:
         if not there:
             del self._of_row[row]
         del standing.kind.rows[uid]
+        self.priorities[facts.priority] -= 1
+        if not self.priorities[facts.priority]:
+            del self.priorities[facts.priority]
         if facts.host_ports:
             self.ports.remove(row, facts.host_ports)
         for counter in standing.kind.counters:
@@ -141,6 +147,7 @@ class Roster:
         copy = Roster(self._capacity)
         copy.kinds.show(self.kinds.keys)
         copy.ports = self.ports.fork()
+        copy.priorities = dict(self.priorities)
         for uid, old in self.by_uid.items():
             kind = copy.kind_of(old.facts)
             kind.rows[uid] = old.row

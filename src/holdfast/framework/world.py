@@ -91,7 +91,7 @@ class World:
 
     def facts(self, pod: Pod, reserve_for: str = "") -> PodFacts:
         """Digest a pod in this world's resource ids."""
-        return PodFacts.of(pod, self.nodes.resources, reserve_for)
+        return self.nodes.digest(pod, reserve_for)
 
     def match(self, pod: PodFacts) -> Matched | None:
         """The offers of held room a pod may draw on, or None."""

@@ -6,7 +6,9 @@ pod retried because of an event sees the world after it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import msgspec
@@ -19,9 +21,34 @@ from holdfast.api.reservation import Reservation
 from holdfast.capacity.offers import HOLDING
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.world import World
 from holdfast.scheduler.queue import SchedulingQueue
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[..., None]
+
+
+def _forgiving(handle: Handler) -> Handler:
+    """Let no single object that makes no sense keep us from hearing about the others.
+
+    The world reads an object before it changes anything, so what was known of it stays true.
+    """
+
+    @wraps(handle)
+    def handler(*args: Any) -> None:
+        try:
+            handle(*args)
+        except HoldfastError as refusal:
+            obj = args[-1] or args[-2]
+            log.error(
+                "%s %s: %s; going on with what was known of it",
+                type(obj).__name__, obj.key, refusal,
+            )  # fmt: skip
+
+    return handler
 
 
 class NewsDesk:
@@ -42,6 +69,7 @@ class NewsDesk:
         self._ours = ours
         self._now = now
 
+    @_forgiving
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went. A finished pod counts as gone."""
         if old is not None and new is not None and old.uid != new.uid:
@@ -59,6 +87,7 @@ class NewsDesk:
         elif self._ours(new.spec.scheduler_name or "default-scheduler"):
             self._pod_waiting(old, new)
 
+    @_forgiving
     def on_node(self, _kind: str, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
         if new is None:
@@ -73,6 +102,7 @@ class NewsDesk:
         for action in node_changes(old, new):
             self._tell("Node", action, old, new)
 
+    @_forgiving
     def on_reservation(self, _kind: str, old: Reservation | None, new: Reservation | None) -> None:
         """A reservation came, changed or went; a pending one queues for a node like a pod."""
         gone = old if new is None or (old is not None and old.uid != new.uid) else None
@@ -95,6 +125,7 @@ class NewsDesk:
     def on_other(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Make a handler for a kind that only the world cares about."""
 
+        @_forgiving
         def handle(_kind: str, old: Object | None, new: Object | None) -> None:
             if new is not None:
                 self._world.upsert(new)
@@ -235,7 +266,11 @@ def _asks_for_less(old: Pod, new: Pod) -> bool:
     """Tell whether any request was reduced or taken away, resizes still under way included."""
     if old.spec == new.spec and old.status == new.status:
         return False
-    asked, asks = request_nanos(old), request_nanos(new)
+    try:
+        asked, asks = request_nanos(old), request_nanos(new)
+    except HoldfastError:
+        # An old version that made no sense: anything may have changed.
+        return True
     return any(amount > asks.get(name, -1) for name, amount in asked.items())
 
 

@@ -93,6 +93,8 @@ class Scheduler:
         self._loops = [
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
             asyncio.create_task(self._flush_forever(), name="scheduler: flush"),
+            # Deciding on a picture that is no longer kept up would be worse than not deciding.
+            asyncio.create_task(self.sources.followed(), name="scheduler: follow"),
         ]
 
     async def stopped(self) -> None:
@@ -241,9 +243,14 @@ class Scheduler:
         found: Aftermath,
         message: str,
     ) -> None:
-        """Give the room back to everybody and the pod, if it still waits, another try."""
+        """Give the room back to everybody and the pod, if it still waits, another try.
+
+        News may have overtaken the answer we have: a pod that is no longer assumed is gone, or on
+        a node, since.
+        """
+        waits = self.world.nodes.is_assumed(queued.uid)
         release(profile, self.world, placement)
-        if found.waiting is not None:
+        if found.waiting is not None and waits:
             queued.facts = found.waiting
             self._attempt_failed(queued, message)
         gone = on_node(placement.pod.pod, placement.node)

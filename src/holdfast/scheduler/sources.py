@@ -56,6 +56,10 @@ class Sources:
             self._informers.get(resource).add_handler(handler)
             await self._informers.start()
 
+    async def followed(self) -> None:
+        """Wait while the cluster is followed; raises what keeps us from following it."""
+        await self._informers.followed()
+
     async def stop(self) -> None:
         """Stop every informer."""
         await self._informers.stop()

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.api.defaults import default_object
 from holdfast.apiserver import validation
+from holdfast.apiserver.admission import escalation
 from holdfast.apiserver.admission.definitions import admit_definition
 from holdfast.apiserver.admission.pods import admit_pod, readmit_pod
 from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
@@ -14,6 +15,7 @@ from holdfast.apiserver.metadata import stamp
 from holdfast.apiserver.operation import Operation
 
 Object = dict[str, Any]
+GRANTING = escalation.ROLES | escalation.BINDINGS
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -38,6 +40,8 @@ def admit_new(op: Operation, obj: Object) -> Object:
     elif op.served.id == PRIORITY_CLASSES:
         check_only_default(op, obj)
     validation.check_new(op, obj)
+    if op.served.id in GRANTING:
+        escalation.check_grants(op, obj)
     return obj
 
 
@@ -60,4 +64,6 @@ def admit_changed(op: Operation, new: Object, old: Object) -> Object:
     if op.served.id == PRIORITY_CLASSES:
         check_only_default(op, new)
     validation.check_changed(op, new, old)
+    if op.served.id in GRANTING:
+        escalation.check_grants(op, new, old)
     return new

@@ -41,7 +41,7 @@ class Fit:
     inside: Bools
     """The offer itself has the room its policy demands."""
     passes: Bools
-    """Per row: some offer serves, or none is to be had and the pod fits without."""
+    """Per row: some offer serves, or none is to be had, none needed, and the pod fits without."""
 
     @property
     def serves(self) -> Bools:
@@ -69,10 +69,12 @@ class OwnerState:
             self._seen = (seq, fit(self))
         return self._seen[1]
 
-    def on_row(self, row: int) -> OwnerState:
-        """The same, looking at one row alone."""
+    def on_row(self, row: int) -> OwnerState | None:
+        """The same, looking at one row alone; None for a row without a matched offer."""
         match = self.match
         here = int(np.searchsorted(match.rows, row))
+        if here == len(match.rows) or match.rows[here] != row:
+            return None
         begin = int(match.first[here])
         end = int(match.first[here + 1]) if here + 1 < len(match.rows) else len(match.slots)
         slots = match.slots[begin:end]
@@ -88,7 +90,7 @@ def fit(state: OwnerState, change: Change = NONE) -> Fit:
     nodes, columns, match = state.nodes, state.offers.columns, state.match
     slots, rows, at = match.slots, match.rows, match.at
     back = given_back(state.offers, change) if change else NOTHING
-    default = columns.default[slots]
+    pools = columns.default[slots] & columns.matchable[slots]
     slots_free = free_of(nodes, PODS, rows) + back.to_rows(rows, PODS)
     slots_left = columns.remaining[PODS, slots] + back.to_offers(slots, PODS)
     plain = slots_free >= 1
@@ -103,13 +105,14 @@ def fit(state: OwnerState, change: Change = NONE) -> Fit:
             continue
         left = columns.remaining[resource, slots] + back.to_offers(slots, resource)
         shares |= columns.reserved[resource, slots] > 0
-        pooled = np.add.reduceat(np.where(default, left, 0), match.first)
-        by_node &= free[at] + np.where(default, pooled[at], left) >= wanted
+        pooled = np.add.reduceat(np.where(pools, left, 0), match.first)
+        by_node &= free[at] + np.where(pools, pooled[at], left) >= wanted
         inside &= ~columns.limits[resource, slots] | (left >= wanted)
     shares &= columns.matchable[slots]
     served = np.logical_or.reduceat(shares & by_node & inside, match.first)
     without = ~np.logical_or.reduceat(shares, match.first)
-    return Fit(shares, by_node, inside, served | (without & plain))
+    passes = served if state.must else served | (without & plain)
+    return Fit(shares, by_node, inside, passes)
 
 
 def free_of(nodes: Picture, resource: int, rows: NDArray[np.intp]) -> Ints:
@@ -155,9 +158,11 @@ def nominate(
 
     Lowest order label first; without labels the highest score; then the oldest, then by name.
     """
-    state = state.on_row(row)
-    found = fit(state, change)
-    scores, columns, slots = offer_scores(state), state.offers.columns, state.match.slots
+    here = state.on_row(row)
+    if here is None:
+        return None, []
+    found = fit(here, change)
+    scores, columns, slots = offer_scores(here), state.offers.columns, here.match.slots
 
     def age(i: int) -> tuple[float, str]:
         slot = int(slots[i])

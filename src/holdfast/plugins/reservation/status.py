@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.decode import convert_object
+from holdfast.api.quantity import AmountText
 from holdfast.api.requests import pod_request
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
@@ -44,11 +45,11 @@ def bind_reservation(placement: Placement) -> Calls:
                 raise
 
 
-def allocatable(raw: Mapping[str, Any], facts: PodFacts) -> dict[str, str]:
+def allocatable(raw: Mapping[str, Any], facts: PodFacts) -> dict[str, AmountText]:
     """What the reservation will offer: its template's requests, overlaid by a resize."""
     asked = pod_request(facts.pod).amounts
     amounts = {name: _text(name, amount) for name, amount in asked.items() if amount}
-    return amounts | resized(convert_object(dict(raw), Reservation))
+    return {**amounts, **resized(convert_object(dict(raw), Reservation))}
 
 
 def _check_alive(raw: Mapping[str, Any], facts: PodFacts) -> None:

@@ -13,20 +13,23 @@ NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 
 def owner_reasons(state: OwnerState, row: int, change: Change) -> tuple[str, ...]:
     """Say what is missing: by the node, or inside the reservation."""
-    state = state.on_row(row)
-    found = fit(state, change)
+    here = state.on_row(row)
+    if here is None:
+        return (NONE_MEETS,)
+    found = fit(here, change)
     if not found.shares.any():
-        return _missing_on_node(state, help_=False, suffix="")
+        return _missing_on_node(here, help_=False, suffix="") or (NONE_MEETS,)
     words: list[str] = []
     if not found.by_node.any():
-        words += _missing_on_node(state, help_=True, suffix=" by node")
+        words += _missing_on_node(here, help_=True, suffix=" by node")
     if not (found.shares & found.inside).any():
-        words += _missing_inside(state)
+        words += _missing_inside(here)
     return tuple(dict.fromkeys(words)) or (NONE_MEETS,)
 
 
 def _missing_on_node(state: OwnerState, *, help_: bool, suffix: str) -> tuple[str, ...]:
-    nodes, columns, slots = state.nodes, state.offers.columns, state.match.slots
+    nodes, columns = state.nodes, state.offers.columns
+    slots = state.match.slots[columns.matchable[state.match.slots]]
     pooled = bool(columns.default[slots].any())
     words = []
     for resource, wanted in ((PODS, 1), *state.request):

@@ -1,0 +1,121 @@
+"""What owners take from which reservations, decided by the whole default profile."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from holdfast.columns.interner import CPU
+from holdfast.framework.invariants import check_invariants
+from holdfast.framework.plugin import Placement
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.cycle import attempt
+from holdfast.testing import a_node, a_pod, a_reservation, typed
+
+PROFILE = default_profiles()["default-scheduler"]
+PREFIX = "scheduling.koordinator.sh"
+
+
+def held(name="r", cpu="4", node="n", age=0, **more):
+    status = {"phase": "Available", "nodeName": node, "allocatable": {"cpu": cpu}}
+    made = a_reservation(name, cpu=cpu, owner_labels={"app": "web"}, status=status, **more)
+    return typed(made, creation_timestamp=f"2030-01-01T00:00:{59 - age:02d}Z")
+
+
+class Cluster:
+    """One node, some reservations on it, and pods that are placed one after the other."""
+
+    def __init__(self, *reservations, cpu="8", **node):
+        self.world = World()
+        self.world.upsert(typed(a_node("n", cpu=cpu, **node)))
+        for reservation in reservations:
+            self.world.upsert(reservation)
+        check_invariants(self.world)
+
+    def place(self, cpu="1", name="p", must=False, **more):
+        """Let an owner have its turn: what it draws by reservation, or why it must wait."""
+        notes = {f"{PREFIX}/reservation-affinity": "{}"} if must else None
+        pod = typed(a_pod(name, cpu=cpu, labels={"app": "web"}, annotations=notes, **more))
+        facts = self.world.facts(pod)
+        outcome = attempt(PROFILE, facts, self.world, 0.0, np.random.default_rng(0))
+        check_invariants(self.world)
+        if not isinstance(outcome, Placement):
+            return outcome.message
+        draws = self.world.offers.draws_of(facts.uid)
+        self.notes = outcome.annotations
+        return {
+            self.world.offers.at(slot).reservation.name: amounts.get(CPU, 0)
+            for slot, amounts in draws.items()
+        }
+
+
+@pytest.mark.parametrize("policy", [None, "Aligned", "Restricted"])
+def test_an_owner_draws_on_its_reservation(policy):
+    assert Cluster(held(allocate_policy=policy)).place("3") == {"r": 3000}
+
+
+@pytest.mark.parametrize(("policy", "placed"), [(None, 1), ("Aligned", 1), ("Restricted", 0)])
+def test_what_a_reservation_lacks_comes_from_the_node_unless_it_is_restricted(policy, placed):
+    told = Cluster(held(allocate_policy=policy)).place("6")
+    assert told == {"r": 6000} if placed else "Reservation(s) Insufficient cpu" in told
+
+
+def test_default_reservations_of_a_node_add_up_oldest_first():
+    cluster = Cluster(held("new", "2"), held("old", "2", age=30), held("mid", "2", age=20), cpu="6")
+    assert cluster.place("5") == {"old": 2000, "mid": 2000, "new": 1000}
+    named = msgspec.json.decode(cluster.notes[f"{PREFIX}/reservation-allocated"])
+    assert named["name"] == "old"
+    assert "scheduling.holdfast.dev/reservation-draws" in cluster.notes
+
+
+def test_aligned_reservations_do_not_add_up():
+    one, other = (held(name, "2", allocate_policy="Aligned") for name in ("one", "other"))
+    assert "Insufficient cpu by node" in Cluster(one, other, cpu="4").place("3")
+
+
+def test_what_is_left_of_a_taken_allocate_once_reservation_is_not_lent_out():
+    cluster = Cluster(held("a", "2", age=30), held("b", "2"), cpu="4")
+    assert cluster.place("1", "first") == {"a": 1000}
+    assert "Insufficient cpu by node" in cluster.place("3", "second")
+    assert cluster.place("2", "third") == {"b": 2000}
+
+
+def test_an_owner_on_a_node_without_a_reservation_draws_on_nobodys():
+    cluster = Cluster(held(cpu="2"), cpu="2")
+    cluster.world.upsert(typed(a_node("m", cpu="8")))
+    assert cluster.place("3") == {}
+    assert not cluster.notes
+
+
+def test_whoever_must_use_a_reservation_waits_when_all_are_taken():
+    cluster = Cluster(held(cpu="2"))
+    assert cluster.place("1", "first") == {"r": 1000}
+    assert "no reservation(s) to meet the requirements" in cluster.place("1", "second", must=True)
+    assert cluster.place("1", "third") == {}
+
+
+def test_a_resource_no_reservation_ever_reserved_comes_from_the_node():
+    names = [f"example.com/r{i}" for i in range(30)]
+    cluster = Cluster(held("a", "2"), held("b", "2"), allocatable=dict.fromkeys(names, "4"))
+    assert cluster.place("3", requests={names[-1]: "2"}) == {"a": 2000, "b": 1000}
+    assert names[-1] in cluster.place("1", "other", requests={names[-1]: "3"})
+    assert "example.com/nobody" in cluster.place("1", "more", requests={"example.com/nobody": "1"})
+
+
+def test_a_pod_slot_comes_from_the_reservation_it_draws_on_and_no_other():
+    one, two = held("one", "2", age=30), held("two", "2")
+    cluster = Cluster(one, two, pods="2")
+    assert cluster.place("1", "first") == {"one": 1000}
+    assert cluster.place("1", "second") == {"two": 1000}
+    assert "Too many pods" in cluster.place("1", "third")
+
+
+def test_a_restricted_reservation_of_pod_slots_limits_their_number():
+    status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "8", "pods": "2"}}
+    made = a_reservation(
+        "r", cpu="8", owner_labels={"app": "web"}, status=status, allocate_policy="Restricted",
+        allocate_once=False,
+    )  # fmt: skip
+    cluster = Cluster(typed(made))
+    assert [cluster.place("1", f"p{i}") for i in range(2)] == [{"r": 1000}, {"r": 1000}]
+    assert "Reservation(s) Too many pods" in cluster.place("1", "third")

@@ -1,0 +1,83 @@
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.app import main
+
+PROGRAM = [sys.executable, "-m", "holdfast"]
+
+
+@dataclass
+class Done:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def holdfast(monkeypatch, capfd):
+    """Run a command of the program in this process."""
+
+    def run(*arguments):
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["holdfast", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capfd.readouterr()
+        return Done(end.value.code or 0, said.out, said.err)
+
+    return run
+
+
+def run_program(*arguments):
+    """Run a command as a process of its own, as a user does."""
+    command = [*PROGRAM, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def processes():
+    """Start the program as processes of their own; they are gone afterwards."""
+    started = []
+
+    def run(*arguments):
+        process = subprocess.Popen(
+            [*PROGRAM, *map(str, arguments)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    try:
+        yield run
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def start():
+    with processes() as run:
+        yield run
+
+
+def read_until(process, words):
+    """Read what a process says up to a line with these words."""
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if words in line:
+            return "".join(said)
+    raise AssertionError("it ended without the words; it said:\n" + "".join(said))
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777

@@ -1,0 +1,221 @@
+"""Parts in processes of their own: ``holdfast apiserver``, ``holdfast scheduler``, their ends."""
+
+import asyncio
+import json
+import os
+import select
+import signal
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import mode, processes, read_until
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import NODES, PODS
+from holdfast.cli import running
+from holdfast.client.client import Client
+from holdfast.client.http import HttpTransport
+from holdfast.client.kubeconfig import load
+from holdfast.errors import NotFound
+from holdfast.testing import a_node, a_pod
+
+pytestmark = pytest.mark.xdist_group("cli-processes")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", dict)
+
+
+def with_client(kubeconfig, work):
+    async def run():
+        client = Client(HttpTransport(await load(kubeconfig)))
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A kubeconfig of an API server that runs alone, with one node."""
+    data = tmp_path_factory.mktemp("server")
+    with processes() as start:
+        process = start("apiserver", "--data-dir", data, "--port", "0")
+        read_until(process, "export KUBECONFIG=")
+        with_client(data / "kubeconfig", _create_node)
+        yield data / "kubeconfig"
+
+
+async def _create_node(client):
+    await client.create(NODES, a_node("n"))
+    # Nobody is there to see that the node is ready and to take the first taint off.
+    await client.patch(NODES, "n", {"spec": {"taints": None}})
+
+
+def placed(kubeconfig, name):
+    async def work(client):
+        found = await client.create(PODS, a_pod(name), "default")
+        while not found.spec.node_name:
+            await asyncio.sleep(0.02)
+            found = await client.get(PODS, name, "default")
+        return found.spec.node_name
+
+    return with_client(kubeconfig, work)
+
+
+def holder(kubeconfig):
+    async def work(client):
+        return (await client.get(LEASES, "kube-scheduler", "kube-system"))["spec"]["holderIdentity"]
+
+    return with_client(kubeconfig, work)
+
+
+def give_lease(kubeconfig, to):
+    """Make the lease somebody's, or nobody's."""
+
+    async def work(client):
+        spec = {"holderIdentity": to, "leaseDurationSeconds": 600}
+        try:
+            found = await client.get(LEASES, "kube-scheduler", "kube-system")
+        except NotFound:
+            meta = {"name": "kube-scheduler", "namespace": "kube-system"}
+            await client.create(LEASES, {"metadata": meta, "spec": spec}, "kube-system")
+        else:
+            await client.update(LEASES, {**found, "spec": {**found["spec"], **spec}})
+
+    with_client(kubeconfig, work)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def asked(port, path):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+def test_replicas_take_turns(server, start):
+    """The leader decides; a standby is ready; who is told to stop gives the lease back."""
+    give_lease(server, to="")
+    ports = free_port(), free_port()
+    flags = ("--kubeconfig", server, "--check-invariants", "--health-port")
+    first = start("scheduler", *flags, ports[0])
+    read_until(first, "scheduling for https://127.0.0.1:")
+    second = start("scheduler", *flags, ports[1])
+    read_until(second, "waiting for the lease kube-system/kube-scheduler as ")
+    assert holder(server).endswith(f"_{first.pid}")
+    assert placed(server, "a") == "n"
+    for port in ports:
+        assert asked(port, "/readyz") == (200, "ok")
+        assert asked(port, "/healthz") == (200, "ok")
+    assert "scheduler_schedule_attempts_total" in asked(ports[0], "/metrics")[1]
+    first.send_signal(signal.SIGTERM)
+    out, _ = first.communicate(timeout=30)
+    assert (first.returncode, out) == (0, "stopped\n")
+    read_until(second, "scheduling for https://127.0.0.1:")
+    assert placed(server, "b") == "n"
+    give_lease(server, to="thief")
+    out, _ = second.communicate(timeout=60)
+    assert second.returncode == 1
+    assert "lease kube-system/kube-scheduler could not be renewed" in out
+    assert "thief" in out
+    assert holder(server) == "thief"
+
+
+def test_a_lone_scheduler_needs_no_lease_and_reads_a_configuration(server, start, tmp_path):
+    give_lease(server, to="another")
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"profiles": [{"schedulerName": "default-scheduler"}]}))
+    flags = ("--kubeconfig", server, "--no-leader-elect", "--config", config)
+    lone = start("scheduler", *flags, "--health-port", "0")
+    said = read_until(lone, "scheduling for")
+    assert said.endswith(" as default-scheduler\n")
+    assert placed(server, "c") == "n"
+    lone.send_signal(signal.SIGINT)
+    out, _ = lone.communicate(timeout=30)
+    assert (lone.returncode, out) == (0, "stopped\n")
+    assert holder(server) == "another"
+
+
+def test_a_scheduler_that_cannot_start_says_why(holdfast, tmp_path):
+    missing = holdfast("scheduler", "--kubeconfig", tmp_path / "none")
+    assert missing.code == 1
+    assert f"no kubeconfig at {tmp_path / 'none'}" in missing.err
+    bad = tmp_path / "config.json"
+    bad.write_text(json.dumps({"profiles": [{"plugins": {"nope": {}}}]}))
+    wrong = holdfast("scheduler", "--kubeconfig", tmp_path / "none", "--config", bad)
+    assert wrong.code == 1
+    assert "profiles[0].plugins: Object contains unknown field `nope`" in wrong.err
+
+
+def test_a_busy_health_port_is_named(server, holdfast):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = holdfast("scheduler", "--kubeconfig", server, "--health-port", port)
+    assert done.code == 1
+    assert f"cannot show health on 127.0.0.1:{port}" in done.err
+    assert "--health-port" in done.err
+
+
+def test_the_server_alone_serves_privately_and_stops_when_told(start, tmp_path):
+    data, kubeconfig = tmp_path / "data", tmp_path / "config"
+    server = start("apiserver", "--data-dir", data, "--port", "0", "--kubeconfig", kubeconfig)
+    said = read_until(server, "export KUBECONFIG=")
+    assert said.startswith("serving https://127.0.0.1:")
+    assert mode(kubeconfig) == 0o600
+    assert mode(data) == 0o700
+    server.send_signal(signal.SIGTERM)
+    out, _ = server.communicate(timeout=30)
+    assert (server.returncode, out) == (0, "")
+
+
+@pytest.fixture
+def pair(start, tmp_path):
+    """A cluster with its server in a second process, and that process."""
+    parent = start("up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1", "--two-processes")
+    read_until(parent, "Stop it with Ctrl-C")
+    (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    return parent, int(child)
+
+
+def ended(pid):
+    """Whether a process that is not our child ends, waited for a while."""
+    watch = os.pidfd_open(pid)
+    try:
+        return bool(select.select([watch], [], [], 30)[0])
+    finally:
+        os.close(watch)
+
+
+def test_when_the_server_process_dies_the_cluster_says_so_and_ends(pair, tmp_path):
+    parent, child = pair
+    os.kill(child, signal.SIGKILL)
+    out, _ = parent.communicate(timeout=60)
+    assert parent.returncode == 1
+    assert "holdfast: the API server has died; everything was stopped, the data is safe" in out
+    assert running.find(tmp_path) is None
+
+
+def test_when_the_cluster_dies_its_server_process_ends_too(pair):
+    parent, child = pair
+    parent.kill()
+    assert ended(child)
+
+
+def test_ctrl_c_reaches_both_in_order(pair, tmp_path):
+    parent, child = pair
+    parent.send_signal(signal.SIGINT)
+    out, _ = parent.communicate(timeout=60)
+    assert (parent.returncode, out) == (0, f"stopped; the data stays in {tmp_path}\n")
+    assert not Path(f"/proc/{child}").exists()

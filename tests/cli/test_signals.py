@@ -1,0 +1,63 @@
+"""Being told to stop: once politely, twice at once, or by a parent that is gone."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import asyncio, sys
+from holdfast.cli.signals import stop_signal
+
+async def main(stubborn, with_parent):
+    stop = stop_signal(with_parent=with_parent)
+    print("ready", flush=True)
+    await stop.wait()
+    print("told", flush=True)
+    if stubborn:
+        await asyncio.Event().wait()
+
+asyncio.run(main("stubborn" in sys.argv, "with-parent" in sys.argv))
+"""
+
+
+@pytest.fixture
+def listener():
+    started = []
+
+    def start(*words):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, *words], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        with process:
+            pass  # waits for it and closes the pipes
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_asks_and_the_second_ends(listener, number):
+    polite, stubborn = listener(), listener("stubborn")
+    for process in (polite, stubborn):
+        process.send_signal(number)
+        assert process.stdout.readline() == "told\n"
+    assert polite.wait(30) == 0
+    stubborn.send_signal(number)
+    assert stubborn.wait(30) == 128 + number
+
+
+def test_a_parent_that_is_gone_is_a_word_to_stop(listener):
+    process = listener("with-parent")
+    process.stdin.write("anything else is no such word\n")
+    process.stdin.flush()
+    assert process.poll() is None
+    process.stdin.close()
+    assert process.stdout.readline() == "told\n"
+    assert process.wait(30) == 0

@@ -1,0 +1,52 @@
+"""What the program loads before it knows what it is asked."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "numpy",
+    "aiohttp",
+    "msgspec",
+    "yaml",
+    "rich.console",
+    "cryptography",
+    "kubernetes_asyncio",
+}
+SCRIPT = """
+import sys
+from holdfast.cli import main
+try:
+    main()
+finally:
+    print("LOADED", *sys.modules)
+"""
+
+
+@pytest.mark.parametrize("command", ["--help", "up --help", "status", "down"])
+def test_quick_commands_load_nothing_heavy(command, tmp_path):
+    arguments = command.split()
+    if arguments[0] in ("status", "down"):
+        arguments += ["--data-dir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, timeout=60
+    )
+    loaded = set(done.stdout.partition("LOADED")[2].split())
+    assert "typer" in loaded
+    assert not HEAVY & loaded
+
+
+def test_help_names_every_command(holdfast):
+    done = holdfast("--help")
+    for name in ("up", "down", "status", "apiserver", "scheduler", "why", "explain"):
+        assert f"\n  {name} " in done.out
+
+
+def test_whoever_reads_only_the_beginning_causes_no_traceback(tmp_path):
+    lines = b'{"pod": "p", "objects": []}\n' * 20_000
+    (tmp_path / "lines").write_bytes(lines)
+    command = f"{sys.executable} -m holdfast explain --batch < {tmp_path}/lines | head -1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert "not among the objects" in done.stdout
+    assert done.stderr == ""

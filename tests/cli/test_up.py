@@ -1,0 +1,254 @@
+"""``holdfast up --detach``, ``status``, ``why`` and ``down`` on one running cluster."""
+
+import asyncio
+import json
+import os
+
+import pytest
+import yaml
+
+from cli.conftest import mode, run_program
+from holdfast.api.scheme import NODES, PODS
+from holdfast.cli import running
+from holdfast.client.client import Client
+from holdfast.client.http import HttpTransport
+from holdfast.client.kubeconfig import load
+from holdfast.testing import a_pod
+
+pytestmark = pytest.mark.xdist_group("cli-up")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("up") / "data"
+    flags = ("--data-dir", directory, "--port", "0", "--nodes", "2", "--check-invariants")
+    up = run_program("up", *flags, "--detach")
+    assert up.code == 0, up.err
+    yield directory
+    assert run_program("down", "--data-dir", directory).code == 0
+
+
+async def _with_client(directory, work):
+    client = Client(HttpTransport(await load(directory / "kubeconfig")))
+    try:
+        return await work(client)
+    finally:
+        await client.close()
+
+
+def create_pod(directory, pod, *, until):
+    """Create a pod and wait for something to become true of it."""
+
+    async def work(client):
+        found = await client.create(PODS, pod, "default")
+        while not until(found):
+            await asyncio.sleep(0.02)
+            found = await client.get(PODS, pod["metadata"]["name"], "default")
+        return found
+
+    return asyncio.run(_with_client(directory, work))
+
+
+@pytest.fixture(scope="module")
+def running_pod(cluster):
+    return create_pod(cluster, a_pod("runs"), until=lambda p: p.status.phase == "Running")
+
+
+@pytest.fixture(scope="module")
+def pending_pod(cluster):
+    pod = a_pod("waits", cpu="4000")
+    return create_pod(cluster, pod, until=lambda p: p.status.conditions)
+
+
+def test_status_says_where_it_is_and_that_it_is_ready(cluster, holdfast):
+    done = holdfast("status", "--data-dir", cluster)
+    found = running.find(cluster)
+    lines = done.out.splitlines()
+    assert done.code == 0
+    assert lines[0] == f"running: pid {found.pid}, {found.url}"
+    assert lines[1] == f"export KUBECONFIG={cluster / 'kubeconfig'}"
+    assert lines[2].startswith("ready: 2 nodes, ")
+
+
+def test_only_its_user_can_read_what_it_keeps(cluster):
+    everything = [cluster, *cluster.rglob("*")]
+    for path in everything:
+        assert mode(path) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_it_listens_on_loopback_alone(cluster):
+    assert running.find(cluster).url.startswith("https://127.0.0.1:")
+
+
+def test_no_secret_is_ever_printed(cluster, holdfast):
+    users = yaml.safe_load((cluster / "kubeconfig").read_text())["users"]
+    secrets = [value for user in users for key, value in user["user"].items() if "cert" not in key]
+    assert len(secrets) == 2
+    said = (cluster / running.LOG).read_text() + holdfast("status", "--data-dir", cluster).out
+    assert not any(secret in said for secret in secrets)
+
+
+def test_a_second_start_names_the_first(cluster, holdfast):
+    found = running.find(cluster)
+    for command in ("up", "apiserver"):
+        done = holdfast(command, "--data-dir", cluster)
+        assert done.code == 1
+        assert f"a cluster runs on {cluster} already (pid {found.pid}, {found.url})" in done.err
+
+
+def test_a_locked_directory_names_who_has_it(cluster, holdfast, tmp_path):
+    found = running.find(cluster)
+    (cluster / running.FILE).rename(tmp_path / "hidden")
+    try:
+        done = holdfast("up", "--data-dir", cluster, "--port", "0")
+    finally:
+        (tmp_path / "hidden").rename(cluster / running.FILE)
+    assert done.code == 1
+    assert f"is in use by process {found.pid}" in done.err
+
+
+def test_a_busy_port_is_named_with_a_way_out(cluster, holdfast, tmp_path):
+    port = running.find(cluster).url.rpartition(":")[2]
+    refusal = (
+        f"cannot listen on 127.0.0.1:{port} (Address already in use): choose another port with "
+        "--port"
+    )
+    here = holdfast("up", "--data-dir", tmp_path / "a", "--port", port)
+    assert (here.code, here.out) == (1, "")
+    assert refusal in here.err
+    behind = holdfast("up", "--data-dir", tmp_path / "b", "--port", port, "--detach")
+    assert behind.code == 1
+    assert f"the cluster did not start:\n{refusal}" in behind.err
+
+
+def test_why_a_pod_waits(cluster, pending_pod, holdfast):
+    done = holdfast("why", "waits", "--kubeconfig", cluster / "kubeconfig")
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "default/waits: 0/2 nodes are available: 2 Insufficient cpu.",
+        "      2  Insufficient cpu  [NodeResourcesFit]: node-0001, node-0002",
+        "  no new claims to deallocate, preemption: 0/2 nodes are available: "
+        "2 Preemption is not helpful for scheduling.",
+    ]
+
+
+def test_why_a_pod_is_where_it_is(cluster, running_pod, holdfast):
+    done = holdfast("why", "default/runs", "--kubeconfig", cluster / "kubeconfig")
+    node = running_pod.spec.node_name
+    first, second, *_ = done.out.splitlines()
+    assert first == (
+        f"default/runs is on {node}, which is still as good as any; were it placed anew:"
+    )
+    assert second == "default/runs: fits on node-0001, node-0002"
+
+
+def test_why_answers_programs_too(cluster, running_pod, holdfast):
+    done = holdfast("why", "runs", "-o", "json", "--kubeconfig", cluster / "kubeconfig")
+    answer = json.loads(done.out)
+    assert answer["nodeName"] == running_pod.spec.node_name
+    assert answer["best"] == ["node-0001", "node-0002"]
+
+
+def test_why_says_what_to_do_about_a_pod_that_is_not_there(cluster, holdfast):
+    done = holdfast("why", "nobody", "-n", "else", "--kubeconfig", cluster / "kubeconfig")
+    assert done.code == 1
+    assert 'there is no pod "nobody" in namespace "else" at https://127.0.0.1:' in done.err
+    assert "`kubectl get pods -A`" in done.err
+
+
+def test_why_without_a_kubeconfig_points_at_the_cluster_that_runs(
+    cluster, holdfast, monkeypatch, tmp_path
+):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    nothing = holdfast("why", "p")
+    assert nothing.code == 1
+    assert f"no kubeconfig at {tmp_path}/.kube/config: give --kubeconfig FILE" in nothing.err
+    assert "export KUBECONFIG" not in nothing.err
+    (tmp_path / "holdfast").symlink_to(cluster)
+    something = holdfast("why", "p")
+    assert f"one runs already: export KUBECONFIG={cluster / 'kubeconfig'}" in something.err
+
+
+def test_why_says_when_nobody_answers(cluster, holdfast, tmp_path):
+    config = yaml.safe_load((cluster / "kubeconfig").read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    done = holdfast("why", "p", "--kubeconfig", tmp_path / "config")
+    assert done.code == 1
+    assert "https://127.0.0.1:1 does not answer" in done.err
+    assert "`holdfast up`" in done.err
+
+
+def test_down_is_prompt_the_data_stays_and_a_new_start_finds_it(holdfast, tmp_path):
+    data = tmp_path / "data"
+    flags = ("--data-dir", data, "--port", "0", "--detach")
+    up = run_program("up", *flags, "--nodes", "2")
+    assert up.code == 0, up.err
+    pod = create_pod(data, a_pod("kept"), until=lambda p: p.status.phase == "Running")
+    first = running.find(data)
+    down = holdfast("down", "--data-dir", data)
+    assert (down.code, down.out) == (0, "stopped\n")
+    assert running.find(data) is None
+    assert not (data / running.FILE).exists()
+    assert holdfast("status", "--data-dir", data).code == 1
+    # A leftover of a dead process counts for nothing.
+    running.announce(data, first.url, data / "kubeconfig")
+    leftover = json.loads((data / running.FILE).read_text()) | {"pid": first.pid}
+    (data / running.FILE).write_text(json.dumps(leftover))
+    again = run_program("up", *flags, "--nodes", "1", "--two-processes")
+    assert again.code == 0, again.err
+    try:
+
+        async def look(client):
+            nodes = [n.name for n in (await client.list(NODES)).items]
+            return nodes, await client.get(PODS, "kept", "default")
+
+        nodes, found = asyncio.run(_with_client(data, look))
+        assert nodes == ["node-0001", "node-0002"]
+        assert found.spec.node_name == pod.spec.node_name
+        assert "1 more than --nodes" in (data / running.LOG).read_text()
+        assert holdfast("status", "--data-dir", data).out.endswith("ready: 2 nodes, 1 pod\n")
+    finally:
+        assert holdfast("down", "--data-dir", data).code == 0
+    assert "error" not in (data / running.LOG).read_text().lower()
+
+
+def test_a_process_of_the_same_number_is_not_taken_for_the_cluster(tmp_path):
+    running.announce(tmp_path, "https://x", tmp_path / "kubeconfig")
+    assert running.find(tmp_path).pid == os.getpid()
+    other = json.loads((tmp_path / running.FILE).read_text()) | {"started": "1"}
+    (tmp_path / running.FILE).write_text(json.dumps(other))
+    assert running.find(tmp_path) is None
+
+
+def test_where_nothing_runs(holdfast, tmp_path):
+    status = holdfast("status", "--data-dir", tmp_path)
+    assert status.code == 1
+    assert status.out == f"nothing runs on {tmp_path}: start it with `holdfast up`\n"
+    down = holdfast("down", "--data-dir", tmp_path)
+    assert (down.code, down.out) == (0, f"nothing runs on {tmp_path}\n")
+
+
+def test_a_directory_that_cannot_be_is_refused(holdfast, tmp_path):
+    (tmp_path / "file").touch()
+    done = holdfast("up", "--data-dir", tmp_path / "file" / "data", "--detach")
+    assert done.code == 1
+    assert "(Not a directory): choose another directory with --data-dir DIR" in done.err
+
+
+def test_a_kubeconfig_that_cannot_be_written_is_refused(holdfast, tmp_path):
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "kubeconfig"
+    done = holdfast("up", "--data-dir", tmp_path / "d", "--port", "0", "--kubeconfig", path)
+    assert done.code == 1
+    assert f"cannot write the kubeconfig to {path}" in done.err
+    assert "choose another place with --kubeconfig FILE" in done.err
+
+
+def test_listening_to_other_machines_comes_with_a_warning(holdfast, tmp_path):
+    done = holdfast("up", "--data-dir", tmp_path, "--port", "0", "--host", "nowhere.invalid")
+    assert done.code == 1
+    assert done.err.startswith("warning: --host nowhere.invalid lets other machines connect")
+    assert "or another address with --host" in done.err

@@ -1,0 +1,117 @@
+"""Small random clusters as objects: nodes, reservations that hold room on them, pods."""
+
+import msgspec
+from hypothesis import strategies as st
+
+from holdfast.testing import a_node, a_pod, a_reservation, typed
+
+PREFIX = "scheduling.koordinator.sh"
+INNER = "node.koordinator.sh/reservation"
+DRAWS = "scheduling.holdfast.dev/reservation-draws"
+NODES = ("n0", "n1", "n2")
+APPS = ("a", "b")
+
+sizes = st.sampled_from(("500m", "1", "2", "3", "5"))
+memories = st.sampled_from((None, "1Gi", "3Gi"))
+policies = st.sampled_from((None, "Aligned", "Restricted"))
+
+
+@st.composite
+def nodes(draw, name):
+    """A node of a few CPUs and a few pod slots."""
+    cpu, slots = draw(st.integers(2, 8)), draw(st.integers(1, 6))
+    return typed(a_node(name, cpu=str(cpu), memory="8Gi", pods=str(slots)))
+
+
+@st.composite
+def pods(draw, name):
+    """A pod that may own reservations, and may insist on one."""
+    notes = {f"{PREFIX}/reservation-affinity": "{}"} if draw(st.integers(0, 4)) == 0 else {}
+    labels = {"app": draw(st.sampled_from((*APPS, "none")))}
+    cpu, memory = draw(sizes), draw(memories)
+    return typed(a_pod(name, cpu=cpu, memory=memory, labels=labels, annotations=notes))
+
+
+@st.composite
+def reservations(draw, name):
+    """A reservation that looks for its node."""
+    notes = {}
+    if draw(st.integers(0, 3)) == 0:
+        notes[INNER] = '{"resources":{"cpu":"1"}}'
+    if draw(st.integers(0, 5)) == 0:
+        notes[f"{PREFIX}/reservation-resize-allocatable"] = '{"resources":{"cpu":"3"}}'
+    made = a_reservation(
+        name, cpu=draw(sizes), memory=draw(memories), annotations=notes,
+        owner_labels={"app": draw(st.sampled_from(APPS))}, allocate_once=draw(st.booleans()),
+        allocate_policy=draw(policies),
+    )  # fmt: skip
+    return typed(made)
+
+
+@st.composite
+def held(draw, name):
+    """A reservation that holds room on one of the nodes."""
+    pending = draw(reservations(name))
+    requests = pending.spec.template.spec.containers[0].resources.requests
+    node = draw(st.sampled_from(NODES))
+    return on_its_node(pending, node, requests)
+
+
+def on_its_node(reservation, node, allocatable):
+    """The same reservation, Available."""
+    status = type(reservation.status)(
+        phase="Available", node_name=node, allocatable=dict(allocatable)
+    )
+    return replaced(reservation, status=status)
+
+
+@st.composite
+def standing(draw, name, offers):
+    """A pod on a node, which draws on none, one or two of the reservations there."""
+    pod = draw(pods(name))
+    node = draw(st.sampled_from(NODES))
+    there = [r for r in offers if r.status.node_name == node]
+    chosen = draw(st.lists(st.sampled_from(there), max_size=2, unique_by=_uid)) if there else []
+    notes = {}
+    if chosen:
+        first = chosen[0]
+        notes[f"{PREFIX}/reservation-allocated"] = f'{{"name":"{first.name}","uid":"{first.uid}"}}'
+    if len(chosen) == 2:
+        parts = [f'{{"uid":"{r.uid}","resources":{{"cpu":"{draw(sizes)}"}}}}' for r in chosen]
+        notes[DRAWS] = f"[{','.join(parts)}]"
+    return bound(pod, node, notes)
+
+
+def bound(pod, node, notes):
+    """The same pod on a node, with what the scheduler wrote on it."""
+    meta = replaced(pod.metadata, annotations={**pod.metadata.annotations, **notes})
+    return replaced(pod, metadata=meta, spec=replaced(pod.spec, node_name=node))
+
+
+@st.composite
+def clusters(draw):
+    """Objects of a cluster in the order the scheduler reads them at start."""
+    there = [draw(nodes(name)) for name in NODES]
+    offers = [draw(held(f"r{i}")) for i in range(draw(st.integers(0, 5)))]
+    pending = [draw(reservations("pending"))]
+    placed = [draw(standing(f"p{i}", offers)) for i in range(draw(st.integers(0, 6)))]
+    return [*there, *offers, *pending, *placed]
+
+
+def replaced(struct, **fields):
+    """A copy of a struct with some fields changed."""
+    return msgspec.structs.replace(struct, **fields)
+
+
+def _uid(obj):
+    return obj.uid
+
+
+def renamed(obj, name):
+    """The same object under another name."""
+    return replaced(obj, metadata=replaced(obj.metadata, name=name, uid=f"uid-{name}"))
+
+
+def raw(obj):
+    """An object as plain JSON values."""
+    return msgspec.json.decode(msgspec.json.encode(obj))

@@ -1,0 +1,134 @@
+"""Objects that make no sense: whoever wrote one hurts nobody else."""
+
+import pytest
+
+from holdfast.capacity import names
+from holdfast.columns.amounts import MOST
+from holdfast.columns.interner import CPU, MEMORY
+from holdfast.framework.invariants import check_invariants
+from holdfast.framework.world import World
+from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.queue import SchedulingQueue, Worth
+from holdfast.testing import a_node, a_pod, a_reservation, typed
+from holdfast.testing.harness import Harness
+
+OWNERS = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
+HELD = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
+
+
+class Desk:
+    def __init__(self):
+        self.world = World()
+        self.queue = SchedulingQueue(judge=lambda _pod, _event: Worth.NOTHING)
+        self.news = NewsDesk(self.world, self.queue, lambda _name: True, lambda: 0.0)
+        self.news.on_node("added", None, typed(a_node("n", cpu="8")))
+
+    def taken(self, resource=CPU):
+        return int(self.world.nodes.requested[resource, 0])
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def held(*, annotations=None, labels=None, allocatable=None):
+    raw = a_reservation("r", owners=OWNERS, annotations=annotations, labels=labels)
+    status = HELD | ({"allocatable": allocatable} if allocatable else {})
+    return typed(raw | {"status": status})
+
+
+ODD = ["5", '{"resources": 5}', '{"resources": "cpu"}', '{"resources": [["cpu"]]}',
+       '{"resources": {"cpu": "many"}}', '{"resources": {"cpu": {}}}',
+       '{"resources": {"cpu": null}}', '{"resources": {"cpu": "-1"}}']  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [names.INNER_RESERVED, names.RESTRICTED_OPTIONS, names.RESIZE])
+@pytest.mark.parametrize("text", ODD)
+def test_an_odd_annotation_of_a_reservation_counts_as_absent(desk, key, text):
+    desk.news.on_reservation("added", None, held(annotations={key: text}))
+    assert desk.taken() == 2000
+    [offer] = desk.world.offers
+    assert (offer.left(CPU), offer.restricted) == (2000, frozenset({CPU}))
+
+
+@pytest.mark.parametrize("text", ["1" + "0" * 30, "first", "1_0", ""])
+def test_an_odd_order_label_counts_as_absent(desk, text):
+    desk.news.on_reservation("added", None, held(labels={names.ORDER: text}))
+    [offer] = desk.world.offers
+    assert offer.order == 0
+
+
+@pytest.mark.parametrize("text", ["9" * 40, str(2**31), "high"])
+def test_an_odd_priority_label_counts_as_absent(desk, text):
+    raw = a_reservation("r", owners=OWNERS, labels={names.PRIORITY: text})
+    desk.news.on_reservation("added", None, typed(raw | {"status": {"phase": "Pending"}}))
+    assert desk.queue.pop(0.0).facts.priority == 2**31 - 1
+
+
+@pytest.mark.parametrize("text", ['{"resourceNames": 5}', '{"resourceNames": [["cpu"]]}', "5"])
+def test_an_odd_wish_for_an_exact_match_counts_as_absent(desk, text):
+    desk.news.on_reservation("added", None, held())
+    notes = {names.EXACT_MATCH: text}
+    owner = desk.world.facts(typed(a_pod("p", labels={"app": "web"}, annotations=notes)))
+    assert desk.world.match(owner) is not None
+
+
+@pytest.mark.parametrize("amount", ["many", "", "-1"])
+def test_odd_draws_on_a_pod_count_as_absent(desk, amount):
+    draws = f'[{{"uid": "uid-reservation--r", "resources": {{"cpu": "{amount}"}}}}]'
+    desk.news.on_reservation("added", None, held())
+    desk.news.on_pod("added", None, typed(a_pod("p", node="n", annotations={names.DRAWS: draws})))
+    assert desk.taken() == 3000
+    check_invariants(desk.world)
+
+
+def test_a_reservation_that_becomes_unreadable_keeps_what_it_had(desk, caplog):
+    before, after = held(), held(allocatable={"cpu": "many"})
+    desk.news.on_reservation("added", None, before)
+    desk.news.on_reservation("modified", before, after)
+    assert desk.taken() == 2000
+    assert "Reservation r: " in caplog.text
+    desk.news.on_reservation("deleted", after, None)
+    assert desk.taken() == 0
+    check_invariants(desk.world)
+
+
+def test_a_node_that_cannot_be_read_opens_no_row(desk, caplog):
+    desk.news.on_node("added", None, typed(a_node("odd", cpu="many")))
+    assert list(desk.world.nodes.row_of) == ["n"]
+    assert "Node odd: " in caplog.text
+
+
+def test_a_pod_that_cannot_be_read_is_left_out(desk, caplog):
+    desk.news.on_pod("added", None, typed(a_pod("odd", cpu="many")))
+    desk.news.on_pod("added", None, typed(a_pod("odd2", cpu="many", node="n")))
+    desk.news.on_pod("added", None, typed(a_pod("good", node="n")))
+    assert (len(desk.queue), desk.taken()) == (0, 1000)
+    assert "Pod default/odd: " in caplog.text
+
+
+def test_amounts_beyond_all_reason_overflow_nothing(desk):
+    for i in range(5):
+        pod = typed(a_pod(f"p{i}", cpu="9E", memory="9E", node="n"))
+        desk.news.on_pod("added", None, pod)
+    assert desk.taken(MEMORY) == 5 * (MOST + 1)
+    desk.news.on_node("added", None, typed(a_node("huge", memory="9E")))
+    row = desk.world.nodes.row_of["huge"]
+    asked = dict(desk.world.facts(typed(a_pod(memory="9E"))).request)[MEMORY]
+    assert asked > desk.world.nodes.allocatable[MEMORY, row]
+
+
+async def test_a_scheduler_that_no_longer_follows_the_cluster_says_so(tmp_path, monkeypatch):
+    async with Harness(tmp_path) as cluster:
+        scheduler = cluster.components.scheduler
+        assert scheduler.healthy
+
+        def bug(_obj):
+            raise ZeroDivisionError("a bug")
+
+        monkeypatch.setattr(scheduler.world, "upsert", bug)
+        await cluster.create(a_node("n"))
+        assert not scheduler.healthy
+        with pytest.raises(ZeroDivisionError):
+            await scheduler.stopped()

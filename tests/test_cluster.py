@@ -1,0 +1,111 @@
+"""The wiring itself: what happens when a part dies, or cannot start."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.api.scheme import NODES, PODS
+from holdfast.clock import SystemClock
+from holdfast.cluster import Cluster
+from holdfast.errors import Refused
+from holdfast.scheduler import scheduler as scheduling
+from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
+from holdfast.testing import a_pod
+
+
+def settings(directory: Path, *, port=0, nodes=1, check=False):
+    return ClusterSettings(
+        data_dir=directory, single_process=True, server=ServerSettings(port=port),
+        nodes=NodeSettings(nodes), scheduler=SchedulerSettings(check_invariants=check),
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    """A cluster in this process that checks its promises after every decision."""
+    made = Cluster(settings(tmp_path, check=True), SystemClock())
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_it_tells_what_it_is_doing_and_counts_its_nodes(tmp_path):
+    told = []
+    cluster = Cluster(settings(tmp_path, nodes=2), SystemClock())
+    await cluster.start(told.append)
+    try:
+        assert told == [
+            "starting the API server", "starting the controllers", "starting the scheduler",
+            "starting 2 nodes",
+        ]  # fmt: skip
+        assert cluster.nodes == 2
+        assert cluster.healthy
+    finally:
+        await cluster.stop()
+    assert not cluster.healthy
+
+
+async def test_nodes_that_are_there_stay_whatever_number_is_asked_for(tmp_path):
+    for asked, there in ((3, 3), (1, 3), (4, 4)):
+        cluster = Cluster(settings(tmp_path, nodes=asked), SystemClock())
+        await cluster.start()
+        try:
+            assert cluster.nodes == there
+            listing = await cluster.server.client("test").list(NODES)
+            assert len(listing.items) == there
+        finally:
+            await cluster.stop()
+
+
+async def test_a_part_that_dies_is_named_with_the_cause(cluster, monkeypatch):
+    def broken(_world):
+        raise AssertionError("I1: n promised 9 of cpu and has 8")
+
+    monkeypatch.setattr(scheduling, "check_invariants", broken)
+    noticing = asyncio.create_task(cluster.failure())
+    await asyncio.sleep(0)
+    assert not noticing.done()
+    await cluster.server.client("test").create(PODS, a_pod("p"), "default")
+    assert await noticing == (
+        "the scheduler has died: AssertionError: I1: n promised 9 of cpu and has 8"
+    )
+
+
+@pytest.mark.parametrize(("part", "name"), [("controllers", "controllers"),
+                                            ("fleet", "simulated nodes")])  # fmt: skip
+async def test_other_parts_are_looked_after_too(cluster, part, name):
+    await getattr(cluster.components, part).stop()
+    assert await cluster.failure() == f"the {name} have died"
+
+
+async def test_a_start_that_fails_leaves_nothing_behind(cluster, tmp_path):
+    port = int(cluster.url.rpartition(":")[2])
+    other = tmp_path / "other"
+    second = Cluster(settings(other, port=port), SystemClock())
+    with pytest.raises(Refused, match=f"cannot listen on 127.0.0.1:{port}"):
+        await second.start()
+    # Its directory is free again.
+    third = Cluster(settings(other), SystemClock())
+    await third.start()
+    await third.stop()
+
+
+async def test_what_was_acknowledged_is_there_and_goes_on_after_a_restart(tmp_path):
+    cluster = Cluster(settings(tmp_path), SystemClock())
+    await cluster.start()
+    client = cluster.server.client("test")
+    for i in range(100):
+        await client.create(PODS, a_pod(f"p{i}", cpu="1m"), "default")
+    await cluster.stop()  # in the middle of deciding, binding and writing events
+    again = Cluster(settings(tmp_path), SystemClock())
+    await again.start()
+    try:
+        client = again.server.client("test")
+        found = (await client.list(PODS)).items
+        while not all(pod.spec.node_name for pod in found):
+            await asyncio.sleep(0.02)
+            found = (await client.list(PODS)).items
+        assert {pod.name for pod in found} == {f"p{i}" for i in range(100)}
+    finally:
+        await again.stop()
