@@ -46,8 +46,9 @@ class Hearing:
         """Say what an event is worth for a pod, by its rejectors' hints."""
         facts = queued.facts
         view = View(self._world, facts, self._now())
-        if event.resource == "Reservation" and view.matched is not None:
-            # Its owner may have been turned away for want of the very room it holds.
+        of_owner = event.resource == "Reservation" or event.is_about(facts)
+        if of_owner and view.matched is not None:
+            # An owner may have been turned away for want of the very room that is held for it.
             return Worth.AFTER_BACKOFF
         plugins, interested = self._plugins[facts.scheduler_name], self._interested(event)
         worth = Worth.NOTHING
