@@ -28,7 +28,7 @@ def popped(queue, now=0.0):
     return names
 
 
-def test_higher_priority_goes_first_then_the_one_that_waits_longest():
+def test_S009_higher_priority_goes_first_then_the_one_that_waits_longest():
     queue = a_queue()
     queue.add(facts("early", 10), 1.0)
     queue.add(facts("late", 10), 2.0)
@@ -36,7 +36,7 @@ def test_higher_priority_goes_first_then_the_one_that_waits_longest():
     assert popped(queue) == ["urgent", "early", "late"]
 
 
-def test_a_failed_pod_goes_behind_its_equals():
+def test_S009_a_failed_pod_goes_behind_its_equals():
     queue = a_queue(Worth.AT_ONCE)
     queue.add(facts("a"), 1.0)
     queue.add(facts("b"), 2.0)
@@ -46,7 +46,7 @@ def test_a_failed_pod_goes_behind_its_equals():
     assert popped(queue) == ["b", "a"]
 
 
-def test_backoff_doubles_up_to_ten_seconds():
+def test_S010_backoff_doubles_up_to_ten_seconds():
     queue = a_queue(Worth.AFTER_BACKOFF)
     queue.add(facts("a"), 0.0)
     waits = []
@@ -58,7 +58,7 @@ def test_backoff_doubles_up_to_ten_seconds():
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
-def test_backoff_lasts_through_the_second_it_expires_in():
+def test_S010_backoff_lasts_through_the_second_it_expires_in():
     queue = a_queue(Worth.AFTER_BACKOFF)
     queue.add(facts("blocker"), 0.0)
     pod = queue.pop(100.3)
@@ -83,7 +83,7 @@ def test_with_nothing_active_the_next_in_backoff_is_taken_early_but_not_after_an
     assert popped(queue) == ["failed"]
 
 
-def test_an_error_counts_apart_and_a_rejection_resets_it():
+def test_S012_an_error_counts_apart_and_a_rejection_resets_it():
     queue = a_queue()
     queue.add(facts("a"), 0.0)
     for expected in (1, 2, 4):
