@@ -256,3 +256,34 @@ def test_a_fork_and_its_origin_know_nothing_of_each_other():
     assert (requested(world), requested(fork)) == (1000, 2000)
     assert matches(fork) == ["r"]
     check_invariants(world)
+
+
+@pytest.mark.parametrize("pod_first", [True, False])
+def test_a_pod_elsewhere_takes_nothing_whatever_it_says(pod_first):
+    """Anybody may write the annotation: the room it names must not become free for that."""
+    r, far = held(), typed(a_node("far"))
+    pod = drawing("liar", r, cpu="3", node="far")
+    world = a_world(*((far, pod, r) if pod_first else (far, r, pod)))
+    assert (requested(world), remaining(world, r)) == (4000, 4000)
+    assert requested(world, node="far") == 3000
+    check_invariants(world.fork())
+    world.delete(pod)
+    assert (requested(world), requested(world, node="far")) == (4000, 0)
+
+
+def test_draws_are_counted_again_where_a_reservation_moves():
+    r, far = held(), typed(a_node("far"))
+    here, there = drawing("here", r, cpu="1"), drawing("there", r, cpu="2", node="far")
+    world = a_world(far, r, here, there)
+    assert (requested(world), requested(world, node="far")) == (4000, 2000)
+    world.upsert(held(node="far"))
+    assert (requested(world), requested(world, node="far")) == (1000, 4000)
+    check_invariants(world)
+
+
+def test_what_is_remembered_of_matches_does_not_grow_for_ever():
+    world = a_world(held())
+    for i in range(10_000):
+        wish = {"scheduling.koordinator.sh/reservation-affinity": f'{{"name":"r{i}"}}'}
+        world.match(world.facts(typed(a_pod("p", labels={"app": "r"}, annotations=wish))))
+    assert len(world.offers._matches) < 5000

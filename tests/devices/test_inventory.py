@@ -10,6 +10,7 @@ from holdfast.devices.allocator import Allocator
 from holdfast.devices.inventory import Inventory
 from holdfast.devices.reach import reachable
 from holdfast.devices.tables import FITS, LACKS
+from holdfast.framework.world import World
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_slice, typed
 
 NUMA = "gpu.example.com/numa"
@@ -210,3 +211,28 @@ def test_kept_answers_equal_fresh_ones_whatever_happens(events):
                 for node in (nodes.nodes[row] for row in nodes.rows)
             ]
             assert np.array_equal(kept, fresh), (event, wish.name)
+
+
+def test_nodes_that_come_and_go_leave_nothing_behind():
+    world = World()
+    world.upsert(typed(a_device_class("gpu")))
+    claim = typed(a_claim("c"))
+    for i in range(5):
+        node, devices = typed(a_node(f"n{i}")), typed(a_slice(f"s{i}", node=f"n{i}"))
+        world.upsert(node)
+        world.upsert(devices)
+        assert codes(world.nodes, world.devices, claim) == [FITS]
+        for gone in (node, devices) if i % 2 else (devices, node):
+            world.delete(gone)
+    assert not world.devices._pools
+    assert not world.devices._editions
+
+
+def test_a_slice_that_comes_back_is_looked_at_again():
+    nodes, inventory = cluster(a_node("n"))
+    devices, claim = typed(a_slice("s", node="n")), typed(a_claim("c"))
+    for _ in range(3):
+        inventory.upsert(devices)
+        assert codes(nodes, inventory, claim) == [FITS]
+        inventory.delete(devices)
+        assert codes(nodes, inventory, claim) == [LACKS]

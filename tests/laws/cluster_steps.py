@@ -69,8 +69,8 @@ class Life:
         """Two small nodes with devices, and a policy on how many of its pods a pool takes."""
         pools = a_resource_policy(
             "pools", pods={"app": "c"}, strategy=self.rng.choice(("prefer", "required")),
-            units=[a_unit("x", 2, nodes={"pool": "x"}, max_count=2),
-                   a_unit("y", 1, nodes={"pool": "y"}, max_count=3)],
+            units=[a_unit("x", 2, nodes={"pool": "x"}, max_count=1),
+                   a_unit("y", 1, nodes={"pool": "y"}, max_count=2)],
         )  # fmt: skip
         await self.cluster.create(a_device_class("gpu"), pools, settle=False)
         for name in NODE_NAMES[:2]:
@@ -96,7 +96,7 @@ class Life:
         return f"{kind}{self.count}"
 
     async def _new_pod(self):
-        name, owner = self._name("p"), self.rng.choice(("a", "a", "b", "b", "c", "none"))
+        name, owner = self._name("p"), self.rng.choice(("a", "a", "b", "c", "c", "none"))
         notes = {}
         if self.rng.random() < 0.1:
             notes[AFFINITY] = "{}"

@@ -20,7 +20,7 @@ from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.testing.harness import Harness
 
 PROFILE = default_profiles()["default-scheduler"]
-SEEDS = range(8)
+SEEDS = range(10)
 STEPS = 30
 LONG_ENOUGH = 400.0
 """Seconds after which even a pod nobody thought of has been tried again."""

@@ -4,7 +4,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.framework.plugin import ClusterEvent
+from holdfast.framework.plugin import ClusterEvent, hears
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources import DynamicResources
@@ -36,7 +36,7 @@ def hinted(record, plugin, resource, action, old, new, world=None):
     world = world or World()
     facts = world.facts(pod(record.input["pod"]))
     event = ClusterEvent(resource, action, old, new)
-    assert any(interest.covers(event) for interest in plugin.events)
+    assert hears(plugin, event)
     return plugin.hint(event, facts, View(world, facts, 0.0))
 
 

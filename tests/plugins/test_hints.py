@@ -1,7 +1,12 @@
 """Which news is worth another try."""
 
-from holdfast.framework.plugin import ClusterEvent
+import itertools
+
+import pytest
+
+from holdfast.framework.plugin import ClusterEvent, Hints, hears
 from holdfast.framework.view import View
+from holdfast.scheduler.news import node_changes, pod_changes
 from holdfast.testing import a_node, a_pod, typed
 from plugins.deciding import PROFILE, a_world
 
@@ -64,3 +69,55 @@ def test_a_cordon_that_is_lifted_is_worth_a_try():
     open_, closed = a_node("n1"), a_node("n1", unschedulable=True)
     assert worth("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", closed, open_)
     assert not worth("NodeUnschedulable", a_pod(), "Node", "UpdateNodeTaint", open_, closed)
+
+
+TAINT = [{"key": "k", "effect": "NoSchedule"}]
+NODES = [
+    None, a_node("n"), a_node("n", cpu="99"), a_node("n", labels={"zone": "a"}),
+    a_node("n", taints=TAINT), a_node("n", unschedulable=True), a_node("n", ready=False),
+    a_node("n", cpu="99", labels={"zone": "a"}, taints=TAINT, annotations={"a": "b"}),
+]  # fmt: skip
+PODS = [
+    None, a_pod("q", cpu="2", node="n"), a_pod("q", cpu="1", node="n"),
+    a_pod("q", cpu="2", node="n", labels={"app": "web"}),
+    a_pod("q", cpu="1", node="n", labels={"app": "web"}, annotations={"a": "b"}),
+    a_pod("q", cpu="2", node="n", metadata={"deletion_timestamp": "2030-01-01T00:00:00Z"}),
+    a_pod("q", cpu="2", node="n", containers=[{"name": "c", "ports": [{"hostPort": 80}]}]),
+]  # fmt: skip
+WAITING = [
+    a_pod("w"), a_pod("w", cpu="50"), a_pod("w", node_selector={"zone": "a"}),
+    a_pod("w", tolerations=[{"operator": "Exists"}]), a_pod("w", labels={"app": "web"}),
+    a_pod("w", containers=[{"name": "c", "ports": [{"hostPort": 80}]}]),
+]  # fmt: skip
+
+
+def news(resource, changes, versions):
+    """Every way the object can change, as the events the scheduler makes of it."""
+    for old, new in itertools.permutations(versions, 2):
+        before, after = old and typed(old), new and typed(new)
+        actions = ["Delete" if new is None else "Add"]
+        if before is not None and after is not None:
+            actions = changes(before, after)
+        yield [ClusterEvent(resource, action, before, after) for action in actions]
+
+
+@pytest.mark.parametrize("plugin", PROFILE.having(Hints), ids=lambda plugin: plugin.name)
+def test_a_plugin_hears_everything_it_would_say_yes_to(plugin):
+    world = a_world(a_node("n"))
+    waiting = [world.facts(typed(pod)) for pod in WAITING]
+    told = [*news("Node", node_changes, NODES), *news("AssignedPod", pod_changes, PODS)]
+    for events, pod in itertools.product(told, waiting):
+        helpful = [e for e in events if plugin.hint(e, pod, View(world, pod, 0.0))]
+        assert not helpful or any(hears(plugin, event) for event in helpful), helpful
+
+
+def test_a_plugin_that_names_nothing_hears_everything():
+    class Own:
+        name = "Own"
+
+        def hint(self, event, pod, view):
+            return True
+
+    assert hears(Own(), ClusterEvent("Node", "Add"))
+    assert hears(PROFILE.plugin("DefaultBinder"), ClusterEvent("Node", "Add"))
+    assert not hears(PROFILE.plugin("NodeName"), ClusterEvent("AssignedPod", "Add"))

@@ -1,9 +1,10 @@
 """Who would have to go: the dry run through the whole of deciding. Nobody is evicted here."""
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
+from holdfast.capacity.names import ALLOCATED
 from holdfast.framework.runner import after_reject
 from holdfast.plugins.default_preemption import plugin
-from holdfast.testing import a_pod, typed
+from holdfast.testing import a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object
 from plugins.deciding import PROFILE, a_world, outcome, small_nodes
 
@@ -97,6 +98,44 @@ def test_nodes_are_not_asked_when_nobody_is_less_important(monkeypatch):
     monkeypatch.undo()
     assert victims(plan(world, a_pod(cpu="4", priority=7))) == ["low"]
     assert victims(plan(world.fork(), a_pod(cpu="4", priority=7))) == ["low"]
+
+
+def a_held_room(cpu, **spec):
+    raw = a_reservation(
+        "r",
+        owners=[{"labelSelector": {"matchLabels": {"app": "web"}}}],
+        allocate_once=False,
+        **spec,
+    )
+    status = {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": cpu}}
+    return raw | {"status": status}
+
+
+def an_owner(name, cpu):
+    taken = '{"name": "r", "uid": "uid-reservation--r"}'
+    return a_pod(name, cpu=cpu, node="n1", labels={"app": "web"}, annotations={ALLOCATED: taken})
+
+
+def test_what_an_owner_leaves_stays_reserved():
+    world = a_world(*small_nodes(1), a_held_room("4"), an_owner("owner", "4"))
+    stranger = plan(world, a_pod("stranger", cpu="4", priority=10))
+    assert (stranger.evict, stranger.nominate) == ((), "")
+    assert "1 Insufficient cpu" in stranger.message
+    other = plan(world, a_pod("other", cpu="4", priority=10, labels={"app": "web"}))
+    assert victims(other) == ["owner"]
+
+
+def test_what_an_owner_took_beyond_its_reservation_becomes_free():
+    world = a_world(*small_nodes(1), a_held_room("2"), an_owner("owner", "4"))
+    assert victims(plan(world, a_pod("stranger", cpu="2", priority=10))) == ["owner"]
+    assert plan(world, a_pod("stranger", cpu="3", priority=10)).evict == ()
+    assert victims(plan(world, a_pod(cpu="4", priority=10, labels={"app": "web"}))) == ["owner"]
+
+
+def test_a_pod_slot_an_owner_leaves_stays_reserved():
+    nodes = small_nodes(1, pods="1")
+    world = a_world(*nodes, a_held_room("1"), an_owner("owner", "1"))
+    assert plan(world, a_pod("stranger", cpu="1", priority=10)).evict == ()
 
 
 def test_a_pod_that_never_preempts_says_so():

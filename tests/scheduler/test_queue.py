@@ -263,3 +263,45 @@ def test_an_updated_pod_is_tried_in_its_newest_version():
     pod = queue.pop(2.0)
     assert pod.facts.priority == 5
     assert queue.pop(2.0) is None
+
+
+def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
+    weighed = []
+    closed = {"gated"}
+
+    def judge(pod, _event):
+        weighed.append(pod.facts.name)
+        return Worth.AFTER_BACKOFF
+
+    queue = SchedulingQueue(
+        judge=judge,
+        gatekeeper=lambda f: "Gate" if f.name in closed else "",
+        hearers=lambda event: {event.resource},
+    )
+    for name, rejectors in (("a", {"Node"}), ("b", {"Pod"}), ("c", {"Node", "Pod"})):
+        queue.add(facts(name), 0.0)
+        queue.reject(queue.pop(0.0), rejectors, (), 0.0)
+    queue.add(facts("gated"), 0.0)
+    closed.clear()
+    queue.notify(ClusterEvent("Node", "Add"), 0.0)
+    assert sorted(weighed) == ["a", "c"]
+    assert (queue.count("unschedulable"), queue.count("gated")) == (1, 1)
+    queue.notify(ClusterEvent("Gate", "Add"), 0.0)
+    assert queue.pop(0.0).facts.name == "gated"
+    queue.delete("b")
+    weighed.clear()
+    queue.notify(ClusterEvent("Pod", "Add"), 0.0)
+    assert weighed == []
+
+
+def test_a_pod_tried_out_of_turn_waits_its_whole_next_backoff():
+    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue.add(facts("a"), 0.0)
+    for now in (0.0, 0.1):
+        queue.fail(queue.pop(now), now)
+        queue.activate(["a"])
+    queue.fail(queue.pop(0.2), 0.2)
+    queue.flush(3.0)
+    assert queue.pop(3.0) is None
+    queue.flush(5.0)
+    assert popped(queue, 5.0) == ["a"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.api.reservation import Reservation
@@ -64,6 +64,19 @@ class Offer:
         """What an owner may still draw of one resource."""
         kept = self.inner.get(resource, 0) + self.used(resource)
         return max(0, self.reserved.get(resource, 0) - kept)
+
+    def regained(self, gone: Collection[str]) -> tuple[dict[int, int], dict[int, int]]:
+        """What more it would hold beside its owners, and what more lend, were some of them gone."""
+        held, lent = {}, {}
+        for resource in self.reserved.keys() - {PODS}:
+            reserved, inner = self.reserved[resource], self.inner.get(resource, 0)
+            used = self.used(resource)
+            then = used - sum(self.draws[uid].get(resource, 0) for uid in gone)
+            held[resource] = max(reserved - then, inner) - max(reserved - used, inner)
+            lent[resource] = max(0, reserved - inner - then) - max(0, reserved - inner - used)
+        of_pods = self.reserved.get(PODS, 1) - len(self.draws)
+        held[PODS] = lent[PODS] = max(0, of_pods + len(gone)) - max(0, of_pods)
+        return held, lent
 
     @property
     def slots(self) -> int:

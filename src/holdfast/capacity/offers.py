@@ -16,7 +16,7 @@ written), so two owners can never both take it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -45,6 +45,9 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest
 
 HOLDING = ("Available", "Waiting")
+_MOST_MATCHES = 4096
+Place = tuple[str, str]
+"""A reservation's uid and the node on which somebody draws on it."""
 
 
 class Offers:
@@ -62,10 +65,13 @@ class Offers:
         self._slots: list[Offer | None] = []
         self._free: list[int] = []
         self._index = OwnerIndex()
-        self._draws_of_pod: dict[str, tuple[str, ...]] = {}
-        """Reservations (uids) each pod draws on, whether they hold room just now or not."""
-        self._drawn: dict[str, dict[str, Amounts]] = {}
-        """What pods draw, by reservation uid, then pod uid; an offer's ``draws`` is one of these.
+        self._draws_of_pod: dict[str, tuple[Place, ...]] = {}
+        """Reservations each pod draws on, whether they hold room just now or not."""
+        self._drawn: dict[Place, dict[str, Amounts]] = {}
+        """What pods draw, by place, then pod uid; an offer's ``draws`` is one of these.
+
+        By node too: anybody may write on a pod which reservation it took. On another node than
+        the reservation's it takes nothing of it, whatever it says.
 
         Kept for reservations that hold no room too: a pod may be seen before its reservation.
         """
@@ -105,9 +111,9 @@ class Offers:
             self._drop(obj.uid)
             self._picture.forget(obj.uid)
 
-    def pod_came(self, facts: PodFacts, _node: str) -> None:
+    def pod_came(self, facts: PodFacts, node: str) -> None:
         """Read off a bound pod which reservations it draws on."""
-        self.assign(facts.uid, self._draws_written_on(facts))
+        self._assign(facts.uid, {(u, node): a for u, a in self._draws_written_on(facts).items()})
 
     def pod_went(self, uid: str) -> None:
         """Give back what a gone pod drew."""
@@ -122,6 +128,8 @@ class Offers:
             return None
         key = match_key(groups, facts)
         if key not in self._matches:
+            if len(self._matches) >= _MOST_MATCHES:
+                self._matches.clear()
             self._matches[key] = match_offers(self, groups, facts, key)
         return self._matches[key]
 
@@ -130,7 +138,8 @@ class Offers:
         copy = Offers(picture)
         copy._drawn = {uid: dict(draws) for uid, draws in self._drawn.items()}
         copy.by_uid = {
-            uid: replace(offer, draws=copy._drawn[uid]) for uid, offer in self.by_uid.items()
+            uid: replace(offer, draws=copy._drawn[uid, offer.node])
+            for uid, offer in self.by_uid.items()
         }
         copy._slots = [o and copy.by_uid[o.uid] for o in self._slots]
         copy._free = list(self._free)
@@ -178,6 +187,8 @@ class Offers:
 
     def _leave(self, offer: Offer) -> None:
         self._index.leave(offer.slot, offer.group)
+        if not offer.draws:
+            del self._drawn[offer.uid, offer.node]
         there = self._on_node[offer.node]
         del there[offer.uid]
         if not there:
@@ -193,29 +204,30 @@ class Offers:
         self._slots[offer.slot] = None
         self._free.append(offer.slot)
         self.columns.clear(offer.slot)
-        if not offer.draws:
-            del self._drawn[uid]
         self._picture.release(uid)
         self._changed()
 
     def assign(self, pod_uid: str, draws: Mapping[str, Amounts]) -> None:
-        """Enter what a pod takes from which reservations (by uid), instead of what it took."""
-        for uid in self._draws_of_pod.pop(pod_uid, ()):
-            if uid not in draws:
-                self._draw(uid, pod_uid, None)
+        """Enter what a pod takes from which offers (by uid), instead of what it took."""
+        self._assign(pod_uid, {(uid, self.by_uid[uid].node): a for uid, a in draws.items()})
+
+    def _assign(self, pod_uid: str, draws: Mapping[Place, Amounts]) -> None:
+        for place in self._draws_of_pod.pop(pod_uid, ()):
+            if place not in draws:
+                self._draw(place, pod_uid, None)
         if draws:
             self._draws_of_pod[pod_uid] = tuple(draws)
-        for uid, amounts in draws.items():
-            self._draw(uid, pod_uid, amounts)
+        for place, amounts in draws.items():
+            self._draw(place, pod_uid, amounts)
 
     def withdraw(self, pod_uid: str) -> None:
         """Give back what a pod took; an allocate-once offer not yet Succeeded matches again."""
         self.assign(pod_uid, {})
 
-    def _draw(self, uid: str, pod_uid: str, amounts: Amounts | None) -> None:
+    def _draw(self, place: Place, pod_uid: str, amounts: Amounts | None) -> None:
         """Enter what one pod takes of one reservation, None for nothing."""
-        offer = self.by_uid.get(uid)
-        draws = self._drawn.setdefault(uid, {})
+        offer = self._offer(place)
+        draws = self._drawn.setdefault(place, {})
         if draws.get(pod_uid) == amounts:
             return
         if amounts is None:
@@ -225,7 +237,12 @@ class Offers:
         if offer is not None:
             self._refresh(offer)
         elif not draws:
-            del self._drawn[uid]
+            del self._drawn[place]
+
+    def _offer(self, place: Place) -> Offer | None:
+        """The offer at a place, if there is one just now."""
+        offer = self.by_uid.get(place[0])
+        return offer if offer is not None and offer.node == place[1] else None
 
     def _node_changed(self, name: str, labels: Mapping[str, str] | None = None) -> None:
         """Hold the room again (or know that it is gone) after a node came, went or changed."""
@@ -247,8 +264,17 @@ class Offers:
 
     def draws_of(self, pod_uid: str) -> dict[int, Amounts]:
         """What a pod draws, by offer slot."""
-        found = (self.by_uid.get(uid) for uid in self._draws_of_pod.get(pod_uid, ()))
+        found = map(self._offer, self._draws_of_pod.get(pod_uid, ()))
         return {offer.slot: offer.draws[pod_uid] for offer in found if offer is not None}
+
+    def regained(self, gone: Iterable[str]) -> list[tuple[Offer, Amounts, Amounts]]:
+        """Per offer that pods draw on: what more it would hold, and lend, were they gone."""
+        leaving: dict[Place, list[str]] = {}
+        for pod_uid in gone:
+            for place in self._draws_of_pod.get(pod_uid, ()):
+                leaving.setdefault(place, []).append(pod_uid)
+        found = ((self._offer(place), pods) for place, pods in leaving.items())
+        return [(offer, *offer.regained(pods)) for offer, pods in found if offer is not None]
 
     def on_row(self, row: int) -> list[Offer]:
         """The offers on a node, matchable or not."""
@@ -288,7 +314,7 @@ class Offers:
             inner=inner,
             restricted=frozenset(chosen or reserved),
             order=_order(reservation),
-            draws=self._drawn.setdefault(reservation.uid, {}),
+            draws=self._drawn.setdefault((reservation.uid, reservation.status.node_name), {}),
         )
 
     def _take_slot(self) -> int:

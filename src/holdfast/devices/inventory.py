@@ -29,7 +29,7 @@ _Slices = dict[str, SliceFacts]
 class Inventory:
     """The devices' ledger; one room of the world."""
 
-    takes: tuple[type[Object], ...] = (DeviceClass, ResourceSlice, ResourceClaim)
+    takes: tuple[type[Object], ...] = (DeviceClass, ResourceSlice, ResourceClaim, Node)
 
     def __init__(self, nodes: Picture, features: Features | None = None) -> None:
         self._nodes = nodes
@@ -78,8 +78,10 @@ class Inventory:
 
     # --- what the world tells
 
-    def upsert(self, obj: DeviceClass | ResourceSlice | ResourceClaim) -> None:
+    def upsert(self, obj: DeviceClass | ResourceSlice | ResourceClaim | Node) -> None:
         """Take in an object, new or changed; an older version of a claim is ignored."""
+        if isinstance(obj, Node):
+            return
         if isinstance(obj, ResourceClaim):
             if self.claims.upsert(obj):
                 self._nodes.epochs.bump("claims")
@@ -90,9 +92,11 @@ class Inventory:
             self._drop_slice(obj.name)
             self._add_slice(SliceFacts(obj))
 
-    def delete(self, obj: DeviceClass | ResourceSlice | ResourceClaim) -> None:
+    def delete(self, obj: DeviceClass | ResourceSlice | ResourceClaim | Node) -> None:
         """Let an object go; an unknown one is fine."""
-        if isinstance(obj, ResourceClaim):
+        if isinstance(obj, Node):
+            self._pools.pop(obj.name, None)
+        elif isinstance(obj, ResourceClaim):
             self.claims.delete(obj)
             self._nodes.epochs.bump("claims")
         elif isinstance(obj, DeviceClass):
@@ -131,6 +135,10 @@ class Inventory:
             del index[key][name]  # type: ignore[index]
             if not index[key]:  # type: ignore[index]
                 del index[key]  # type: ignore[arg-type]
+        if facts.node_name and facts.node_name not in self._of_node:
+            # Nothing remembered under these may outlive them: they count from the start again.
+            self._editions.pop(facts.node_name, None)
+            self._pools.pop(facts.node_name, None)
 
     def _pool_changed(self, facts: SliceFacts) -> None:
         """A pool is complete or not as a whole: every node with a part of it looks again."""

@@ -1,8 +1,7 @@
-"""What happens in a cluster, and who wants to hear of it."""
+"""What happens in a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,39 +44,3 @@ class ClusterEvent:
         ('AssignedPodDelete', 'ForceActivate')
         """
         return self.action if self.resource == WILDCARD else f"{self.resource}{self.action}"
-
-
-@dataclass(frozen=True, slots=True)
-class Interest:
-    """A kind of event a plugin wants to hear of, because its rejection may end with it.
-
-    ``Pod`` means pods on nodes and pods without. The action ``Update`` takes in every kind of
-    update; a particular one, such as ``UpdatePodLabel``, only itself.
-    """
-
-    resource: str
-    actions: frozenset[str]
-
-    def covers(self, event: ClusterEvent) -> bool:
-        """Tell whether an event is of this kind.
-
-        >>> on("Pod", "Update").covers(ClusterEvent("AssignedPod", "UpdatePodLabel"))
-        True
-        >>> on("Node", "UpdateNodeLabel").covers(ClusterEvent("Node", "Update"))
-        False
-        """
-        same = self.resource == event.resource or (self.resource == "Pod" and event.about_pod)
-        if not same:
-            return False
-        action = event.action
-        return action in self.actions or ("Update" in self.actions and action.startswith("Update"))
-
-
-def on(resource: str, *actions: str) -> Interest:
-    """Name an interest: ``on("Node", "Add", "UpdateNodeLabel")``."""
-    return Interest(resource, frozenset(actions))
-
-
-def covered(interests: Iterable[Interest], event: ClusterEvent) -> bool:
-    """Tell whether any of the interests takes the event in."""
-    return any(interest.covers(event) for interest in interests)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.framework.events import ClusterEvent, Interest, on
+from holdfast.framework.events import ClusterEvent
 from holdfast.framework.values import (
     NONE,
     AnyRows,
@@ -242,14 +242,32 @@ class Binds(Protocol):
 class Hints(Protocol):
     """Name the events that may make a pod it rejected schedulable.
 
-    The class variable ``events``, a tuple of interests, names the kinds it wants to hear of:
-    ``events = (on("Node", "Add", "UpdateNodeTaint"),)``. Without it every event is put to it. A
-    plugin without ``hint`` sees hope in every event.
+    A plugin may say in ``hears`` (resource to actions, none for all of them) which events it ever
+    says yes to; about others it is not asked. ``Pod`` means pods on nodes and pods without, and
+    ``Update`` every kind of update. Without ``hears`` it is asked about every event, and one
+    without ``hint`` sees hope in all of them.
     """
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """Tell whether ``event`` is worth another try of ``pod``."""
         ...
+
+
+def hears(plugin: Any, event: ClusterEvent) -> bool:
+    """Tell whether a plugin is to be asked about such events; one without hints hears all."""
+    listens: Mapping[str, tuple[str, ...]] | None = getattr(plugin, "hears", None)
+    if listens is None or not implements(plugin, Hints):
+        return True
+    return _listens(listens.get(event.resource), event.action) or (
+        event.about_pod and _listens(listens.get("Pod"), event.action)
+    )
+
+
+def _listens(actions: tuple[str, ...] | None, action: str) -> bool:
+    if actions is None:
+        return False
+    every = not actions or ("Update" in actions and action.startswith("Update"))
+    return every or action in actions
 
 
 _IMPLEMENTED: dict[tuple[type, type], bool] = {}
@@ -278,7 +296,6 @@ __all__ = [
     "Effect",
     "Filters",
     "Hints",
-    "Interest",
     "JudgesOne",
     "Narrow",
     "Normalizes",
@@ -302,6 +319,6 @@ __all__ = [
     "Tallies",
     "Tiers",
     "Verdicts",
+    "hears",
     "implements",
-    "on",
 ]  # fmt: skip

@@ -83,12 +83,6 @@ def memory_of(profile: Profile, world: World) -> Memory:
     return memory
 
 
-def pre_enqueue(profile: Profile, pod: PodFacts, world: World, now: float) -> Reject | None:
-    """Say why a pod may not even be queued, or None."""
-    gate = closed_gate(profile, pod, world, now)
-    return None if gate is None else gate[1]
-
-
 def closed_gate(
     profile: Profile, pod: PodFacts, world: World, now: float
 ) -> tuple[str, Reject] | None:

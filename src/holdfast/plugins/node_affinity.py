@@ -33,7 +33,6 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
-    Interest,
     Narrow,
     Part,
     RawScores,
@@ -42,7 +41,6 @@ from holdfast.framework.plugin import (
     Scope,
     Skip,
     Verdicts,
-    on,
 )
 from holdfast.framework.view import View
 
@@ -65,7 +63,7 @@ class NodeAffinity:
     name: ClassVar[str] = "NodeAffinity"
     # A node that comes may be one that matchFields name.
     epochs: ClassVar[tuple[str, ...]] = ("nodes",)
-    events: ClassVar[tuple[Interest, ...]] = (on("Node", "Add", "UpdateNodeLabel"),)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add", "UpdateNodeLabel")}
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

@@ -16,12 +16,10 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
-    Interest,
     Rows,
     Scope,
     Skip,
     Verdicts,
-    on,
 )
 from holdfast.framework.view import View
 
@@ -39,7 +37,7 @@ class NodeName:
 
     name: ClassVar[str] = "NodeName"
     epochs: ClassVar[tuple[str, ...]] = ()
-    events: ClassVar[tuple[Interest, ...]] = (on("Node", "Add"),)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",)}
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

@@ -17,11 +17,9 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
-    Interest,
     Scope,
     Skip,
     Verdicts,
-    on,
 )
 from holdfast.framework.view import View
 
@@ -39,10 +37,7 @@ class NodePorts:
 
     name: ClassVar[str] = "NodePorts"
     epochs: ClassVar[tuple[str, ...]] = ()
-    events: ClassVar[tuple[Interest, ...]] = (
-        on("Node", "Add"),
-        on("Pod", "Delete"),
-    )
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",), "Pod": ("Delete",)}
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 

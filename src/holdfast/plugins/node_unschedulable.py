@@ -19,12 +19,10 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
-    Interest,
     Rows,
     Scope,
     Skip,
     Verdicts,
-    on,
 )
 from holdfast.framework.view import View
 
@@ -43,10 +41,10 @@ class NodeUnschedulable:
 
     name: ClassVar[str] = "NodeUnschedulable"
     epochs: ClassVar[tuple[str, ...]] = ()
-    events: ClassVar[tuple[Interest, ...]] = (
-        on("Node", "Add", "UpdateNodeTaint"),
-        on("Pod", "UpdatePodToleration"),
-    )
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeTaint"),
+        "Pod": ("UpdatePodToleration",),
+    }
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

@@ -23,7 +23,6 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
-    Interest,
     Placement,
     RawScores,
     Reject,
@@ -31,7 +30,6 @@ from holdfast.framework.plugin import (
     Scope,
     Skip,
     Verdicts,
-    on,
 )
 from holdfast.framework.view import View
 
@@ -95,12 +93,12 @@ class ResourcePolicyPlugin:
     name: ClassVar[str] = "resourcepolicy"
     scope: ClassVar[Scope] = Scope.DOMAIN
     epochs: ClassVar[tuple[str, ...]] = ("policies", "nodes", "labels", "counters")
-    events: ClassVar[tuple[Interest, ...]] = (
-        on("ResourcePolicy", "Add", "Update", "Delete"),
-        on("Node", "Add", "UpdateNodeLabel"),
-        on("UnschedulablePod", "UpdatePodLabel"),
-        on("AssignedPod", "Delete", "UpdatePodLabel", "UpdatePodTerminating"),
-    )
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "ResourcePolicy": (),
+        "Node": ("Add", "UpdateNodeLabel"),
+        "AssignedPod": ("Delete", "UpdatePodLabel", "UpdatePodTerminating"),
+        "UnschedulablePod": ("UpdatePodLabel",),
+    }
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self._args = dict(args or {})

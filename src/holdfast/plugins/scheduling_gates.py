@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import ClusterEvent, Code, Interest, Reject, on
+from holdfast.framework.plugin import ClusterEvent, Code, Reject
 from holdfast.framework.view import View
 
 
@@ -15,7 +15,9 @@ class SchedulingGates:
 
     name: ClassVar[str] = "SchedulingGates"
     epochs: ClassVar[tuple[str, ...]] = ()
-    events: ClassVar[tuple[Interest, ...]] = (on("Pod", "UpdatePodSchedulingGatesEliminated"),)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Pod": ("UpdatePodSchedulingGatesEliminated",)
+    }
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

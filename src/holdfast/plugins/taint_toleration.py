@@ -25,12 +25,10 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
-    Interest,
     RawScores,
     Rows,
     Scope,
     Verdicts,
-    on,
 )
 from holdfast.framework.view import View
 
@@ -77,10 +75,10 @@ class TaintToleration:
 
     name: ClassVar[str] = "TaintToleration"
     epochs: ClassVar[tuple[str, ...]] = ()
-    events: ClassVar[tuple[Interest, ...]] = (
-        on("Node", "Add", "UpdateNodeTaint"),
-        on("Pod", "UpdatePodToleration"),
-    )
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeTaint"),
+        "Pod": ("UpdatePodToleration",),
+    }
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.events import ClusterEvent, Interest, covered
-from holdfast.framework.plugin import Filters, Hints, Scope, implements
+from holdfast.framework.plugin import ClusterEvent, Filters, Hints, Scope, hears, implements
 from holdfast.framework.profile import Profile
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -81,14 +80,9 @@ class Hearing:
                 name
                 for plugins in self._plugins.values()
                 for name, plugin in plugins.items()
-                if _wants(plugin, event)
+                if hears(plugin, event)
             )
         return found
-
-
-def _wants(plugin: Any, event: ClusterEvent) -> bool:
-    interests: tuple[Interest, ...] | None = getattr(plugin, "events", None)
-    return interests is None or not implements(plugin, Hints) or covered(interests, event)
 
 
 def _looks_closer(plugin: Any) -> bool:

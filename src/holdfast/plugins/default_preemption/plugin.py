@@ -14,10 +14,8 @@ from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
     Effect,
-    Interest,
     Reject,
     State,
-    on,
 )
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
@@ -36,7 +34,7 @@ class DefaultPreemption:
 
     name: ClassVar[str] = "DefaultPreemption"
     epochs: ClassVar[tuple[str, ...]] = ()
-    events: ClassVar[tuple[Interest, ...]] = (on("Pod", "Delete"),)
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Pod": ("Delete",)}
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         known = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute")

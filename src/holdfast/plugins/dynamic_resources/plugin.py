@@ -22,7 +22,6 @@ from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
     Effect,
-    Interest,
     Part,
     Placement,
     RawScores,
@@ -31,7 +30,6 @@ from holdfast.framework.plugin import (
     Scope,
     Skip,
     Verdicts,
-    on,
 )
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import writing
@@ -49,13 +47,13 @@ class DynamicResources:
     name: ClassVar[str] = "DynamicResources"
     scope: ClassVar[Scope] = Scope.CLUSTER
     epochs: ClassVar[tuple[str, ...]] = ()
-    events: ClassVar[tuple[Interest, ...]] = (
-        on("Node", *_NODE_NEWS),
-        on("ResourceClaim", "Add", "Update", "Delete"),
-        on("Pod", "UpdatePodGeneratedResourceClaim"),
-        on("DeviceClass", "Add", "Update"),
-        on("ResourceSlice", "Add", "Update"),
-    )
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "ResourceClaim": (),
+        "ResourceSlice": ("Add", "Update"),
+        "DeviceClass": ("Add", "Update"),
+        "Node": _NODE_NEWS,
+        "Pod": ("UpdatePodGeneratedResourceClaim",),
+    }
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         timeout = durations.parse((args or {}).get("filterTimeout") or "10s")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.requests import Reading, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
+from holdfast.capacity.offers import Offers
 from holdfast.columns.amounts import Amounts, Request
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
@@ -21,13 +22,11 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
-    Interest,
     RawScores,
     Reject,
     Rows,
     Scope,
     Verdicts,
-    on,
 )
 from holdfast.framework.view import View
 from holdfast.plugins.node_resources_fit import hints
@@ -59,6 +58,7 @@ class FitState:
     left: NDArray[np.bool_] | None
     left_rows: frozenset[int]
     scorer: Scorer
+    offers: Offers
 
 
 class Shortage(NamedTuple):
@@ -81,11 +81,11 @@ class NodeResourcesFit:
 
     name: ClassVar[str] = "NodeResourcesFit"
     epochs: ClassVar[tuple[str, ...]] = ("classes",)
-    events: ClassVar[tuple[Interest, ...]] = (
-        on("Pod", "Delete", "UpdatePodScaleDown"),
-        on("Node", "Add", "UpdateNodeAllocatable"),
-        on("DeviceClass", "Add", "Update"),
-    )
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeAllocatable"),
+        "Pod": ("Delete", "UpdatePodScaleDown"),
+        "DeviceClass": ("Add", "Update"),
+    }
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 
@@ -117,6 +117,7 @@ class NodeResourcesFit:
             needs_at=needs_at, slots_at=amounts.free_at[PODS], backed=_backed(view, needs),
             left=left, left_rows=left_rows,
             scorer=Scorer(self._args, amounts, self._terms(pod, names)),
+            offers=view.world.offers,
         )  # fmt: skip
 
     def _ignored(self, name: str) -> bool:
@@ -223,7 +224,7 @@ class NodeResourcesFit:
 
 def _shortages(state: FitState, row: int, change: Change) -> list[Shortage]:
     """Everything that is short on a row."""
-    freed, slots = change.freed(row) if change else ({}, 0)
+    freed, slots = _freed(state.offers, row, change) if change else ({}, 0)
     short = []
     if state.slots_at[row] + slots < 1:
         capacity = state.amounts.allocatable_at[PODS][row]
@@ -237,6 +238,16 @@ def _shortages(state: FitState, row: int, change: Change) -> list[Shortage]:
             name = state.names[resource]
             short.append(Shortage(name, amount, have - free, have, amount > have))
     return short
+
+
+def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
+    """Room that becomes free on a row; what a victim drew on an offer stays held for owners."""
+    freed, slots = change.freed(row)
+    for _, held, _ in offers.regained(pod.uid for pod in change.removed.get(row, ())):
+        for resource, amount in held.items():
+            freed[resource] = freed.get(resource, 0) - amount
+        slots -= held[PODS]
+    return freed, slots
 
 
 def _scored(pod: PodFacts) -> tuple[int, int]:

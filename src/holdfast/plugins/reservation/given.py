@@ -35,22 +35,15 @@ NOTHING = Given({}, {})
 
 
 def given_back(offers: Offers, change: Change) -> Given:
-    """Work out a change: a victim that draws on an offer gives back to it, any other to the row."""
+    """Work out a change: what victims drew goes back to their offers, the rest to the row."""
     given = Given({}, {})
-    for sign, side in ((1, change.removed), (-1, change.added)):
-        for row, pods in side.items():
-            to_row = given.rows.setdefault(int(row), {})
-            for facts in pods:
-                to_row[PODS] = to_row.get(PODS, 0) + sign
-                draws = offers.draws_of(facts.uid) if sign > 0 else {}
-                left = dict(facts.request)
-                for slot, amounts in draws.items():
-                    to_slot = given.slots.setdefault(slot, {})
-                    for resource, amount in amounts.items():
-                        to_slot[resource] = to_slot.get(resource, 0) + amount
-                        left.pop(resource, None)
-                for resource, amount in left.items():
-                    to_row[resource] = to_row.get(resource, 0) + sign * amount
+    for row in {*change.removed, *change.added}:
+        room, slots = change.freed(row)
+        to_row = given.rows[int(row)] = {**room, PODS: slots}
+        for offer, held, lent in offers.regained(pod.uid for pod in change.removed.get(row, ())):
+            given.slots[offer.slot] = dict(lent)
+            for resource, amount in held.items():
+                to_row[resource] = to_row.get(resource, 0) - amount
     return given
 
 

@@ -21,7 +21,6 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
-    Interest,
     Narrow,
     Placement,
     RawScores,
@@ -30,7 +29,6 @@ from holdfast.framework.plugin import (
     Scope,
     Skip,
     Verdicts,
-    on,
 )
 from holdfast.framework.view import View
 from holdfast.plugins.reservation.drawing import draw, notes
@@ -69,11 +67,11 @@ class Reservation:
     name: ClassVar[str] = "Reservation"
     scope: ClassVar[Scope] = Scope.DOMAIN
     epochs: ClassVar[tuple[str, ...]] = ("reservations", "nodes")
-    events: ClassVar[tuple[Interest, ...]] = (
-        on("AssignedPod", "Delete", "UpdatePodScaleDown"),
-        on("Reservation", "Add", "Update", "Delete"),
-        on("Node", "Add", "UpdateNodeAllocatable"),
-    )
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Node": ("Add", "UpdateNodeAllocatable"),
+        "AssignedPod": ("Delete", "UpdatePodScaleDown"),
+        "Reservation": (),
+    }
     beyond_spec: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
