@@ -67,7 +67,7 @@ binaries:
 
 real: .venv/.dev binaries
 	@mkdir -p build
-	$(BIN)/pytest -q tests/real tests/client -m real --junitxml=build/junit-real.xml $(ARGS)
+	$(BIN)/pytest -q -m real tests --junitxml=build/junit-real.xml $(ARGS)
 
 lock: .venv/bin/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv

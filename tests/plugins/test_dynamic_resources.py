@@ -296,6 +296,17 @@ def test_D050_a_claim_allocated_elsewhere_fails_and_leaves_no_promise():
     assert list(desk.world.devices.holdings.whole) == [("x", "y", "z")]
 
 
+def test_a_late_undo_does_not_withdraw_the_promise_of_another_pod():
+    desk = one_gpu(a_claim("a"), a_claim("b"))
+    first = desk.bind(a_pod("p", claims=using("a")), "n")
+    desk.api.drive(desk.plugin.undo_bind(*first))
+    # Before the first pod is done, its claim is freed and promised devices for the second.
+    desk.api.put(a_claim("a"))
+    desk.reserve(a_pod("q", claims=using("a")), "n")
+    desk.plugin.unreserve(*first)
+    assert desk.verdicts(desk.prepare(a_pod("r", claims=using("b")))) == {"n": 2}
+
+
 def test_withdrawing_a_promise_twice_changes_nothing():
     desk = one_gpu(a_claim("a"))
     demand, placement = desk.reserve(a_pod(claims=using("a")), "n")

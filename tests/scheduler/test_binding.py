@@ -8,9 +8,10 @@ from holdfast.columns.interner import CPU
 from holdfast.framework.plugin import Call, Code, Placement, Reject
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.scheduler.binding import BindFailed, Driver, bind, undo
-from holdfast.scheduler.cycle import attempt, hold
+from holdfast.scheduler.cycle import attempt, hold, release
 from holdfast.testing import (
     Fault,
     FaultyTransport,
@@ -397,3 +398,21 @@ async def test_a_plugin_that_breaks_while_binding_is_undone_like_any_failure(clu
     failure = await bound(cluster, *diaries(pages, breaks=True))
     assert failure == 'running PreBind plugin "b": a bug'
     assert pages == ["pre-bind a", "pre-bind b", "undo b", "undo a"]
+
+
+def test_an_owner_that_is_on_its_node_after_all_keeps_what_it_draws():
+    """A write that timed out may land after the server was asked about it."""
+    profile = default_profiles()["default-scheduler"]
+    world = World()
+    held = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
+    owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
+    for raw in (a_node("n", cpu="4"), a_reservation("r", owners=owners, status=held)):
+        world.upsert(typed(raw))
+    owner = a_pod("p", cpu="2", labels={"app": "web"})
+    placement = attempt(profile, world.facts(typed(owner)), world, 0.0, np.random.default_rng(0))
+    world.upsert(typed(owner | {"spec": owner["spec"] | {"nodeName": "n"}},
+                       annotations=placement.annotations))  # fmt: skip
+    release(profile, world, placement)
+    assert int(world.nodes.requested[CPU, 0]) == 2000
+    [offer] = world.offers
+    assert offer.left(CPU) == 0

@@ -321,3 +321,36 @@ async def test_a_node_that_is_uncordoned_takes_who_waits(cluster):
     await cluster.client.patch(NODES, "n", {"spec": {"unschedulable": None}})
     await cluster.advance(12)
     assert await cluster.node_of("p") == "n"
+
+
+def test_room_is_kept_for_a_nominated_pod_as_long_as_it_waits_for_that_node(desk):
+    def nominated(node):
+        return typed(a_pod("w", cpu="1", status={"nominatedNodeName": node} if node else {}))
+
+    nominations = desk.world.nominations
+    desk.news.on_pod("added", None, nominated("n"))
+    assert [pod.name for pod in nominations.on("n").values()] == ["w"]
+    desk.news.on_pod("modified", nominated("n"), nominated("m"))
+    assert (list(nominations.on("n")), len(nominations.on("m"))) == ([], 1)
+    desk.news.on_pod("modified", nominated("m"), nominated(""))
+    assert not nominations
+    desk.news.on_pod("modified", nominated(""), nominated("n"))
+    desk.heard()
+    desk.news.on_pod("deleted", nominated("n"), None)
+    assert not nominations
+    assert desk.heard() == [("AssignedPod", "Delete")]
+
+
+async def test_a_stranger_leaves_room_for_a_nominated_pod(tmp_path):
+    async with Harness(tmp_path) as cluster:
+        await cluster.create(a_node("n", cpu="4"))
+        await cluster.create(a_pod("first", cpu="4", scheduling_gates=[{"name": "wait"}]))
+        await cluster.client.patch(
+            PODS, "first", {"status": {"nominatedNodeName": "n"}}, "default",
+            subresource="status",
+        )  # fmt: skip
+        await cluster.create(a_pod("other", cpu="1"))
+        assert await cluster.node_of("other") == ""
+        await cluster.delete(PODS, "first", "default")
+        await cluster.advance(15)
+        assert await cluster.node_of("other") == "n"

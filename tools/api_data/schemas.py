@@ -2,8 +2,9 @@
 
 ``fields.json.gz`` is ``{"kinds": {"apps/v1/Deployment": <type>}, "types": {<type>: {field:
 description}}}``. A description is the name of a type, or a list ``[shape, type, merge key,
-strategy, list type, map keys]`` for what is more than that; an empty type means a scalar or
-anything. ``openapi.json.gz`` holds the definitions as OpenAPI v3 wants them.
+strategy, list type, map keys]`` for what is more than that; an empty type means anything, and a
+type that starts with ``=`` a scalar (``=string``, ``=int32``). ``openapi.json.gz`` holds the
+definitions as OpenAPI v3 wants them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import importlib.util
 import json
 from pathlib import Path
 
-SCALAR, OBJECT, LIST, MAP, ANY = "", "o", "l", "m", "*"
+OBJECT, LIST, MAP, ANY = "o", "l", "m", "*"
+_LEAVES = {"Quantity": "=quantity", "Time": "=time", "MicroTime": "=time", "Duration": "=string",
+           "IntOrString": "=int-or-string"}  # fmt: skip
+_SCALARS = {"boolean": "=bool", "number": "=number"}
 _LIST_TYPE, _LIST_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
 _MERGE_KEY, _STRATEGY = "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy"
 _GVK = "x-kubernetes-group-version-kind"
@@ -82,17 +86,15 @@ def fields(all_definitions: dict[str, dict]) -> dict:
 
 def _without_leaves(types: dict) -> dict:
     """Turn references to types without fields of their own (Quantity, Time) into scalars."""
-    free = {"RawExtension", "FieldsV1", "JSON", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray"}
 
     def settle(word: list | str) -> list | str:
         shape, kind, *rest = word if isinstance(word, list) else [OBJECT, word]
-        if kind and kind not in types:
-            anything = kind.rpartition(".")[2] in free
-            shape, kind = (ANY if anything else SCALAR) if shape == OBJECT else shape, ""
+        if kind and kind not in types and not kind.startswith("="):
+            kind = _LEAVES.get(kind.rpartition(".")[2], "")
+            if not kind and shape == OBJECT:
+                shape = ANY
         while rest and not rest[-1]:
             rest.pop()
-        if shape == SCALAR:
-            return SCALAR
         return kind if shape == OBJECT and not rest else [shape, kind, *rest]
 
     return {n: {f: settle(word) for f, word in fs.items()} for n, fs in types.items()}
@@ -109,10 +111,23 @@ def _describe(schema: dict) -> list | str:
     if kind:
         return [OBJECT, kind, *extras]
     if schema.get("type") == "array":
-        return [LIST, _reference(schema.get("items", {})), *extras]
+        return [LIST, _item(schema.get("items", {})), *extras]
     if "additionalProperties" in schema:
-        return [MAP, _reference(schema["additionalProperties"]), *extras]
-    return [ANY, ""] if schema.get("type", "object") == "object" else SCALAR
+        return [MAP, _item(schema["additionalProperties"]), *extras]
+    return _scalar(schema) or [ANY, ""]
+
+
+def _item(schema: dict) -> str:
+    return _reference(schema) or _scalar(schema)
+
+
+def _scalar(schema: dict) -> str:
+    kind, form = schema.get("type", "object"), schema.get("format", "")
+    if kind == "integer":
+        return f"={form or 'int64'}"
+    if kind == "string":
+        return {"byte": "=bytes", "date-time": "=time"}.get(form, "=string")
+    return _SCALARS.get(kind, "")
 
 
 def _reference(schema: dict) -> str:

@@ -54,7 +54,7 @@ def parse_yaml(text: bytes) -> Any:
             return None
         _refuse_aliases(node)
         return loader.construct_document(node)
-    except yaml.YAMLError as broken:
+    except (yaml.YAMLError, ValueError) as broken:  # ValueError: a number of 5,000 digits
         raise BadRequest(f"error converting YAML to JSON: {broken}") from broken
     finally:
         loader.dispose()

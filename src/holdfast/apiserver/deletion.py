@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,12 +27,13 @@ Object = dict[str, Any]
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan")
+_LONGEST_GRACE = (1 << 31) - 1  # seconds; what goes beyond the calendar cannot be written
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How something is to be deleted, from the body or from the query."""
 
-    grace_period_seconds: int | None = None
+    grace_period_seconds: Annotated[int, msgspec.Meta(le=(1 << 63) - 1)] | None = None
     preconditions: dict[str, str | None] | None = None
     propagation_policy: str | None = None
     orphan_dependents: bool | None = None
@@ -171,7 +172,7 @@ def grace_seconds(op: Operation, old: Object, options: DeleteOptions) -> int:
         wanted = spec.get("terminationGracePeriodSeconds", 30)
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
-    return int(wanted) if wanted >= 0 else 1
+    return min(wanted, _LONGEST_GRACE) if wanted >= 0 else 1
 
 
 def next_finalizers(op: Operation, known: list[str], options: DeleteOptions) -> list[str]:

@@ -18,7 +18,7 @@ from holdfast.apiserver import data
 Gvk = tuple[str, str, str]
 Shape = Literal["scalar", "object", "list", "map", "any"]
 
-_SHAPES: dict[str, Shape] = {"": "scalar", "o": "object", "l": "list", "m": "map", "*": "any"}
+_SHAPES: dict[str, Shape] = {"o": "object", "l": "list", "m": "map", "*": "any"}
 _DEFAULTS: list[Any] = ["", "", "", "", "", ()]  # trailing empty parts are not written
 
 
@@ -26,9 +26,10 @@ _DEFAULTS: list[Any] = ["", "", "", "", "", ()]  # trailing empty parts are not 
 class FieldInfo:
     """One field of a built-in type.
 
-    ``type`` names the type of the object, of the list's items or of the map's values; it is empty
-    for scalars. ``strategies`` and ``merge_key`` rule strategic merge; ``list_type`` (or, for an
-    object or a map, its map type) and ``map_keys`` rule server-side apply.
+    ``type`` names the type of the object, of the list's items or of the map's values; where that
+    is a scalar it is empty and ``scalar`` says which. ``strategies`` and ``merge_key`` rule
+    strategic merge; ``list_type`` (or, for an object or a map, its map type) and ``map_keys``
+    rule server-side apply.
     """
 
     shape: Shape
@@ -37,6 +38,7 @@ class FieldInfo:
     strategies: frozenset[str] = frozenset()
     list_type: str = ""
     map_keys: tuple[str, ...] = ()
+    scalar: str = ""
 
 
 def type_of(kind: Resource[Any] | Gvk) -> str | None:
@@ -58,7 +60,10 @@ def fields_of(type_name: str) -> Mapping[str, FieldInfo]:
 
 def _info(word: str | list[Any]) -> FieldInfo:
     if isinstance(word, str):
-        return FieldInfo("object", word) if word else FieldInfo("scalar")
+        is_scalar = word.startswith("=")
+        return FieldInfo("scalar", scalar=word[1:]) if is_scalar else FieldInfo("object", word)
     shape, type_name, merge_key, strategies, list_type, keys = word + _DEFAULTS[len(word) :]
     split = frozenset(strategies.split(",")) if strategies else frozenset[str]()
-    return FieldInfo(_SHAPES[shape], type_name, merge_key, split, list_type, tuple(keys))
+    scalar = type_name[1:] if type_name.startswith("=") else ""
+    type_name = "" if scalar else type_name
+    return FieldInfo(_SHAPES[shape], type_name, merge_key, split, list_type, tuple(keys), scalar)

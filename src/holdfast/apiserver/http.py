@@ -22,6 +22,7 @@ from holdfast.errors import Details, HoldfastError, TooLarge, TooManyRequests
 GZIP_FROM = 128 * 1024  # smaller answers cost more to pack than to send, as upstream found
 _GZIP_STEP = 256 * 1024
 IN_FLIGHT_LIMIT = 600
+_LINE_LIMIT = 256 * 1024  # selectors stand in the request line, tokens in a header
 SHUTDOWN_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
@@ -141,6 +142,8 @@ async def serve_https(
         handler_cancellation=True,
         access_log=None,
         keepalive_timeout=90.0,
+        max_line_size=_LINE_LIMIT,
+        max_field_size=_LINE_LIMIT,
     )
     runner = web.ServerRunner(low, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.apiserver import strict
 from holdfast.apiserver.body import check_depth, may_be_deep, read_object
 from holdfast.apiserver.conversion import inward
+from holdfast.apiserver.fields import Gvk
 from holdfast.apiserver.negotiation import PROTOBUF, YAML
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.options import field_validation
@@ -24,6 +25,16 @@ def read_body(op: Operation) -> Object:
     media = op.request.headers.get("content-type", "")
     body = b"" if media.startswith((PROTOBUF, YAML)) else op.request.body
     return inward(op.served, known_fields(op, obj, body))
+
+
+def read_of(op: Operation, kind: Gvk) -> Object:
+    """Read the body as an object of a kind of its own: a review, a binding, a scale."""
+    obj = read_object(op.request)
+    try:
+        return strict.prune(kind, obj)[0]
+    except BadRequest as wrong:
+        words = f'{kind[2]} in version "{kind[1]}" cannot be handled as a {kind[2]}'
+        raise BadRequest(f"{words}: {wrong.message}") from wrong
 
 
 def _read(op: Operation) -> Object:
@@ -72,10 +83,13 @@ def known_fields(op: Operation, obj: Object, body: bytes = b"") -> Object:
     """Drop or complain about fields nobody knows, as ``fieldValidation`` says."""
     level = field_validation(op.call.verb, op.request.query)
     custom = op.served.custom
-    if custom is not None:
-        obj, unknown = custom.schema.prune(obj)
-    else:
-        obj, unknown = strict.prune(op.served.resource, obj)
+    try:
+        if custom is not None:
+            obj, unknown = custom.schema.prune(obj)
+        else:
+            obj, unknown = strict.prune(op.served.resource, obj)
+    except BadRequest as wrong:
+        raise _unfit(op, wrong.message) from wrong
     if level == "Ignore":
         return obj
     repeated = strict.duplicate_fields(body) if body and level == "Strict" else []

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.api import causes, names
+from holdfast.apiserver.scheduling_validation import check_amounts, check_placing
 from holdfast.errors import Cause
 
 Object = dict[str, Any]
@@ -45,6 +46,8 @@ def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
                 yield causes.invalid(f"{at}.name", name, words)
         if not container.get("image"):
             yield causes.required(f"{at}.image")
+        yield from check_amounts(container.get("resources") or {}, f"{at}.resources")
+    yield from check_placing(spec, path)
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield causes.forbidden(
             f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared"

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.apiserver.answers import answer_value
 from holdfast.apiserver.authorization import Authorizer
-from holdfast.apiserver.body import read_object
+from holdfast.apiserver.incoming import read_of
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.policies import Id
 from holdfast.apiserver.routing import Call
@@ -23,7 +23,8 @@ _AUTHN, _AUTHZ = "authentication.k8s.io", "authorization.k8s.io"
 def _read(op: Operation) -> Object:
     if op.call.verb != "create":
         raise NotAllowed("the server does not allow this method on the requested resource")
-    return read_object(op.request)
+    r = op.served.resource
+    return read_of(op, (r.group, r.version, r.kind))
 
 
 def _reply(op: Operation, asked: Object, status: Object) -> Response:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.api.resource import Resource
-from holdfast.apiserver.fields import Gvk, fields_of, type_of
+from holdfast.apiserver.fields import FieldInfo, Gvk, fields_of, type_of
+from holdfast.apiserver.scalars import check_scalars, misfit
 from holdfast.errors import BadRequest
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -40,7 +41,8 @@ def prune(kind: Resource[Any] | Gvk, obj: Mapping[str, Any]) -> tuple[dict[str, 
 def prune_type(type_name: str, value: Any, path: str, dropped: list[str]) -> Any:
     """Copy a value of a built-in type without unknown fields, adding their paths to ``dropped``.
 
-    A value that is no object is left for validation to refuse.
+    Raises BadRequest for a value that does not fit its field; ``value`` itself, if it is no
+    object, is the caller's to refuse.
     """
     known = fields_of(type_name)
     if not known or not isinstance(value, Mapping):
@@ -52,20 +54,32 @@ def prune_type(type_name: str, value: Any, path: str, dropped: list[str]) -> Any
         if info is None:
             dropped.append(where)
         elif not info.type:
+            check_scalars(type_name, info, one, where)
             out[name] = one
+        elif one is None:
+            out[name] = None
+        elif not isinstance(one, list if info.shape == "list" else dict):
+            raise misfit(type_name, info, one, where)
         elif info.shape == "object":
             out[name] = prune_type(info.type, one, where, dropped)
         else:
-            out[name] = _prune_items(info.type, one, where, dropped)
+            out[name] = _prune_items(type_name, info, one, where, dropped)
     return out
 
 
-def _prune_items(type_name: str, value: Any, path: str, dropped: list[str]) -> Any:
+def _prune_items(
+    holder: str, info: FieldInfo, value: list[Any] | dict[str, Any], path: str, dropped: list[str]
+) -> list[Any] | dict[str, Any]:
+    def item(one: Any, at: str) -> Any:
+        if one is None:
+            return {}  # as Go reads it
+        if not isinstance(one, dict) and fields_of(info.type):
+            raise misfit(holder, info, one, path)
+        return prune_type(info.type, one, at, dropped)
+
     if isinstance(value, list):
-        return [prune_type(type_name, v, f"{path}[{i}]", dropped) for i, v in enumerate(value)]
-    if isinstance(value, dict):
-        return {k: prune_type(type_name, v, f"{path}.{k}", dropped) for k, v in value.items()}
-    return value
+        return [item(one, f"{path}[{i}]") for i, one in enumerate(value)]
+    return {key: item(one, f"{path}.{key}") for key, one in value.items()}
 
 
 def duplicate_fields(body: bytes) -> list[str]:

@@ -129,6 +129,12 @@ class World:
             if isinstance(obj, room.takes):
                 room.delete(obj)
 
+    def nominate(self, waiting: PodFacts) -> None:
+        """Keep room for a waiting pod on the node its status names, and on no other."""
+        node = waiting.pod.status.nominated_node_name
+        if node or self.nominations:
+            self.nominations.set(waiting, node)
+
     def assume(self, pod: PodFacts, row: int) -> None:
         """Put a pod on a row before the API server knows; its nomination has served."""
         if self.nominations:
@@ -166,8 +172,8 @@ class World:
             self.nodes.add_pod(facts, node)
             for room in self._pod_watchers:
                 room.pod_came(facts, node)
-        elif pod.status.nominated_node_name:
-            self.nominations.set(self.facts(pod), pod.status.nominated_node_name)
+        else:
+            self.nominate(self.facts(pod))
 
     def _drop_pod(self, uid: str) -> None:
         self.nominations.clear(uid)

@@ -71,9 +71,10 @@ def test_maps_of_objects_are_checked_value_by_value():
     assert strict.unknown_fields(kind, slice_) == ["spec.devices[0].attributes.a.intt"]
 
 
-def test_values_of_the_wrong_shape_are_left_for_validation():
-    odd = {"spec": {"containers": "many", "affinity": 3}}
-    assert strict.prune(scheme.PODS, odd) == (odd, [])
+@pytest.mark.parametrize("spec", [{"containers": "many"}, {"affinity": 3}, {"nodeName": 3}])
+def test_values_of_the_wrong_shape_are_refused(spec):
+    with pytest.raises(BadRequest, match="cannot unmarshal"):
+        strict.prune(scheme.PODS, {"spec": spec})
 
 
 def test_duplicates_are_named_by_path():

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.api.defaults import default_object
 from holdfast.apiserver import validation
 from holdfast.apiserver.admission import escalation
-from holdfast.apiserver.admission.definitions import admit_definition
+from holdfast.apiserver.admission.definitions import admit_definition, check_place
 from holdfast.apiserver.admission.pods import admit_pod, readmit_pod
 from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_only_default
@@ -36,6 +36,7 @@ def admit_new(op: Operation, obj: Object) -> Object:
     elif op.served.id == ("", "namespaces"):
         admit_namespace(obj)
     elif op.served.id == DEFINITIONS:
+        check_place(op, obj)
         admit_definition(obj, op.context.clock.now())
     elif op.served.id == PRIORITY_CLASSES:
         check_only_default(op, obj)

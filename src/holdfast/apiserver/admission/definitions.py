@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.api import causes
+from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.structural import Schema
 from holdfast.clock import rfc3339
-from holdfast.errors import Cause, Invalid
+from holdfast.errors import Cause, FieldErrors, Invalid
 
 Object = dict[str, Any]
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -31,6 +32,25 @@ def admit_definition(definition: Object, now: float) -> None:
         "acceptedNames": spec["names"],
         "storedVersions": storage,
     }  # fmt: skip
+
+
+def check_place(op: Operation, definition: Object) -> None:
+    """Refuse a definition that would stand in the place of what the server itself serves."""
+    spec = definition.get("spec") or {}
+    group, plural = spec.get("group") or "", (spec.get("names") or {}).get("plural")
+    found = []
+    if group and "." not in group:
+        found.append(
+            causes.invalid("spec.group", group, "should be a domain with at least one dot")
+        )
+    if any(
+        served.custom is None and (served.resource.group, served.resource.plural) == (group, plural)
+        for served in op.context.registry
+    ):
+        words = "is a built-in resource of this server"
+        found.append(causes.invalid("spec.names.plural", plural, words))
+    name = definition["metadata"].get("name", "")
+    FieldErrors(found).raise_if_any(op.served.resource.kind, name, op.served.resource.group)
 
 
 def _complete_names(spec: Object) -> None:

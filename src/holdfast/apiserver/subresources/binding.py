@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api import causes
 from holdfast.apiserver.answers import success
-from holdfast.apiserver.body import read_object
+from holdfast.apiserver.incoming import read_of
 from holdfast.apiserver.metadata import conflict, metadata_of, stamp
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.updating import keep
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 async def bind(op: Operation) -> Response:
     """Bind a pod as a Binding says; refuse if it is dying, placed already, or gated."""
-    binding = read_object(op.request)
+    binding = read_of(op, ("", "v1", "Binding"))
     if metadata_of(binding).get("name", "") != op.call.name:
         raise BadRequest("name in URL does not match name in Binding object")
     await bind_pod(op, binding)
@@ -30,7 +30,7 @@ async def bind(op: Operation) -> Response:
 
 async def bind_named(op: Operation) -> Response:
     """Bind the pod that a Binding posted to the collection of bindings names."""
-    name = str(metadata_of(read_object(op.request)).get("name") or "")
+    name = str(metadata_of(read_of(op, ("", "v1", "Binding"))).get("name") or "")
     pods = op.context.registry.find("", "v1", "pods")
     call = replace(op.call, plural="pods", name=name, subresource="binding")
     return await bind(replace(op, call=call, served=pods))

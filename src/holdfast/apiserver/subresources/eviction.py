@@ -10,8 +10,8 @@ from holdfast.api.decode import convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.answers import answer_value, success
-from holdfast.apiserver.body import read_object
 from holdfast.apiserver.deletion import DeleteOptions, check_preconditions, delete_stored
+from holdfast.apiserver.incoming import read_of
 from holdfast.apiserver.metadata import metadata_of
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.updating import current
@@ -33,7 +33,7 @@ _MOST_DISRUPTED = 2000
 
 async def evict(op: Operation) -> Response:
     """Delete a pod if every budget that covers it allows, else answer 429."""
-    eviction = read_object(op.request)
+    eviction = read_of(op, ("policy", "v1", "Eviction"))
     if metadata_of(eviction).get("name", op.call.name) != op.call.name:
         raise BadRequest("name in URL does not match name in Eviction object")
     options = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)

@@ -11,7 +11,8 @@ from holdfast.api.decode import convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.answers import answer_value
-from holdfast.apiserver.body import check_size, read_object
+from holdfast.apiserver.body import check_size
+from holdfast.apiserver.incoming import read_of
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.patching import JSON_PATCH, json_patched, merge, patch_media, read_patch
 from holdfast.apiserver.updating import current, write
@@ -43,7 +44,14 @@ async def scale(op: Operation) -> Response:
 
 def _wanted(op: Operation, shown: Object) -> Object:
     if op.call.verb == "update":
-        return read_object(op.request)
+        sent = read_of(op, ("autoscaling", "v1", "Scale"))
+        name = (sent.get("metadata") or {}).get("name") or op.call.name
+        if name != op.call.name:
+            raise BadRequest(
+                f"the name of the object ({name}) does not match the name on the URL "
+                f"({op.call.name})"
+            )
+        return sent
     if op.call.verb != "patch":
         raise BadRequest(f"scale does not know the verb {op.call.verb}")
     check_size(op.request.body)

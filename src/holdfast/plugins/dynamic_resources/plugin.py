@@ -155,9 +155,12 @@ class DynamicResources:
         return None
 
     def unreserve(self, state: Demand, placement: Placement) -> None:
-        """Withdraw the promises."""
+        """Withdraw the promises, unless somebody else has promised the claim devices since."""
+        claims = state.inventory.claims
         while state.written.promises:
-            state.inventory.claims.withdraw(state.written.promises.pop().uid)
+            mine = state.written.promises.pop()
+            if claims.promised(mine.uid) is mine:
+                claims.withdraw(mine.uid)
 
     def pre_bind(self, state: Demand, placement: Placement) -> Calls:
         """Write allocations and reservations."""

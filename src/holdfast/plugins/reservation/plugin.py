@@ -158,9 +158,15 @@ class Reservation:
         return None
 
     def unreserve(self, state: OwnerState | ReserveState, placement: Placement) -> None:
-        """Give the draw back."""
-        if isinstance(state, OwnerState):
-            state.offers.withdraw(placement.pod.uid)
+        """Give the draw back, unless news came that the pod is on a node after all.
+
+        What such a pod draws was read off the pod itself.
+        """
+        uid = placement.pod.uid
+        if isinstance(state, OwnerState) and (
+            state.nodes.is_assumed(uid) or state.nodes.pod(uid) is None
+        ):
+            state.offers.withdraw(uid)
 
     def bind(self, _state: Any, placement: Placement) -> Calls | Skip:
         """Bind reserve pods by their status; ordinary pods are the next binder's."""

@@ -1,0 +1,100 @@
+"""What scheduling reads of pods, nodes, budgets and reservations must be readable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.api import causes
+from holdfast.api.decode import convert_object
+from holdfast.api.labels import from_selector
+from holdfast.api.meta import LabelSelector
+from holdfast.api.node_selection import compile_selector
+from holdfast.api.pod import NodeSelector
+from holdfast.api.quantity import Quantity
+from holdfast.apiserver import strict
+from holdfast.errors import BadRequest, Cause
+
+Object = dict[str, Any]
+_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+_NOT_NEGATIVE = "must be greater than or equal to 0"
+
+
+def check_placing(spec: Object, path: str) -> Iterable[Cause]:
+    """List what is wrong with where a pod says it may go, and with how much it asks for."""
+    for i, toleration in enumerate(spec.get("tolerations") or ()):
+        at = f"{path}.tolerations[{i}]"
+        if toleration.get("operator") and toleration["operator"] not in _OPERATORS:
+            yield causes.not_supported(f"{at}.operator", toleration["operator"], _OPERATORS)
+        if toleration.get("effect") and toleration["effect"] not in _EFFECTS:
+            yield causes.not_supported(f"{at}.effect", toleration["effect"], _EFFECTS)
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    if required := affinity.get("requiredDuringSchedulingIgnoredDuringExecution"):
+        at = f"{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        yield from compile_selector(convert_object(required, NodeSelector), at).mistakes
+
+
+def check_amounts(resources: Mapping[str, Any], path: str) -> Iterable[Cause]:
+    """List amounts that are negative, and requests beyond their limit."""
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    for part, amounts in (("requests", requests), ("limits", limits)):
+        for name, amount in amounts.items():
+            at = f"{path}.{part}[{name}]"
+            try:
+                if Quantity.parse(amount).digits < 0:
+                    yield causes.invalid(at, amount, _NOT_NEGATIVE)
+            except BadRequest as wrong:
+                yield causes.invalid(at, amount, wrong.message)
+                return
+    for name in requests.keys() & limits.keys():
+        if Quantity.parse(requests[name]) > Quantity.parse(limits[name]):
+            words = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield causes.invalid(f"{path}.requests", requests[name], words)
+
+
+def check_node(node: Object) -> Iterable[Cause]:
+    """List what is wrong with a node's taints."""
+    for i, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
+        if taint.get("effect") not in _EFFECTS:
+            at = f"spec.taints[{i}].effect"
+            yield causes.not_supported(at, taint.get("effect") or "", _EFFECTS)
+
+
+def check_budget(budget: Object) -> Iterable[Cause]:
+    """List what is wrong with a PodDisruptionBudget."""
+    spec = budget.get("spec") or {}
+    yield from _check_selector(spec.get("selector"), "spec.selector")
+    for name in ("minAvailable", "maxUnavailable"):
+        amount = spec.get(name)
+        if isinstance(amount, str) and not (amount.endswith("%") and amount[:-1].isdecimal()):
+            words = "a valid percent string must be a numeric string followed by an ending '%'"
+            yield causes.invalid(f"spec.{name}", amount, words)
+        elif isinstance(amount, int) and amount < 0:
+            yield causes.invalid(f"spec.{name}", amount, _NOT_NEGATIVE)
+
+
+def check_reservation(reservation: Object) -> Iterable[Cause]:
+    """List what of a Reservation its schema does not judge: the template and the owners."""
+    spec = reservation.get("spec") or {}
+    template = spec.get("template") or {}
+    try:
+        strict.prune_type(_TEMPLATE, template, "spec.template", [])
+    except BadRequest as wrong:
+        yield Cause("spec.template", f"Invalid value: {wrong.message}", "FieldValueInvalid")
+        return
+    pod = template.get("spec") or {}
+    for i, container in enumerate(pod.get("containers") or ()):
+        at = f"spec.template.spec.containers[{i}].resources"
+        yield from check_amounts(container.get("resources") or {}, at)
+    yield from check_placing(pod, "spec.template.spec")
+    for i, owner in enumerate(spec.get("owners") or ()):
+        yield from _check_selector(owner.get("labelSelector"), f"spec.owners[{i}].labelSelector")
+
+
+def _check_selector(selector: Any, path: str) -> Iterable[Cause]:
+    try:
+        from_selector(None if selector is None else convert_object(selector, LabelSelector))
+    except BadRequest as wrong:
+        yield causes.invalid(path, selector, wrong.message)
