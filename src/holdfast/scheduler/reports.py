@@ -84,22 +84,22 @@ class Reporter:
             log.warning("announcing %s for %s: %s", node, facts.key, failure)
 
     async def mark_unscheduled(
-        self, facts: PodFacts, reason: str, message: str, *, nominated: str | None = None
+        self, facts: PodFacts, reason: str, message: str, *, nominated: str = ""
     ) -> None:
-        """Write PodScheduled=False (Scheduled=False on a reservation), if it changed."""
+        """Write PodScheduled=False (Scheduled=False on a reservation), if it changed.
+
+        ``nominated`` is the node the pod is promised, or "".
+        """
         if facts.reserve_for:
             await self._mark_reservation(facts, reason, message)
         else:
             await self._mark_pod(facts, reason, message, nominated)
 
-    async def _mark_pod(
-        self, facts: PodFacts, reason: str, message: str, nominated: str | None
-    ) -> None:
+    async def _mark_pod(self, facts: PodFacts, reason: str, message: str, nominated: str) -> None:
         status = facts.pod.status
         old = next((c for c in status.conditions if c.type == "PodScheduled"), None)
         same = old and (old.status, old.reason, old.message) == ("False", reason, message)
-        wanted = status.nominated_node_name if nominated is None else nominated
-        if same and wanted == status.nominated_node_name:
+        if same and nominated == status.nominated_node_name:
             return
         condition: dict[str, Any] = {
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
@@ -109,8 +109,8 @@ class Reporter:
             else rfc3339(self._clock.now()),
         }  # fmt: skip
         body: dict[str, Any] = {"status": {"conditions": [condition]}}
-        if wanted != status.nominated_node_name:
-            body["status"]["nominatedNodeName"] = wanted or None
+        if nominated != status.nominated_node_name:
+            body["status"]["nominatedNodeName"] = nominated or None
         await self._write(facts, body, PatchType.STRATEGIC)
 
     async def _mark_reservation(self, facts: PodFacts, reason: str, message: str) -> None:

@@ -190,10 +190,10 @@ class Scheduler:
         work = [] if effect is None else self._take_effect(facts, effect)
         self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self._clock.now())
         self._reporter.failed(facts, outcome.message)
-        nominated = effect.nominate if effect else None
+        promised = self.world.nominations.node_of(facts.uid)
         self._go(
             self._reporter.mark_unscheduled(
-                facts, "Unschedulable", outcome.message, nominated=nominated
+                facts, "Unschedulable", outcome.message, nominated=promised
             )
         )
         for part in work:
