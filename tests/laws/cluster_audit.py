@@ -9,6 +9,8 @@ from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESO
 from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 from holdfast.capacity.owners import compile_owners
 
+GPU = "example.com/gpu"
+"""No node has any: devices serve it."""
 HOLDING = ("Available", "Waiting")
 
 
@@ -129,7 +131,7 @@ def _overcommitted(census):
     """Pods, and held room besides them, within what each node has: I1, I2 and I4 at once."""
     for node in census.nodes:
         for resource, amount in free_on(node, census).items():
-            if amount < 0:
+            if amount < 0 and resource != GPU:
                 yield f"{node} lacks {-amount} of {resource}"
 
 
@@ -166,12 +168,21 @@ def _devices_shared(census):
         if len(claims) > 1:
             yield f"device {device} serves {claims}"
     for pod in census.standing:
-        for entry in pod.spec.resource_claims:
-            claim = next((c for c in census.claims if c.name == entry.resource_claim_name), None)
+        for name in claims_of(pod):
+            claim = next((c for c in census.claims if c.name == name), None)
             if claim is None or claim.status.allocation is None:
                 yield f"{pod.name} stands on {pod.spec.node_name} without its devices"
             elif pod.uid not in {consumer.uid for consumer in claim.status.reserved_for}:
                 yield f"{pod.name} uses {claim.name}, which is not reserved for it"
+
+
+def claims_of(pod):
+    """The claims a pod that stands on a node must have."""
+    named = [entry.resource_claim_name for entry in pod.spec.resource_claims]
+    if GPU in pod_request(pod).amounts:
+        made = pod.status.extended_resource_claim_status
+        named.append(made.resource_claim_name if made else "")
+    return named
 
 
 def stale_statuses(census):
@@ -196,7 +207,7 @@ def left_waiting(census):
     """Pods and reservations that wait although there is room for them."""
     available = [r for r in census.reservations if r.phase == "Available"]
     for pod in census.waiting:
-        if pod.spec.resource_claims or _governed(pod, census):
+        if claims_of(pod) or _governed(pod, census):
             continue
         mine = [r for r in available if owns(pod, r)]
         wanted = request_of(pod)

@@ -3,7 +3,7 @@
 import random
 from contextlib import suppress
 
-from holdfast.api.scheme import NODES, PODS, RESERVATIONS
+from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_POLICIES
 from holdfast.errors import AlreadyExists, NotFound
 from holdfast.testing import (
     Chances,
@@ -27,6 +27,7 @@ NODE_NAMES = ("n0", "n1", "n2")
 SIZES = ("500m", "1", "1", "2", "3")
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 INNER = "node.koordinator.sh/reservation"
+GPU = "example.com/gpu"
 RUN_FOR = "holdfast.dev/run-for"
 STOP_AFTER = "holdfast.dev/stop-after"
 
@@ -74,8 +75,9 @@ class Life:
             units=[a_unit("x", 2, nodes={"pool": "x"}, max_count=1),
                    a_unit("y", 1, nodes={"pool": "y"}, max_count=2)],
         )  # fmt: skip
+        gpus = a_device_class("gpu", extended_resource_name=GPU)
         urgent = a_priority_class("urgent", 1000)
-        await self.cluster.create(a_device_class("gpu"), pools, urgent, settle=False)
+        await self.cluster.create(gpus, pools, urgent, settle=False)
         for name in NODE_NAMES[:2]:
             await self._node(name)
         await self.cluster.settle()
@@ -84,9 +86,9 @@ class Life:
         """Do a few random things at once, then let everybody react."""
         deeds = {
             self._new_pod: 36, self._new_reservation: 24, self._gone_pod: 20,
-            self._gone_reservation: 4, self._pod_with_claim: 8, self._new_node: 3,
-            self._gone_node: 1, self._pass_time: 20, self._restart_components: 2,
-            self._restart_everything: 1,
+            self._gone_reservation: 4, self._pod_with_claim: 6, self._pod_with_gpu: 6,
+            self._new_node: 3, self._gone_node: 1, self._other_policy: 2, self._pass_time: 20,
+            self._restart_components: 2, self._restart_everything: 1,
         }  # fmt: skip
         for deed in self.rng.choices(list(deeds), list(deeds.values()), k=self.rng.randint(1, 4)):
             told = await deed()
@@ -140,6 +142,25 @@ class Life:
         )  # fmt: skip
         await self.cluster.create(claim, pod, settle=False)
         return name
+
+    async def _pod_with_gpu(self):
+        name = self._name("g")
+        pod = a_pod(name, cpu="500m", requests={GPU: "1"}, limits={GPU: "1"})
+        await self.cluster.create(pod, settle=False)
+        return name
+
+    async def _other_policy(self):
+        """A policy without caps comes, or goes if it is there."""
+        policy = a_resource_policy(
+            "order", pods={"app": "b"}, strategy=self.rng.choice(("prefer", "required")),
+            units=[a_unit("y", 2, nodes={"pool": "y"}), a_unit("x", 1, nodes={"pool": "x"})],
+        )  # fmt: skip
+        try:
+            await self.cluster.create(policy, settle=False)
+        except AlreadyExists:
+            await self.cluster.client.delete(RESOURCE_POLICIES, "order", "default")
+            return "gone"
+        return "new"
 
     async def _new_node(self):
         name = self.rng.choice(NODE_NAMES)

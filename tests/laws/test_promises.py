@@ -47,7 +47,8 @@ async def test_promises_hold_through_faults_and_restarts(tmp_path, seed, repeata
 
 async def audit(cluster, nodes_of):
     census = await take_census(cluster.client)
-    assert not broken_promises(census)
+    broken = broken_promises(census)
+    assert not broken, broken
     for pod in census.pods:
         if pod.spec.node_name:
             known = nodes_of.setdefault(pod.uid, pod.spec.node_name)
@@ -57,8 +58,8 @@ async def audit(cluster, nodes_of):
 async def all_is_well(cluster):
     """Statuses tell the truth, whoever can be placed is, and a new picture equals the old."""
     census = await take_census(cluster.client)
-    assert not list(stale_statuses(census))
-    assert not list(left_waiting(census))
+    amiss = [*stale_statuses(census), *left_waiting(census)]
+    assert not amiss, amiss
     assert shape_of(cluster.world) == shape_of(await rebuilt(cluster.client))
 
 

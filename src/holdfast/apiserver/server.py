@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ from holdfast.apiserver.conversion import EVENT_WORDS
 from holdfast.apiserver.creating import create
 from holdfast.apiserver.definitions import Definitions
 from holdfast.apiserver.deletion import delete, delete_collection
+from holdfast.apiserver.event_expiry import EventExpiry
 from holdfast.apiserver.metrics import Metrics
 from holdfast.apiserver.negotiation import choose_form
 from holdfast.apiserver.operation import Context, Operation
@@ -72,6 +74,7 @@ class ApiServer:
         self._definitions = Definitions(context)
         self._paths = Paths(context, self.authorizer, self._definitions, self.metrics)
         self._running = False
+        self._expiry: asyncio.Task[None] | None = None
 
     @classmethod
     def create(cls, store: Store, clock: Clock, *, rng: random.Random | None = None) -> ApiServer:
@@ -90,10 +93,14 @@ class ApiServer:
         except BaseException:
             self._running = False
             raise
+        self._expiry = asyncio.create_task(EventExpiry(self.context).run())
 
     async def stop(self) -> None:
         """End all watches and refuse what comes after."""
         self._running = False
+        if self._expiry is not None:
+            self._expiry.cancel()
+            await asyncio.wait([self._expiry])
         for watching in tuple(self.context.watches):
             watching.close()
 

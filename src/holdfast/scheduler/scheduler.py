@@ -268,11 +268,11 @@ class Scheduler:
         return standing is None or standing[1] != placement.row
 
     async def _carry_out(self, effect: Effect) -> None:
-        for call in effect.calls:
-            try:
+        try:
+            for call in effect.calls:
                 await carry_out(self._client, call)
-            except HoldfastError as failure:
-                log.warning("%s: %s", effect.plugin, failure)
+        except HoldfastError as failure:
+            log.warning("%s: %s", effect.plugin, failure)
 
     def _gate(self, facts: PodFacts) -> str:
         profile = self.profiles[facts.scheduler_name]

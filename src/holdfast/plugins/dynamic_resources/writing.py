@@ -71,8 +71,11 @@ def _doubtful(demand: Demand) -> list[ResourceClaim]:
 
 def _look_again(demand: Demand, claim: ResourceClaim) -> Calls:
     """Know what a claim really holds before the promise that stands for it is withdrawn."""
-    raw = yield Call("get", _path(claim))
-    demand.inventory.upsert(convert_object(raw, ResourceClaim))
+    stored = convert_object((yield Call("get", _path(claim))), ResourceClaim)
+    demand.inventory.upsert(stored)
+    if claim is demand.written.special and stored.status.allocation is not None:
+        # It was promised under another uid than its own: its devices would count twice.
+        demand.inventory.claims.withdraw(demand.special_uid)
 
 
 def deallocation(claim: ResourceClaim) -> Call:
@@ -227,9 +230,15 @@ def _delete_special(demand: Demand, special: ResourceClaim) -> Calls:
         change: Body = {"metadata": {"finalizers": without}}
         return (yield from _patch(current, change, "", "remove finalizer from claim"))
 
-    current = yield from _until_no_conflict(special, write)
-    yield Call("delete", _path(current))
-    demand.inventory.delete(current)
+    known = demand.inventory.claims.get(special.namespace, special.name)
+    newest = known if known is not None and known.uid == special.uid else special
+    current = yield from _until_no_conflict(newest, write)
+    raw = yield Call("delete", _path(current))
+    if (raw.get("metadata") or {}).get("deletionTimestamp"):
+        # Somebody's finalizer keeps it, and with it its devices.
+        demand.inventory.upsert(convert_object(raw, ResourceClaim))
+    else:
+        demand.inventory.delete(current)
     demand.written.special = None
 
 
