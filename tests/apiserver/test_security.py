@@ -77,10 +77,10 @@ async def test_secrets_are_private_files(api):
 
 async def test_credentials_survive_a_restart(tmp_path):
     async with start_server(tmp_path) as api:
-        before = api.credentials.authority.certificate
+        before = (api.credentials.authority.certificate, api.credentials.admin)
         token = token_of(api)
     async with start_server(tmp_path) as api:
-        assert api.credentials.authority.certificate == before
+        assert (api.credentials.authority.certificate, api.credentials.admin) == before
         assert token_of(api) == token
         async with session_for(api, token=token) as admin:
             assert (await api.call("GET", PODS, session=admin)).status == 200

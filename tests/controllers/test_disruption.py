@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from holdfast.api.decode import convert_object
@@ -9,6 +10,7 @@ from holdfast.clock import rfc3339
 from holdfast.controllers.disruption import BUDGETS, FullBudget, plan_budget
 from holdfast.controllers.stranded_pods import failed_status
 from holdfast.errors import TooManyRequests
+from holdfast.store import Key
 from holdfast.testing import a_deployment, a_node, a_pod, typed
 
 NOW = 1_700_000_000.0
@@ -141,3 +143,24 @@ async def test_the_pods_of_a_node_that_is_gone_are_removed_and_replaced(cluster)
     after = await cluster.pods()
     assert len(after) == 2
     assert not before & {p.uid for p in after}
+
+
+async def test_a_budget_nobody_can_read_stops_no_other(cluster):
+    """Such a budget may lie in the store of an earlier version; it is put there by hand."""
+    store, readable = cluster.server.context.store, a_raw_budget(minAvailable=0)
+    unreadable = a_raw_budget()
+    unreadable["metadata"] |= {"name": "odd", "uid": "odd"}
+    unreadable["spec"] = {"selector": {"matchExpressions": [{"key": "a", "operator": "Zip"}]}}
+
+    def build(revision):
+        unreadable["metadata"]["resourceVersion"] = str(revision)
+        return msgspec.json.encode(unreadable)
+
+    await store.create(Key("policy", "poddisruptionbudgets", "default", "odd"), build)
+    for key in ("uid", "resourceVersion"):
+        readable["metadata"].pop(key)
+    await cluster.create(readable, a_node("n1"), a_deployment("web", replicas=2))
+    await cluster.bind_all("n1")
+    await cluster.clock.advance(5)
+    status = (await cluster.get(DISRUPTION_BUDGETS, "b", "default")).status
+    assert status.disruptions_allowed == 2

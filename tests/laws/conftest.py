@@ -1,15 +1,17 @@
 import itertools
+import math
 import random
 import uuid
 
 import pytest
 
 from holdfast.apiserver import metadata
+from holdfast.client import informer
 
 
 @pytest.fixture
 def repeatable(monkeypatch):
-    """Make uids and jitter the same in every run, so that a failing seed fails again."""
+    """Make uids, jitter and turns the same in every run, so that a failing seed fails again."""
     seeds, uids = itertools.count(1), random.Random(0)
     seeded = random.Random
 
@@ -21,6 +23,7 @@ def repeatable(monkeypatch):
             super().__init__(next(seeds) if seed is None else seed)
 
     monkeypatch.setattr(random, "Random", Jitter)
+    monkeypatch.setattr(informer, "TURN_SECONDS", math.inf)
     monkeypatch.setattr(
         metadata, "new_uid", lambda: str(uuid.UUID(int=uids.getrandbits(128), version=4))
     )

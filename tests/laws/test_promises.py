@@ -20,7 +20,7 @@ from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.testing.harness import Harness
 
 PROFILE = default_profiles()["default-scheduler"]
-SEEDS = range(10)
+SEEDS = range(8)
 STEPS = 30
 LONG_ENOUGH = 400.0
 """Seconds after which even a pod nobody thought of has been tried again."""
@@ -80,7 +80,7 @@ def tried(world, asking):
     return attempt(PROFILE, facts, world, 0.0, np.random.default_rng(0))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(
     objects=worlds.clusters(),
     asking=st.one_of(worlds.pods("asking"), worlds.reservations("asking")),
@@ -97,7 +97,7 @@ def test_to_hold_and_release_is_to_do_nothing(objects, asking):
     assert shape_of(world) == before
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(data=st.data(), objects=worlds.clusters())
 def test_news_in_any_order_and_detours_make_the_same_world(data, objects):
     expected = shape_of(the_world(objects))
@@ -119,7 +119,7 @@ deeds = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(there=st.tuples(*map(worlds.nodes, worlds.NODES)), deeds=deeds)
 def test_no_sequence_of_decisions_breaks_a_promise_and_confirming_one_changes_nothing(there, deeds):
     world, living = the_world(there), []

@@ -3,7 +3,7 @@
 from holdfast.framework.explanation import explain
 from holdfast.framework.profile import build
 from holdfast.plugins import REGISTRY
-from holdfast.testing import a_node, a_pod, typed
+from holdfast.testing import a_device_class, a_node, a_pod, a_reservation, a_slice, typed
 from plugins.deciding import a_world, feasible_nodes, node_of, outcome, scores, small_nodes, told
 
 ZONE = "topology.kubernetes.io/zone"
@@ -205,3 +205,23 @@ def test_a_bound_pod_is_explained_as_if_it_were_not_there():
     answer = told(world, a_pod("p", cpu="4", node="n1"))
     assert answer["schedulable"]
     assert answer["best"] == ["n1"]
+
+
+def test_an_owner_may_ask_for_devices_beside_its_reservation():
+    gpu = a_device_class("gpu")
+    gpu["spec"]["extendedResourceName"] = "example.com/gpu"
+    held = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4"}}
+    owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
+    reservation = a_reservation("r", owners=owners, status=held)
+    pod = a_pod(cpu="4", labels={"app": "web"}, requests={"example.com/gpu": "1"})
+    world = a_world(a_node("n", cpu="4"), reservation)
+    words = "0/1 nodes are available: 1 Insufficient example.com/gpu by node."
+    assert outcome(world, pod).message() == words
+    world.upsert(typed(gpu))
+    world.upsert(typed(a_slice("s", node="n")))
+    assert node_of(world, pod) == "n"
+    own = a_node("n", cpu="4", allocatable={"example.com/gpu": "2"})
+    many = a_pod(cpu="4", labels={"app": "web"}, requests={"example.com/gpu": "3"})
+    world.upsert(typed(own))
+    assert node_of(world, pod) == "n"
+    assert outcome(world, many).message() == words

@@ -200,6 +200,25 @@ async def test_a_device_written_for_one_claim_is_not_given_to_another_unheard(tm
         assert (await cluster.node_of("a"), await cluster.node_of("b")) == ("n", "")
 
 
+@pytest.mark.parametrize("path", ["/resourceclaims/p-", "/pods/p/status", "/binding"])
+@pytest.mark.parametrize("trouble", ["conflict", "unavailable", "unavailable_after", "lost"])
+async def test_devices_for_an_extended_resource_are_taken_once_whatever_fails(
+    cluster, line, trouble, path
+):
+    gpus = a_device_class("gpu", extended_resource_name="example.com/gpu")
+    await cluster.create(a_node("n"), gpus, a_slice("s", node="n", devices=1))
+    line.add(Fault(trouble, path=path, times=2))
+    line.add(Fault("unavailable", method="GET", path="/pods/p", times=2))
+    one = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+    await cluster.create(a_pod("p", **one), a_pod("q", **one))
+    for _ in range(60):
+        claims = (await cluster.client.list(RESOURCE_CLAIMS)).items
+        assert len([claim for claim in claims if claim.status.allocation is not None]) <= 1
+        await cluster.advance(0.5)
+    await cluster.advance(300)
+    assert sorted([await cluster.node_of("p"), await cluster.node_of("q")]) == ["", "n"]
+
+
 async def test_a_reservation_whose_status_was_written_stays_though_the_answer_was_lost(
     cluster, line
 ):

@@ -71,15 +71,10 @@ def ensure_credentials(directory: Path, now: float, hosts: Sequence[str] = ()) -
     if server is None or not covers(server.certificate, wanted, now):
         server = _save(directory, "server", make_server(authority, wanted, now))
     admin = _load(directory, "admin")
-    if admin is None or not covers_client(admin, now):
+    if admin is None or not covers(admin.certificate, (), now):
         pair = make_client(authority, ADMIN.name, (MASTERS,), now)
         admin = _save(directory, "admin", pair)
     return Credentials(directory, authority, server, admin, wanted, _load_tokens(directory))
-
-
-def covers_client(pair: KeyPair, now: float) -> bool:
-    """Tell whether a client certificate is good for another thirty days."""
-    return covers(pair.certificate, (), now)
 
 
 def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:

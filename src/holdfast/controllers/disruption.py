@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.labels import from_selector
+from holdfast.api.labels import NOTHING, Selector, from_selector
 from holdfast.api.meta import Condition, OwnerReference
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
@@ -23,8 +23,17 @@ from holdfast.controllers.ownership import controller_of
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.rollout import resolve
 from holdfast.controllers.writes import Patch, Plan, carry_out_all
+from holdfast.errors import BadRequest
 
 DELETION_TIMEOUT = 120.0
+
+
+def chosen_by(budget: PodDisruptionBudget) -> Selector:
+    """Compile a budget's selector; one that cannot be read chooses no pod and stops nobody."""
+    try:
+        return from_selector(budget.spec.selector)
+    except BadRequest:
+        return NOTHING
 
 
 class FullBudgetStatus(PodDisruptionBudgetStatus, frozen=True):
@@ -187,7 +196,7 @@ class DisruptionController(Reconciler):
         either = new or old
         assert either is not None
         for budget in self._budgets_in.of(either.namespace):
-            selector = from_selector(budget.spec.selector)
+            selector = chosen_by(budget)
             if any(p is not None and selector.matches(p.metadata.labels) for p in (old, new)):
                 self.queue.add(budget.key)
 
@@ -201,7 +210,7 @@ class DisruptionController(Reconciler):
         budget = self._budgets.cache.get(key)
         if budget is None:
             return
-        selector = from_selector(budget.spec.selector)
+        selector = chosen_by(budget)
         pods = [
             p for p in self._pods_in.of(budget.namespace)
             if not p.finished and selector.matches(p.metadata.labels)

@@ -54,6 +54,9 @@ class Claims:
         self._by_key[claim.key] = claim
         if owner := _special_owner(claim):
             self._special.setdefault(owner, set()).add(claim.key)
+            if claim.status.allocation is not None:
+                # It was promised before it had a uid of its own; now it is written.
+                self.withdraw(special_uid(owner))
         if claim.uid not in self._promised:
             self._hold(claim)
         return True
@@ -121,6 +124,11 @@ class Claims:
         for result in results_of(claim):
             self.holdings.give_back(result)
             self._moved((result.driver, result.pool, result.device))
+
+
+def special_uid(pod_uid: str) -> str:
+    """Under which uid a pod's special claim is promised, before it has one of its own."""
+    return f"extended-resources-of/{pod_uid}"
 
 
 def controller_of(claim: ResourceClaim, pod: Pod) -> bool:

@@ -7,7 +7,7 @@ comes, changes or goes, ``claims`` when a claim does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from holdfast.api.meta import Object
@@ -55,6 +55,11 @@ class Inventory:
     def class_for(self, resource: str) -> str | None:
         """The device class that serves an extended resource, or None (epoch ``classes``)."""
         return self.classes.serving(resource)
+
+    def backing(self, request: Iterable[tuple[int, int]]) -> frozenset[int]:
+        """Which of these resources devices serve where a node has none (epoch ``classes``)."""
+        names = self._nodes.resources
+        return frozenset(r for r, _ in request if self.class_for(names[r]) is not None)
 
     def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
         """Make claims ready to be tried on nodes; raises AllocationError."""

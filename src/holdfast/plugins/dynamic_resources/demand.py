@@ -14,6 +14,7 @@ from holdfast.api.devices import ResourceClaim
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.devices.allocator import Allocator
+from holdfast.devices.claims import special_uid
 from holdfast.devices.extended import Breakdown, break_down, special_claim
 from holdfast.devices.failures import AllocationError, SearchTimeout
 from holdfast.devices.inventory import Inventory
@@ -88,7 +89,7 @@ class Demand:
     @property
     def special_uid(self) -> str:
         """Under which uid the special claim is promised, before it has one of its own."""
-        return f"extended-resources-of/{self.pod.uid}"
+        return special_uid(self.pod.uid)
 
     @property
     def pending(self) -> tuple[ResourceClaim, ...]:

@@ -71,11 +71,8 @@ def _doubtful(demand: Demand) -> list[ResourceClaim]:
 
 def _look_again(demand: Demand, claim: ResourceClaim) -> Calls:
     """Know what a claim really holds before the promise that stands for it is withdrawn."""
-    stored = convert_object((yield Call("get", _path(claim))), ResourceClaim)
-    demand.inventory.upsert(stored)
-    if claim is demand.written.special and stored.status.allocation is not None:
-        # It was promised under another uid than its own: its devices would count twice.
-        demand.inventory.claims.withdraw(demand.special_uid)
+    raw = yield Call("get", _path(claim))
+    demand.inventory.upsert(convert_object(raw, ResourceClaim))
 
 
 def deallocation(claim: ResourceClaim) -> Call:

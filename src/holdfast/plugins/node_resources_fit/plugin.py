@@ -114,8 +114,8 @@ class NodeResourcesFit:
             left_rows = frozenset(matched.rows.tolist())
         return FitState(
             amounts=amounts, names=names, needs=needs, slots=amounts.free[PODS], columns=columns,
-            needs_at=needs_at, slots_at=amounts.free_at[PODS], backed=_backed(view, needs),
-            left=left, left_rows=left_rows,
+            needs_at=needs_at, slots_at=amounts.free_at[PODS], left=left, left_rows=left_rows,
+            backed=view.world.devices.backing(needs),
             scorer=Scorer(self._args, amounts, self._terms(pod, names)),
             offers=view.world.offers,
         )  # fmt: skip
@@ -256,9 +256,3 @@ def _scored(pod: PodFacts) -> tuple[int, int]:
         return pod.nonzero_millicores, pod.nonzero_bytes
     asked = pod_request(pod.pod, _BY_CONTAINERS)
     return asked.nonzero_millicores, asked.nonzero_bytes
-
-
-def _backed(view: View, needs: Request) -> frozenset[int]:
-    """Extended resources that a device class serves."""
-    devices, names = view.world.devices, view.nodes.resources
-    return frozenset(r for r, _ in needs if devices.class_for(names[r]) is not None)

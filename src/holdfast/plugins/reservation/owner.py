@@ -60,6 +60,8 @@ class OwnerState:
     request: tuple[tuple[int, int], ...]
     must: bool
     """The pod has a reservation affinity: it uses an offer or waits."""
+    backed: frozenset[int] = frozenset()
+    """Resources that devices serve on nodes which have none of their own: no room is needed."""
     _seen: tuple[int, Fit] | None = field(default=None, repr=False)
 
     def fit(self) -> Fit:
@@ -98,7 +100,7 @@ def fit(state: OwnerState, change: Change = NONE) -> Fit:
     inside = ~columns.limits[PODS, slots] | (slots_left >= 1)
     shares = np.full(len(slots), state.must, np.bool_)
     for resource, wanted in state.request:
-        free = free_of(nodes, resource, rows) + back.to_rows(rows, resource)
+        free = room_for(state, resource, wanted) + back.to_rows(rows, resource)
         plain &= free >= wanted
         if resource >= len(columns.remaining):
             by_node &= free[at] >= wanted
@@ -113,6 +115,17 @@ def fit(state: OwnerState, change: Change = NONE) -> Fit:
     without = ~np.logical_or.reduceat(shares, match.first)
     passes = served if state.must else served | (without & plain)
     return Fit(shares, by_node, inside, passes)
+
+
+def room_for(state: OwnerState, resource: int, wanted: int) -> Ints:
+    """What nobody holds of a resource on the matched rows; enough, where devices serve it."""
+    nodes, rows = state.nodes, state.match.rows
+    free = free_of(nodes, resource, rows)
+    if resource not in state.backed:
+        return free
+    own = resource < len(nodes.allocatable) and nodes.allocatable[resource, rows] > 0
+    found: Ints = np.where(own, free, wanted)
+    return found
 
 
 def free_of(nodes: Picture, resource: int, rows: NDArray[np.intp]) -> Ints:

@@ -66,7 +66,7 @@ class Reservation:
 
     name: ClassVar[str] = "Reservation"
     scope: ClassVar[Scope] = Scope.DOMAIN
-    epochs: ClassVar[tuple[str, ...]] = ("reservations", "nodes")
+    epochs: ClassVar[tuple[str, ...]] = ("reservations", "nodes", "classes")
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Node": ("Add", "UpdateNodeAllocatable"),
         "AssignedPod": ("Delete", "UpdatePodScaleDown"),
@@ -105,8 +105,9 @@ class Reservation:
         if not isinstance(matched, Match):
             return Skip() if affinity is None else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
         state = OwnerState(
-            view.nodes, view.world.offers, matched, pod.request, must=affinity is not None
-        )
+            view.nodes, view.world.offers, matched, pod.request, must=affinity is not None,
+            backed=view.world.devices.backing(pod.request),
+        )  # fmt: skip
         return state if affinity is None else Narrow(state, matched.rows)
 
     def filter(

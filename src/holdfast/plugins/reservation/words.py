@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import Change
-from holdfast.plugins.reservation.owner import OwnerState, fit, free_of
+from holdfast.plugins.reservation.owner import OwnerState, fit, room_for
 
 NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 
@@ -33,7 +33,7 @@ def _missing_on_node(state: OwnerState, *, help_: bool, suffix: str) -> tuple[st
     pooled = bool(columns.default[slots].any())
     words = []
     for resource, wanted in ((PODS, 1), *state.request):
-        free = int(free_of(nodes, resource, state.match.rows)[0])
+        free = int(room_for(state, resource, wanted)[0])
         if help_ and resource < len(columns.remaining):
             left = columns.remaining[resource, slots]
             free += int(left.sum() if pooled and resource != PODS else left.max())
