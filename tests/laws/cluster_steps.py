@@ -12,6 +12,7 @@ from holdfast.testing import (
     a_device_class,
     a_node,
     a_pod,
+    a_priority_class,
     a_reservation,
     a_resource_policy,
     a_slice,
@@ -28,6 +29,7 @@ AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 INNER = "node.koordinator.sh/reservation"
 GPU = "example.com/gpu"
 RUN_FOR = "holdfast.dev/run-for"
+STOP_AFTER = "holdfast.dev/stop-after"
 
 
 class Network:
@@ -74,7 +76,8 @@ class Life:
                    a_unit("y", 1, nodes={"pool": "y"}, max_count=2)],
         )  # fmt: skip
         gpus = a_device_class("gpu", extended_resource_name=GPU)
-        await self.cluster.create(gpus, pools, settle=False)
+        urgent = a_priority_class("urgent", 1000)
+        await self.cluster.create(gpus, pools, urgent, settle=False)
         for name in NODE_NAMES[:2]:
             await self._node(name)
         await self.cluster.settle()
@@ -104,11 +107,14 @@ class Life:
             notes[AFFINITY] = "{}"
         elif self.rng.random() < 0.15:
             notes[RUN_FOR] = "5s"
+        elif self.rng.random() < 0.3:
+            notes[STOP_AFTER] = "8s"
         memory = self.rng.choice((None, "1Gi", "3Gi"))
         cpu = self.rng.choice(SIZES)
-        pod = a_pod(name, cpu=cpu, memory=memory, labels={"app": owner}, annotations=notes)
+        more = {"priority_class_name": "urgent"} if self.rng.random() < 0.2 else {}
+        pod = a_pod(name, cpu=cpu, memory=memory, labels={"app": owner}, annotations=notes, **more)
         await self.cluster.create(pod, settle=False)
-        return f"{name} app={owner} {cpu} {memory} {notes}"
+        return f"{name} app={owner} {cpu} {memory} {notes} {more}"
 
     async def _new_reservation(self):
         name, owner = self._name("r"), self.rng.choice("ab")

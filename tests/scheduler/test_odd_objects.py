@@ -8,7 +8,8 @@ from holdfast.columns.interner import CPU, MEMORY
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.world import World
 from holdfast.scheduler.news import NewsDesk
-from holdfast.scheduler.queue import SchedulingQueue, Worth
+from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.queued_pod import Worth
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
 

@@ -5,7 +5,8 @@ from holdfast.api.pod import Pod, PodSpec
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.queue import SchedulingQueue, Worth
+from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.queued_pod import Worth
 
 NAMES = ResourceNames()
 EVENT = ClusterEvent("Node", "Add")
@@ -27,7 +28,7 @@ def popped(queue, now=0.0):
     return names
 
 
-def test_higher_priority_goes_first_then_the_one_that_waits_longest():
+def test_S009_higher_priority_goes_first_then_the_one_that_waits_longest():
     queue = a_queue()
     queue.add(facts("early", 10), 1.0)
     queue.add(facts("late", 10), 2.0)
@@ -35,7 +36,7 @@ def test_higher_priority_goes_first_then_the_one_that_waits_longest():
     assert popped(queue) == ["urgent", "early", "late"]
 
 
-def test_a_failed_pod_goes_behind_its_equals():
+def test_S009_a_failed_pod_goes_behind_its_equals():
     queue = a_queue(Worth.AT_ONCE)
     queue.add(facts("a"), 1.0)
     queue.add(facts("b"), 2.0)
@@ -45,7 +46,7 @@ def test_a_failed_pod_goes_behind_its_equals():
     assert popped(queue) == ["b", "a"]
 
 
-def test_backoff_doubles_up_to_ten_seconds():
+def test_S010_backoff_doubles_up_to_ten_seconds():
     queue = a_queue(Worth.AFTER_BACKOFF)
     queue.add(facts("a"), 0.0)
     waits = []
@@ -57,7 +58,7 @@ def test_backoff_doubles_up_to_ten_seconds():
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
-def test_backoff_lasts_through_the_second_it_expires_in():
+def test_S010_backoff_lasts_through_the_second_it_expires_in():
     queue = a_queue(Worth.AFTER_BACKOFF)
     queue.add(facts("blocker"), 0.0)
     pod = queue.pop(100.3)
@@ -82,7 +83,7 @@ def test_with_nothing_active_the_next_in_backoff_is_taken_early_but_not_after_an
     assert popped(queue) == ["failed"]
 
 
-def test_an_error_counts_apart_and_a_rejection_resets_it():
+def test_S012_an_error_counts_apart_and_a_rejection_resets_it():
     queue = a_queue()
     queue.add(facts("a"), 0.0)
     for expected in (1, 2, 4):
@@ -132,21 +133,120 @@ def test_five_minutes_without_an_event_are_enough():
     queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
     queue.flush(300.0)
     assert queue.count("unschedulable") == 1
-    queue.flush(301.0)
+    queue.flush(330.0)
     assert queue.count("active") == 1
+    assert queue.pop(330.0).flushed
 
 
 def test_a_gated_pod_waits_without_an_attempt_until_its_gate_opens():
     closed = {"a"}
-    queue = a_queue(gatekeeper=lambda f: "gate" if f.name in closed else "")
+    queue = a_queue(Worth.AT_ONCE, gatekeeper=lambda f: "gate" if f.name in closed else "")
     queue.add(facts("a"), 0.0)
     assert popped(queue) == [] and queue.count("gated") == 1
     queue.flush(1000.0)
+    queue.update(facts("a"), 1001.0, [EVENT])
     assert queue.count("gated") == 1
     closed.clear()
-    queue.update(facts("a"), 1001.0)
+    queue.update(facts("a"), 1001.0, [EVENT])
     pod = queue.pop(1001.0)
     assert pod.attempts == 1
+
+
+def test_a_gated_pod_does_not_hear_what_its_gate_does_not_want_to_hear():
+    closed = {"a"}
+    queue = a_queue(Worth.AT_ONCE, gatekeeper=lambda f: "gate" if f.name in closed else "")
+    queue.hearers = lambda event: {"Fit", "gate"} if event.action == "Open" else {"Fit"}
+    queue.add(facts("a"), 0.0)
+    closed.clear()
+    queue.update(facts("a"), 1.0, [EVENT])
+    queue.notify(EVENT, 1.0)
+    assert queue.count("gated") == 1
+    queue.notify(ClusterEvent("Node", "Open"), 1.0)
+    assert queue.count("active") == 1
+
+
+def test_an_event_nobody_wants_to_hear_of_is_no_news():
+    asked = []
+    queue = SchedulingQueue(judge=lambda *event: asked.append(event), hearers=lambda _: set())
+    queue.add(facts("a"), 0.0)
+    queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
+    queue.notify(EVENT, 1.0)
+    assert (asked, queue.count("unschedulable")) == ([], 1)
+
+
+def test_ten_thousand_waiting_pods_do_not_make_a_stream_of_events_slow():
+    """Counted in judgements: only pods whose rejector listens, and one for all that are alike."""
+    asked = []
+
+    def judge(pod, event):
+        asked.append((pod.facts.name, event.action))
+        return Worth.AFTER_BACKOFF if event.action == "Delete" else Worth.NOTHING
+
+    hears = {"Add": {"Fit"}, "Delete": {"Fit"}, "UpdateNodeTaint": {"Taints"}}
+    queue = SchedulingQueue(
+        judge=judge, hearers=lambda e: hears.get(e.action, set()),
+        alike=lambda pod: pod.facts.priority,
+    )  # fmt: skip
+    for i in range(10_000):
+        queue.add(facts(f"p{i}", priority=i % 5), 0.0)
+        queue.reject(queue.pop(0.0), {"Fit"} if i else {"Taints"}, (), 0.0)
+    for action in ("UpdateNodeLabel", "Add", "UpdateNodeTaint"):
+        for _ in range(100):
+            queue.notify(ClusterEvent("Node", action), 0.0)
+    assert len(asked) == 100 * 5 + 100
+    queue.notify(ClusterEvent("AssignedPod", "Delete"), 0.0)
+    assert len(asked) == 600 + 5
+    assert queue.counts() == {"backoff": 9_999, "unschedulable": 1}
+
+
+def test_a_pod_that_moved_on_left_nothing_behind_in_backoff():
+    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue.add(facts("a"), 0.0)
+    for now in (0.0, 0.5):
+        queue.reject(queue.pop(now), {"Fit"}, (), now)
+        queue.notify(EVENT, now)
+        queue.activate(["a"])
+    queue.reject(queue.pop(0.6), {"Fit"}, (), 0.6)
+    queue.notify(EVENT, 0.6)
+    queue.flush(3.0)
+    assert queue.count("backoff") == 1
+
+
+def test_activating_a_pod_in_flight_is_remembered_for_it_alone():
+    queue = a_queue(Worth.NOTHING)
+    queue.add(facts("a"), 0.0)
+    queue.add(facts("b"), 0.0)
+    a, b = queue.pop(0.0), queue.pop(0.0)
+    queue.activate(["a"])
+    queue.reject(a, {"Fit"}, (), 0.0)
+    queue.reject(b, {"Fit"}, (), 0.0)
+    assert (a.place, b.place) == ("backoff", "unschedulable")
+
+
+def test_what_brings_a_pod_somewhere_is_told():
+    moves = []
+    queue = SchedulingQueue(judge=lambda *_: Worth.AFTER_BACKOFF)
+    queue.on_move = lambda *move: moves.append(move)
+    queue.add(facts("a"), 0.0)
+    queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
+    queue.notify(EVENT, 0.0)
+    queue.flush(2.0)
+    queue.fail(queue.pop(2.0), 2.0)
+    queue.activate(["a"])
+    queue.reject(queue.pop(2.0), {"Fit"}, (), 2.0)
+    queue.notify(EVENT, 2.0)
+    queue.pop(2.0)
+    assert moves == [
+        ("active", "UnschedulablePodAdd"),
+        ("unschedulable", "ScheduleAttemptFailure"),
+        ("backoff", "NodeAdd"),
+        ("active", "BackoffComplete"),
+        ("backoff", "ScheduleAttemptFailure"),
+        ("active", "ForceActivate"),
+        ("unschedulable", "ScheduleAttemptFailure"),
+        ("backoff", "NodeAdd"),
+        ("active", "PopFromBackoffQ"),
+    ]
 
 
 def test_a_deleted_pod_is_nowhere():
@@ -176,7 +276,7 @@ def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
     queue = SchedulingQueue(
         judge=judge,
         gatekeeper=lambda f: "Gate" if f.name in closed else "",
-        concerns=lambda blamed, event: event.resource in blamed[1],
+        hearers=lambda event: {event.resource},
     )
     for name, rejectors in (("a", {"Node"}), ("b", {"Pod"}), ("c", {"Node", "Pod"})):
         queue.add(facts(name), 0.0)

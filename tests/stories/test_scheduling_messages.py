@@ -1,6 +1,6 @@
 """What users read when a pod fits nowhere: upstream's words, byte for byte."""
 
-from holdfast.testing import a_node, a_pod, a_priority_class
+from holdfast.testing import a_node, a_pod
 
 NC = "no new claims to deallocate, preemption: "
 
@@ -47,18 +47,3 @@ async def test_S034_the_emptier_node_wins(cluster):
         a_pod("p", cpu="500m", memory="1Gi"),
     )
     assert await cluster.node_of("p") == "a"
-
-
-async def test_preemption_is_found_and_said_but_not_carried_out(cluster):
-    await cluster.create(
-        a_node("n", cpu="4"),
-        a_pod("low", cpu="4", priority=None),
-    )
-    await cluster.create(a_priority_class("high", 1000))
-    await cluster.create(a_pod("p", cpu="4", priority_class_name="high"))
-    assert await cluster.why("p") == (
-        "0/1 nodes are available: 1 Insufficient cpu. preemption: evicting default/low from n "
-        "would make room, but carrying out preemption is not built yet."
-    )
-    assert (await cluster.pod("p")).status.nominated_node_name == ""
-    assert await cluster.node_of("low") == "n"

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.framework.events import ClusterEvent
 from holdfast.framework.values import (
     NONE,
     AnyRows,
@@ -32,7 +33,6 @@ from holdfast.framework.values import (
     Calls,
     Candidate,
     Change,
-    ClusterEvent,
     Code,
     Effect,
     Narrow,
@@ -60,8 +60,9 @@ class Plugin(Protocol):
     copy of every column; such a plugin may be asked to filter rows that are no nodes, and never
     answers ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace and
     visible labels (annotations, owners, matched reservations), so it must be asked for every pod;
-    otherwise pods of equal spec are taken to read alike. Such a plugin may have a method ``beyond``
-    with the arguments of ``reads``, which tells only what it reads beyond the spec, and is cheaper.
+    otherwise pods of equal spec are taken to read alike and to be helped by the same events. Such a
+    plugin may have a method ``beyond`` with the arguments of ``reads``, which tells only what it
+    reads beyond the spec, and is cheaper.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to
     the old one, what was built on that stays.
 
@@ -246,7 +247,9 @@ class Hints(Protocol):
     """Name the events that may make a pod it rejected schedulable.
 
     A plugin may say in ``hears`` (resource to actions, none for all of them) which events it ever
-    says yes to; about others it is not asked. Without, it is asked about every event.
+    says yes to; about others it is not asked. ``Pod`` means pods on nodes and pods without, and
+    ``Update`` every kind of update. Without ``hears`` it is asked about every event, and one
+    without ``hint`` sees hope in all of them.
     """
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
@@ -259,8 +262,16 @@ def hears(plugin: Any, event: ClusterEvent) -> bool:
     listens: Mapping[str, tuple[str, ...]] | None = getattr(plugin, "hears", None)
     if listens is None or not implements(plugin, Hints):
         return True
-    actions = listens.get(event.resource)
-    return actions is not None and (not actions or event.action in actions)
+    return _listens(listens.get(event.resource), event.action) or (
+        event.about_pod and _listens(listens.get("Pod"), event.action)
+    )
+
+
+def _listens(actions: tuple[str, ...] | None, action: str) -> bool:
+    if actions is None:
+        return False
+    every = not actions or ("Update" in actions and action.startswith("Update"))
+    return every or action in actions
 
 
 _IMPLEMENTED: dict[tuple[type, type], bool] = {}

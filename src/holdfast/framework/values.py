@@ -203,27 +203,5 @@ class Placement:
     """When it was decided, for the time stamps of what is written."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """(reason, message) of events to write once the pod is bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
-    """Something happened: which resource, which action.
-
-    Pods are told apart by whether they stand on a node: ``AssignedPod``, ``UnschedulablePod``.
-    Other resources go by their kind. Actions are ``Add``, ``Delete``, ``Update``, or what changed:
-    ``UpdateNodeTaint``, ``UpdatePodLabel`` and so on. Hints are asked about every event.
-    """
-
-    resource: str
-    action: str
-    old: Any = None
-    new: Any = None
-
-    @property
-    def about_pod(self) -> bool:
-        """Whether it is about a pod, standing or waiting."""
-        return self.resource in ("AssignedPod", "UnschedulablePod", "Pod")
-
-    def is_about(self, pod: PodFacts) -> bool:
-        """Whether it is about this very pod."""
-        return self.about_pod and self.new is not None and self.new.uid == pod.pod.uid
+    recalled: str = ""
+    """Why it must not be bound after all, if somebody decided so meanwhile."""

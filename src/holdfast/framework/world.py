@@ -20,6 +20,7 @@ from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.volumes import Volumes
 from holdfast.devices.inventory import Inventory
+from holdfast.framework.evictions import Evictions
 from holdfast.framework.nominations import Nominations
 from holdfast.framework.workload_selectors import WorkloadSelectors
 
@@ -85,6 +86,7 @@ class World:
         self._pod_watchers = [room for room in self.rooms if isinstance(room, WatchesPods)]
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
+        self.evictions = Evictions(self.nodes)
         self.memories: dict[int, Memory] = {}
 
     @property
@@ -147,6 +149,7 @@ class World:
         """Put a pod on a row before the API server knows; its nomination has served."""
         if self.nominations:
             self.nominations.clear(pod.uid)
+            self.evictions.end(pod.uid)
         self.nodes.assume(pod, row)
 
     def forget(self, uid: str) -> None:
@@ -166,6 +169,7 @@ class World:
         )
         copy.budgets = dict(self.budgets)
         copy.nominations = self.nominations.fork(nodes)
+        copy.evictions = self.evictions.fork(nodes)
         return copy
 
     def _upsert_pod(self, pod: Pod) -> None:
@@ -175,6 +179,7 @@ class World:
         elif node:
             facts = self.facts(pod)
             self.nominations.clear(uid)
+            self.evictions.end(uid)
             self.nodes.add_pod(facts, node)
             for room in self._pod_watchers:
                 room.pod_came(facts, node)
@@ -183,6 +188,7 @@ class World:
 
     def _drop_pod(self, uid: str) -> None:
         self.nominations.clear(uid)
+        self.evictions.end(uid)
         self.nodes.remove_pod(uid)
         for room in self._pod_watchers:
             room.pod_went(uid)

@@ -37,7 +37,7 @@ class NodePorts:
 
     name: ClassVar[str] = "NodePorts"
     epochs: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",), "AssignedPod": ("Delete",)}
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",), "Pod": ("Delete",)}
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 

@@ -43,7 +43,7 @@ class NodeUnschedulable:
     epochs: ClassVar[tuple[str, ...]] = ()
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Node": ("Add", "UpdateNodeTaint"),
-        "UnschedulablePod": ("UpdatePodToleration",),
+        "Pod": ("UpdatePodToleration",),
     }
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True
@@ -78,12 +78,12 @@ class NodeUnschedulable:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
         """A node became or is schedulable, or the pod now tolerates cordons."""
         if event.resource == "Node":
             return _opened(event.old, event.new)
         own = event.is_about(pod) and event.action == "UpdatePodToleration"
-        return own and self.reads(pod, view)
+        return own and tolerated(event.new.spec.tolerations, CORDON)
 
 
 def _opened(old: Node | None, new: Node | None) -> bool:

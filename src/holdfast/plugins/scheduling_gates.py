@@ -16,7 +16,7 @@ class SchedulingGates:
     name: ClassVar[str] = "SchedulingGates"
     epochs: ClassVar[tuple[str, ...]] = ()
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "UnschedulablePod": ("UpdatePodSchedulingGatesEliminated",)
+        "Pod": ("UpdatePodSchedulingGatesEliminated",)
     }
 
     def __init__(self, _args: Mapping[str, Any]) -> None:

@@ -77,7 +77,7 @@ class TaintToleration:
     epochs: ClassVar[tuple[str, ...]] = ()
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Node": ("Add", "UpdateNodeTaint"),
-        "UnschedulablePod": ("UpdatePodToleration",),
+        "Pod": ("UpdatePodToleration",),
     }
     scope: ClassVar[Scope] = Scope.NODE
     sliced: ClassVar[bool] = True

@@ -29,16 +29,18 @@ METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
 
 
 class BindFailed(Exception):
-    """A plugin's writes failed; its words are what the pod's condition then says.
+    """A pod was not bound; the words are what its condition then says.
 
     ``begun`` are the plugins whose pre-bind writes were begun, in order. Nothing is undone yet:
     the failed write may have taken effect all the same.
     """
 
-    def __init__(self, plugin: str, point: str, cause: Exception) -> None:
-        super().__init__(f'running {point} plugin "{plugin}": {cause or repr(cause)}')
-        self.cause = cause
-        self.begun: tuple[Any, ...] = ()
+    begun: tuple[Any, ...] = ()
+
+    @classmethod
+    def at(cls, plugin: str, point: str, cause: Exception) -> BindFailed:
+        """A plugin's writes failed."""
+        return cls(f'running {point} plugin "{plugin}": {cause or repr(cause)}')
 
 
 @dataclass(slots=True)
@@ -99,9 +101,11 @@ async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:
     try:
         for plugin in profile.having(PreBinds):
             if plugin.name in placement.states:
+                _stop_if_recalled(placement)
                 begun.append(plugin)
                 steps = plugin.pre_bind(placement.states[plugin.name], placement)
                 await _run(driver, plugin.name, "PreBind", steps)
+        _stop_if_recalled(placement)
         await _bind_pod(driver, profile, placement)
     except BindFailed as failure:
         failure.begun = tuple(begun)
@@ -126,6 +130,11 @@ async def carry_out(client: Client, call: Call) -> Any:
     return found
 
 
+def _stop_if_recalled(placement: Placement) -> None:
+    if placement.recalled:
+        raise BindFailed(placement.recalled)
+
+
 async def _bind_pod(driver: Driver, profile: Profile, placement: Placement) -> None:
     for plugin in profile.having(Binds):
         steps = plugin.bind(placement.states.get(plugin.name), placement)
@@ -139,11 +148,11 @@ async def _run(driver: Driver, plugin: str, point: str, steps: Generator[Call, A
     try:
         await driver.run(steps)
     except HoldfastError as cause:
-        raise BindFailed(plugin, point, cause) from cause
+        raise BindFailed.at(plugin, point, cause) from cause
     except Exception as bug:
         # The room must come back and the pod be tried again, whatever a plugin does.
         log.exception("%s plugin %s", point, plugin)
-        raise BindFailed(plugin, point, bug) from bug
+        raise BindFailed.at(plugin, point, bug) from bug
 
 
 async def _undo(driver: Driver, plugin: Any, placement: Placement) -> None:

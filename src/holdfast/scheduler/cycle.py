@@ -7,7 +7,7 @@ decision can take the same room, and a refusal withdraws everything in reverse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.runner import after_reject, feasible, rank
 from holdfast.framework.world import World
+
+UNPROMISED = Effect("", nominate="")
+"""Nothing is to be done, and no node is promised any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ def attempt(
     if reject.code is Code.ERROR:
         message = f'running Reserve plugin "{plugin}": {words}'
         return TurnedAway(message, frozenset(), frozenset(), error=True)
-    return TurnedAway(f"0/1 nodes are available: 1 {words}.", frozenset({plugin}), frozenset())
+    message = f"0/1 nodes are available: 1 {words}."
+    return TurnedAway(message, frozenset({plugin}), frozenset(), UNPROMISED)
 
 
 def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
@@ -77,25 +81,22 @@ def release(profile: Profile, world: World, placement: Placement) -> None:
     world.forget(placement.pod.uid)
 
 
+def fit_error(rejection: Rejection, effect: Effect | None) -> str:
+    """Write why no node will do and, after it, what came of trying to change that."""
+    message = rejection.message()
+    return f"{message} {effect.message}" if effect is not None and effect.message else message
+
+
 def _turned_away(profile: Profile, rejection: Rejection, world: World, now: float) -> TurnedAway:
     if rejection.code is Code.ERROR:
         return TurnedAway(rejection.message(), frozenset(), frozenset(), error=True)
     effect = after_reject(profile, rejection, world, now)
-    message = rejection.message()
-    if effect is not None and effect.evict:
-        message = f"{message} {_would_help(effect)}"
-        effect = replace(effect, nominate=None)
-    elif effect is not None and effect.message:
-        message = f"{message} {effect.message}"
+    if not rejection.nodes:
+        effect = UNPROMISED
     return TurnedAway(
-        message, rejection.rejectors, rejection.pending_on, effect, rejection.retry_at
-    )
-
-
-def _would_help(effect: Effect) -> str:
-    """Say what preemption found; nominating a node nobody is evicted from would only block it."""
-    victims = ", ".join(victim.key for victim in effect.evict)
-    return (
-        f"preemption: evicting {victims} from {effect.nominate} would make room, "
-        "but carrying out preemption is not built yet."
+        fit_error(rejection, effect),
+        rejection.rejectors,
+        rejection.pending_on,
+        effect,
+        rejection.retry_at,
     )

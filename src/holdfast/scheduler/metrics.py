@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _ATTEMPT_SECONDS = [0.001 * 2**i for i in range(15)]
+_VICTIMS = [2**i for i in range(7)]
 
 
 class Metrics:
@@ -37,6 +40,35 @@ class Metrics:
             ["type"],
             registry=self.registry,
         )
+        self._incoming = Counter(
+            "scheduler_queue_incoming_pods",
+            "Number of pods that entered a queue, by queue and by what brought them there.",
+            ["queue", "event"],
+            registry=self.registry,
+        )
+        self._unschedulable = Gauge(
+            "scheduler_unschedulable_pods",
+            "Number of waiting pods that a plugin rejected; one pod may count for several.",
+            ["plugin", "profile"],
+            registry=self.registry,
+        )
+        self.preemption_attempts = Counter(
+            "scheduler_preemption_attempts",
+            "Number of times preemption was tried for a pod.",
+            registry=self.registry,
+        )
+        self.preemption_victims = Histogram(
+            "scheduler_preemption_victims",
+            "Number of victims of a preemption.",
+            buckets=_VICTIMS,
+            registry=self.registry,
+        )
+        self.scheduled_after_flush = Counter(
+            "scheduler_pod_scheduled_after_flush",
+            "Number of pods placed only because they had waited too long without an event.",
+            registry=self.registry,
+        )
+        self._entered: dict[tuple[str, str], Counter] = {}
         self._series: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def attempt(self, result: str, profile: str, seconds: float) -> None:
@@ -49,8 +81,23 @@ class Metrics:
         series[0].inc()
         series[1].observe(seconds)
 
-    def page(self, pending: dict[str, int], sizes: dict[str, int]) -> bytes:
+    def entered(self, queue: str, event: str) -> None:
+        """Count a pod that entered a queue."""
+        series = self._entered.get((queue, event))
+        if series is None:
+            series = self._entered[queue, event] = self._incoming.labels(queue, event)
+        series.inc()
+
+    def page(
+        self,
+        pending: Mapping[str, int],
+        blamed: Mapping[tuple[str, str], int],
+        sizes: Mapping[str, int],
+    ) -> bytes:
         """Render the metrics page with the gauges as they are now."""
+        self._unschedulable.clear()
+        for labels, number in blamed.items():
+            self._unschedulable.labels(*labels).set(number)
         for queue, number in pending.items():
             self._pending.labels(queue).set(number)
         for kind, number in sizes.items():

@@ -16,9 +16,11 @@ import msgspec
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.api.requests import request_nanos
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.offers import HOLDING
 from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.world import World
@@ -146,28 +148,51 @@ class NewsDesk:
         if self._world.nodes.is_assumed(new.uid):
             return
         facts = self._world.facts(new)
-        self._world.nominate(facts)
-        event = None
-        if old is not None:
-            actions = pod_changes(old, new)
-            event = ClusterEvent("UnschedulablePod", actions[0], old, new) if actions else None
-        self._queue.update(facts, self._now(), event)
+        left = self._renominate(old, facts)
+        changes = [] if old is None else pod_changes(old, new)
+        events = [ClusterEvent("UnschedulablePod", action, old, new) for action in changes]
+        self._queue.update(facts, self._now(), events)
+        if left:
+            self.promise_ended(facts, left)
+
+    def _renominate(self, old: Pod | None, facts: PodFacts) -> str:
+        """Note where the pod is nominated; answers the node whose promise was taken back, or "".
+
+        Our own nomination is known before the status tells: silence does not end it.
+        """
+        nominations = self._world.nominations
+        said = old.status.nominated_node_name if old is not None else ""
+        says = facts.pod.status.nominated_node_name
+        node = says or ("" if said else nominations.node_of(facts.uid))
+        if not node and not said:
+            return ""
+        nominations.set(facts, node)
+        return said if said != node else ""
+
+    def promise_ended(self, facts: PodFacts, node: str) -> None:
+        """A node is promised to a pod no longer: as good as a pod gone, for the less important."""
+        gone = ClusterEvent("AssignedPod", "Delete", on_node(facts.pod, node), None)
+        self._queue.notify(
+            gone, self._now(),
+            lambda queued: queued.uid != facts.uid and queued.facts.priority <= facts.priority,
+        )  # fmt: skip
 
     def _pod_gone(self, old: Pod) -> None:
         self._queue.delete(old.uid)
-        if not old.spec.node_name:
-            old = self._where_meant(old)
-        self._world.delete(old)
-        if not old.spec.node_name:
+        if old.spec.node_name or self._world.nodes.is_assumed(old.uid):
+            if not old.spec.node_name:
+                old = self._where_assumed(old)
+            self._world.delete(old)
+            self._tell("AssignedPod", "Delete", old, None)
             return
-        self._tell("AssignedPod", "Delete", old, None)
+        promised = self._world.nominations.node_of(old.uid)
+        self._world.delete(old)
+        if promised:
+            self.promise_ended(self._world.facts(old), promised)
 
-    def _where_meant(self, pod: Pod) -> Pod:
-        """Show a pod without a node where room was kept for it: assumed, or nominated."""
-        nodes = self._world.nodes
-        if nodes.is_assumed(pod.uid) and (standing := nodes.pod(pod.uid)) is not None:
-            return on_node(pod, nodes.names[standing[1]])
-        return on_node(pod, self._world.nominations.node_of(pod.uid))
+    def _where_assumed(self, pod: Pod) -> Pod:
+        standing = self._world.nodes.pod(pod.uid)
+        return pod if standing is None else on_node(pod, self._world.nodes.names[standing[1]])
 
     def _queue_reservation(self, old: Reservation | None, new: Reservation) -> None:
         waits = (
@@ -223,7 +248,7 @@ def pod_changes(old: Pod, new: Pod) -> list[str]:
     changes = []
     if old.metadata.labels != new.metadata.labels:
         changes.append("UpdatePodLabel")
-    if old.spec.containers != new.spec.containers or old.status.resources != new.status.resources:
+    if _asks_for_less(old, new):
         changes.append("UpdatePodScaleDown")
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         changes.append("UpdatePodSchedulingGatesEliminated")
@@ -235,6 +260,18 @@ def pod_changes(old: Pod, new: Pod) -> list[str]:
         changes.append("UpdatePodTerminating")
     plain = old.spec != new.spec or old.metadata.annotations != new.metadata.annotations
     return changes or (["Update"] if plain else [])
+
+
+def _asks_for_less(old: Pod, new: Pod) -> bool:
+    """Tell whether any request was reduced or taken away, resizes still under way included."""
+    if old.spec == new.spec and old.status == new.status:
+        return False
+    try:
+        asked, asks = request_nanos(old), request_nanos(new)
+    except HoldfastError:
+        # An old version that made no sense: anything may have changed.
+        return True
+    return any(amount > asks.get(name, -1) for name, amount in asked.items())
 
 
 def _condition_states(node: Node) -> dict[str, str]:

@@ -11,65 +11,38 @@
                      ▲          event          ▲
                      └── an event since the ───┘
                          pop may help, or the attempt itself failed
-
-Backoff is 1, 2, 4, 8, 10, 10 … seconds by number of rejections, or by number of errors when the
-last attempt failed by error. Expiries are floored to whole seconds, as upstream does.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import count
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import ClusterEvent
+from holdfast.framework.events import WILDCARD, ClusterEvent
+from holdfast.scheduler.backoff import Backoff
+from holdfast.scheduler.parking import Alike, Parking
+from holdfast.scheduler.queued_pod import QueuedPod, Worth
 
 LONGEST_WAIT = 300.0
 """Seconds after which an unschedulable pod is tried again even if no event came."""
-
-
-Blamed = tuple[str, frozenset[str]]
-"""A scheduler name and the plugins that keep a pod waiting: whose hints count."""
-
-
-class Worth(Enum):
-    """What an event means for a pod that was rejected."""
-
-    NOTHING = 0
-    AFTER_BACKOFF = 1
-    AT_ONCE = 2
-
-
-@dataclass(slots=True, eq=False)
-class QueuedPod:
-    """A pod on its way to a node, and how often it was turned away."""
-
-    facts: PodFacts
-    since: float
-    order: int = 0
-    attempts: int = 0
-    rejections: int = 0
-    errors: int = 0
-    rejectors: frozenset[str] = frozenset()
-    pending_on: frozenset[str] = frozenset()
-    gate: str = ""
-    first_tried: float | None = None
-    place: str = ""
-    parked_under: Blamed | None = None
-
-    @property
-    def uid(self) -> str:
-        """The pod's identity."""
-        return self.facts.uid
-
+SWEEP_SECONDS = 30.0
+"""How often to look for such pods."""
+ADDED, FAILED = "UnschedulablePodAdd", "ScheduleAttemptFailure"
+ACTIVATED, TIMED_OUT = "ForceActivate", "UnschedulableTimeout"
+BACKOFF_OVER, TAKEN_EARLY = "BackoffComplete", "PopFromBackoffQ"
+"""Why a pod enters a place, as metrics tell it."""
 
 Judge = Callable[[QueuedPod, ClusterEvent], Worth]
 Gatekeeper = Callable[[PodFacts], str]
-Concerns = Callable[[Blamed, ClusterEvent], bool]
+Hearers = Callable[[ClusterEvent], Collection[str] | None]
+
+
+def _anybody(_pod: QueuedPod) -> bool:
+    return True
 
 
 @dataclass(slots=True)
@@ -77,26 +50,32 @@ class SchedulingQueue:
     """Pods waiting for a node. Knows no clock: every call that needs the time is given it.
 
     ``judge`` says what an event is worth for a rejected pod (the rejectors' hints);
-    ``gatekeeper`` names the plugin that keeps a pod out of the queue, or "". ``concerns`` tells
-    whether an event can matter at all to pods that wait for certain plugins, so that most events
-    are not weighed for ten thousand pods one by one.
+    ``gatekeeper`` names the plugin that keeps a pod out of the queue, or "". ``hearers`` names the
+    plugins that want to hear of an event: none, and it is no news; None, and every pod is looked
+    at. ``alike`` tells which pods one judgement serves. ``on_move`` hears (place, why).
     """
 
     judge: Judge
     gatekeeper: Gatekeeper = lambda _facts: ""
-    concerns: Concerns = lambda _blamed, _event: True
+    hearers: Hearers = lambda _event: None
+    alike: Alike = lambda pod: pod.uid
     initial_backoff: float = 1.0
     longest_backoff: float = 10.0
     on_ready: Callable[[], None] = lambda: None
-    _known: dict[str, QueuedPod] = field(default_factory=dict)
-    _parked: dict[Blamed, dict[str, QueuedPod]] = field(default_factory=dict)
-    """The unschedulable and the gated ones, by whom they wait for, then by uid."""
-    _active: list[tuple[int, float, int, QueuedPod]] = field(default_factory=list)
-    _backoff: list[tuple[float, int, float, int, QueuedPod]] = field(default_factory=list)
-    _in_flight: dict[str, int] = field(default_factory=dict)
-    _recent: list[ClusterEvent] = field(default_factory=list)
-    _recent_start: int = 0
-    _tick: Iterator[int] = field(default_factory=count)
+    on_move: Callable[[str, str], None] = lambda _place, _why: None
+    _known: dict[str, QueuedPod] = field(default_factory=dict, init=False)
+    _parked: Parking = field(init=False)
+    _active: list[tuple[int, float, int, QueuedPod]] = field(default_factory=list, init=False)
+    _backoff: Backoff = field(init=False)
+    _in_flight: dict[str, tuple[int, QueuedPod]] = field(default_factory=dict, init=False)
+    _recent: list[ClusterEvent] = field(default_factory=list, init=False)
+    _recent_start: int = field(default=0, init=False)
+    _sweep_at: float = field(default=0.0, init=False)
+    _tick: Iterator[int] = field(default_factory=count, init=False)
+
+    def __post_init__(self) -> None:
+        self._parked = Parking(self.alike)
+        self._backoff = Backoff(self.initial_backoff, self.longest_backoff)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -104,9 +83,21 @@ class SchedulingQueue:
     def __contains__(self, uid: str) -> bool:
         return uid in self._known
 
+    def counts(self) -> Counter[str]:
+        """How many pods wait in each place."""
+        return Counter(pod.place for pod in self._known.values())
+
     def count(self, place: str) -> int:
         """How many pods wait in ``active``, ``backoff``, ``unschedulable`` or ``gated``."""
-        return sum(1 for pod in self._known.values() if pod.place == place)
+        return self.counts()[place]
+
+    def blamed(self) -> Counter[tuple[str, str]]:
+        """How many waiting pods each plugin rejected, by plugin and profile."""
+        return Counter(
+            (plugin, pod.facts.scheduler_name)
+            for pod in self._known.values()
+            for plugin in pod.rejectors
+        )
 
     def places(self) -> dict[str, list[str]]:
         """Name every waiting pod by place, for the debug dump."""
@@ -122,24 +113,23 @@ class SchedulingQueue:
             return
         pod = QueuedPod(facts, since=now)
         self._known[facts.uid] = pod
-        self._enter(pod)
+        self._enter(pod, ADDED)
 
-    def update(self, facts: PodFacts, now: float, event: ClusterEvent | None = None) -> None:
-        """Replace a waiting pod by its newer version; the change may make it worth a try."""
+    def update(self, facts: PodFacts, now: float, events: Sequence[ClusterEvent] = ()) -> None:
+        """Replace a waiting pod by its newer version; what changed may make it worth a try."""
         pod = self._known.get(facts.uid)
         if pod is None:
-            if facts.uid not in self._in_flight:
+            if facts.uid in self._in_flight:
+                self._recent.extend(events)
+            else:
                 self.add(facts, now)
-            elif event is not None:
-                self._recent.append(event)
             return
         pod.facts = facts
-        if pod.place == "gated":
-            self._enter(pod)
-        elif pod.place == "active":
+        if pod.place == "active":
             self._push_active(pod)
-        elif pod.place == "unschedulable" and event is not None:
-            self._weigh(pod, event, now)
+        elif pod.uid in self._parked:
+            self._parked.put(pod)
+            self._weigh(pod, events, now)
 
     def delete(self, uid: str) -> None:
         """Forget a pod, wherever it waits; an attempt in flight finishes by itself."""
@@ -150,17 +140,20 @@ class SchedulingQueue:
         """Take the next pod to try: highest priority, then longest waiting.
 
         With nothing active the next one in backoff is taken early, unless its last attempt ended
-        in an error: an error is given its time to pass.
+        in an error.
         """
-        pod = self._pop_active() or self._pop_early()
+        pod = self._pop_active()
         if pod is None:
-            return None
+            pod = self._backoff.take_early()
+            if pod is None:
+                return None
+            self.on_move("active", TAKEN_EARLY)
         del self._known[pod.uid]
         self._move(pod, "in flight")
         pod.attempts += 1
         if pod.first_tried is None:
             pod.first_tried = now
-        self._in_flight[pod.uid] = self._recent_start + len(self._recent)
+        self._in_flight[pod.uid] = (self._recent_start + len(self._recent), pod)
         return pod
 
     def done(self, uid: str) -> None:
@@ -188,100 +181,134 @@ class SchedulingQueue:
         pod.errors += 1
         self._put_back(pod, frozenset(), frozenset(), now)
 
-    def notify(self, event: ClusterEvent, now: float) -> None:
-        """Something happened: give every rejected pod it may help another try."""
-        concerned = [blamed for blamed in self._parked if self.concerns(blamed, event)]
-        for pod in [pod for blamed in concerned for pod in self._parked[blamed].values()]:
-            if pod.place == "gated":
-                self._enter(pod)
-            else:
-                self._weigh(pod, event, now)
+    def notify(
+        self, event: ClusterEvent, now: float, only: Callable[[QueuedPod], bool] = _anybody
+    ) -> None:
+        """Something happened: give every rejected pod it may help another try.
+
+        ``only`` leaves out pods that the event cannot concern.
+        """
+        hearers = self.hearers(event)
+        if hearers is not None and not hearers:
+            return
+        for alike in self._parked.concerned(hearers):
+            worth = self._worth(alike[0], event)
+            for pod in alike if worth is not Worth.NOTHING else ():
+                if only(pod):
+                    self._requeue(pod, worth, event.label, now)
         if self._in_flight:
             self._recent.append(event)
 
     def activate(self, uids: Iterable[str]) -> None:
-        """Try these at once, whatever they were waiting for."""
+        """Try these at once, whatever they were waiting for, unless they are gated."""
         for uid in uids:
-            if (pod := self._known.get(uid)) and pod.place in ("unschedulable", "backoff"):
-                self._enter(pod)
+            pod = self._known.get(uid)
+            if pod is not None and pod.place not in ("active", ""):
+                self._enter(pod, ACTIVATED)
+            elif uid in self._in_flight:
+                wish = ClusterEvent(WILDCARD, ACTIVATED, new=self._in_flight[uid][1].facts.pod)
+                self._recent.append(wish)
+
+    def reopen(self, uid: str, why: str, now: float) -> None:
+        """Look again whether a pod's gate is still closed."""
+        pod = self._known.get(uid)
+        if pod is not None and pod.gate:
+            self._to_backoff(pod, why, now)
 
     def flush(self, now: float) -> None:
         """Move pods whose backoff is over, and those nobody thought of for five minutes."""
-        while self._backoff and self._backoff[0][0] < math.floor(now):
-            *_, order, pod = heapq.heappop(self._backoff)
-            if pod.place == "backoff" and pod.order == order:
-                self._push_active(pod)
-        for pod in [pod for parked in self._parked.values() for pod in parked.values()]:
+        for pod in self._backoff.take_over(now):
+            self._push_active(pod)
+            self.on_move("active", BACKOFF_OVER)
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_SECONDS
+            self._sweep(now)
+
+    def _sweep(self, now: float) -> None:
+        for pod in self._parked:
             if pod.place == "unschedulable" and now - pod.since > LONGEST_WAIT:
-                self._to_backoff(pod, now)
+                pod.flushed = True
+                self._to_backoff(pod, TIMED_OUT, now)
 
     def backoff_expiry(self, pod: QueuedPod) -> float:
         """When the pod's backoff is over; it still waits during that very second."""
-        tries = pod.errors or pod.rejections
-        if tries == 0:
-            return -math.inf
-        wait = min(self.initial_backoff * 2.0 ** (tries - 1), self.longest_backoff)
-        return math.floor(pod.since + wait)
+        return self._backoff.expiry(pod)
 
     def _move(self, pod: QueuedPod, place: str) -> None:
         pod.place = place
-        if pod.parked_under is not None:
-            parked = self._parked[pod.parked_under]
-            del parked[pod.uid]
-            if not parked:
-                del self._parked[pod.parked_under]
-            pod.parked_under = None
         if place in ("unschedulable", "gated"):
-            blamed = pod.rejectors if place == "unschedulable" else frozenset({pod.gate})
-            pod.parked_under = (pod.facts.scheduler_name, blamed)
-            self._parked.setdefault(pod.parked_under, {})[pod.uid] = pod
+            self._parked.put(pod)
+        else:
+            self._parked.take(pod.uid)
 
     def _put_back(
         self, pod: QueuedPod, rejectors: frozenset[str], pending_on: frozenset[str], now: float
     ) -> None:
-        since_pop = self._recent[max(0, self._in_flight.get(pod.uid, 0) - self._recent_start) :]
+        start, _ = self._in_flight.get(pod.uid, (0, pod))
+        since_pop = self._recent[max(0, start - self._recent_start) :]
         self.done(pod.uid)
-        pod.since = now
+        pod.since, pod.gate, pod.flushed = now, "", False
         pod.rejectors, pod.pending_on = rejectors, pending_on
         self._known[pod.uid] = pod
         if not rejectors:
-            self._to_backoff(pod, now)
+            self._to_backoff(pod, FAILED, now)
             return
         self._move(pod, "unschedulable")
-        for event in since_pop:
-            self._weigh(pod, event, now)
-            if pod.place != "unschedulable":
+        self._weigh(pod, since_pop, now, FAILED)
+        if pod.place == "unschedulable":
+            self.on_move("unschedulable", FAILED)
+
+    def _weigh(
+        self, pod: QueuedPod, events: Iterable[ClusterEvent], now: float, why: str = ""
+    ) -> None:
+        """Move a parked pod if one of the events may help it."""
+        for event in events:
+            hearers = self.hearers(event)
+            if pod.gate and hearers is not None and pod.gate not in hearers:
+                continue
+            worth = self._worth(pod, event)
+            if worth is not Worth.NOTHING:
+                self._requeue(pod, worth, why or event.label, now)
+            if pod.uid not in self._parked:
                 return
 
-    def _weigh(self, pod: QueuedPod, event: ClusterEvent, now: float) -> None:
-        worth = self.judge(pod, event)
+    def _worth(self, pod: QueuedPod, event: ClusterEvent) -> Worth:
+        if event.resource != WILDCARD:
+            return self.judge(pod, event)
+        meant = event.new is None or event.new is pod.facts.pod or event.new.uid == pod.uid
+        return Worth.AFTER_BACKOFF if meant else Worth.NOTHING
+
+    def _requeue(self, pod: QueuedPod, worth: Worth, why: str, now: float) -> None:
         if worth is Worth.AT_ONCE:
-            self._enter(pod)
-        elif worth is Worth.AFTER_BACKOFF:
-            self._to_backoff(pod, now)
+            self._enter(pod, why)
+        else:
+            self._to_backoff(pod, why, now)
 
-    def _to_backoff(self, pod: QueuedPod, now: float) -> None:
-        expiry = self.backoff_expiry(pod)
-        if expiry < math.floor(now):
-            self._enter(pod)
-            return
-        if gate := self.gatekeeper(pod.facts):
-            pod.gate = gate
-            self._move(pod, "gated")
-            return
-        self._move(pod, "backoff")
-        pod.order = next(self._tick)
-        entry = (expiry, -pod.facts.priority, pod.since, pod.order, pod)
-        heapq.heappush(self._backoff, entry)
-        self.on_ready()
+    def _to_backoff(self, pod: QueuedPod, why: str, now: float) -> None:
+        if self._backoff.over(pod, now):
+            self._enter(pod, why)
+        elif not self._gated(pod, why):
+            self._move(pod, "backoff")
+            pod.order = next(self._tick)
+            self._backoff.put(pod)
+            self.on_move("backoff", why)
+            self.on_ready()
 
-    def _enter(self, pod: QueuedPod) -> None:
-        if gate := self.gatekeeper(pod.facts):
-            pod.gate = gate
-            self._move(pod, "gated")
-            return
-        pod.gate = ""
-        self._push_active(pod)
+    def _enter(self, pod: QueuedPod, why: str) -> None:
+        if not self._gated(pod, why):
+            self._push_active(pod)
+            self.on_move("active", why)
+
+    def _gated(self, pod: QueuedPod, why: str) -> bool:
+        """Ask the gatekeeper; a pod it keeps out is parked under its name."""
+        pod.gate = self.gatekeeper(pod.facts)
+        if not pod.gate:
+            return False
+        pod.rejectors |= {pod.gate}
+        if pod.uid not in self._parked:
+            self.on_move("unschedulable", why)
+        self._move(pod, "gated")
+        return True
 
     def _push_active(self, pod: QueuedPod) -> None:
         self._move(pod, "active")
@@ -297,24 +324,9 @@ class SchedulingQueue:
                 return pod
         return None
 
-    def _pop_early(self) -> QueuedPod | None:
-        spared: list[tuple[float, int, float, int, QueuedPod]] = []
-        found = None
-        while self._backoff and found is None:
-            entry = heapq.heappop(self._backoff)
-            *_, order, pod = entry
-            if pod.place != "backoff" or pod.order != order:
-                continue
-            if pod.errors:
-                spared.append(entry)
-            else:
-                found = pod
-        for entry in spared:
-            heapq.heappush(self._backoff, entry)
-        return found
-
     def _prune(self) -> None:
-        oldest = min(self._in_flight.values(), default=self._recent_start + len(self._recent))
+        starts = (start for start, _ in self._in_flight.values())
+        oldest = min(starts, default=self._recent_start + len(self._recent))
         if drop := oldest - self._recent_start:
             del self._recent[:drop]
             self._recent_start = oldest

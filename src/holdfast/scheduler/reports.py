@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 from typing import Any
 
 from holdfast.api.meta import ObjectReference
@@ -12,6 +14,8 @@ from holdfast.clock import Clock, rfc3339
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError, Retryable
 from holdfast.framework.plugin import Placement
+
+log = logging.getLogger(__name__)
 
 LONGEST_NOTE = 1024
 TRIES = 4
@@ -36,6 +40,9 @@ class Reporter:
         self._client = client
         self._recorder = recorder
         self._clock = clock
+        self._numbers = itertools.count()
+        self._newest: dict[str, int] = {}
+        """The newest write about each object that has one under way."""
 
     def scheduled(self, placement: Placement) -> None:
         """Tell that the pod (or reservation) has its node, and what plugins noted on the way."""
@@ -51,23 +58,48 @@ class Reporter:
         """Tell why an attempt put the pod on no node."""
         self._event(facts, "Warning", "FailedScheduling", shortened(message), "Scheduling")
 
+    def preempted(self, victim: PodFacts, preemptor: PodFacts, words: str) -> None:
+        """Tell a victim for whom it had to leave."""
+        self._recorder.record(
+            victim.pod, "Normal", "Preempted", words, action="Preempting",
+            related=preemptor.pod, component=preemptor.scheduler_name,
+        )  # fmt: skip
+
+    async def clear_nomination(self, facts: PodFacts) -> None:
+        """Write that a waiting pod is no longer promised a node."""
+        await self._write(facts, {"status": {"nominatedNodeName": None}}, PatchType.STRATEGIC)
+
+    async def announce(self, facts: PodFacts, node: str) -> None:
+        """Write where a pod is about to be bound, because getting it there takes a while."""
+        if facts.pod.status.nominated_node_name == node:
+            return
+        meta = facts.pod.metadata
+        body = {"metadata": {"uid": meta.uid}, "status": {"nominatedNodeName": node}}
+        try:
+            await self._client.patch(
+                PODS, facts.name, body, facts.namespace,
+                type=PatchType.STRATEGIC, subresource="status",
+            )  # fmt: skip
+        except HoldfastError as failure:
+            log.warning("announcing %s for %s: %s", node, facts.key, failure)
+
     async def mark_unscheduled(
-        self, facts: PodFacts, reason: str, message: str, *, nominated: str | None = None
+        self, facts: PodFacts, reason: str, message: str, *, nominated: str = ""
     ) -> None:
-        """Write PodScheduled=False (Scheduled=False on a reservation), if it changed."""
+        """Write PodScheduled=False (Scheduled=False on a reservation), if it changed.
+
+        ``nominated`` is the node the pod is promised, or "".
+        """
         if facts.reserve_for:
             await self._mark_reservation(facts, reason, message)
         else:
             await self._mark_pod(facts, reason, message, nominated)
 
-    async def _mark_pod(
-        self, facts: PodFacts, reason: str, message: str, nominated: str | None
-    ) -> None:
+    async def _mark_pod(self, facts: PodFacts, reason: str, message: str, nominated: str) -> None:
         status = facts.pod.status
         old = next((c for c in status.conditions if c.type == "PodScheduled"), None)
         same = old and (old.status, old.reason, old.message) == ("False", reason, message)
-        wanted = status.nominated_node_name if nominated is None else nominated
-        if same and wanted == status.nominated_node_name:
+        if same and nominated == status.nominated_node_name:
             return
         condition: dict[str, Any] = {
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
@@ -77,8 +109,8 @@ class Reporter:
             else rfc3339(self._clock.now()),
         }  # fmt: skip
         body: dict[str, Any] = {"status": {"conditions": [condition]}}
-        if wanted != status.nominated_node_name:
-            body["status"]["nominatedNodeName"] = wanted or None
+        if nominated != status.nominated_node_name:
+            body["status"]["nominatedNodeName"] = nominated or None
         await self._write(facts, body, PatchType.STRATEGIC)
 
     async def _mark_reservation(self, facts: PodFacts, reason: str, message: str) -> None:
@@ -93,8 +125,19 @@ class Reporter:
     async def _write(self, facts: PodFacts, body: dict[str, Any], kind: PatchType) -> None:
         """Write a status unless the object has found its node, or gone, since the attempt.
 
-        The write is bound to the version it is about: a late one must not undo a later success.
+        The write is bound to the version it is about: a late one must not undo a later success,
+        nor a later write about the same object.
         """
+        number = self._newest[facts.uid] = next(self._numbers)
+        try:
+            await self._insist(facts, body, kind, number)
+        finally:
+            if self._newest.get(facts.uid) == number:
+                del self._newest[facts.uid]
+
+    async def _insist(
+        self, facts: PodFacts, body: dict[str, Any], kind: PatchType, number: int
+    ) -> None:
         resource, namespace = (RESERVATIONS, "") if facts.reserve_for else (PODS, facts.namespace)
         meta = facts.pod.metadata
         version = meta.resource_version
@@ -110,7 +153,7 @@ class Reporter:
             except HoldfastError:
                 return
             newer = await self._still_waiting(facts)
-            if newer is None:
+            if newer is None or self._newest.get(facts.uid) != number:
                 return
             version = newer
 

@@ -15,17 +15,19 @@ from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.invariants import check_invariants
-from holdfast.framework.plugin import ClusterEvent, Hints, Placement, hears, implements
+from holdfast.framework.plugin import ClusterEvent, Effect, Placement, PreBinds
 from holdfast.framework.profile import Profile
 from holdfast.framework.runner import closed_gate
-from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.aftermath import Aftermath, find_out
 from holdfast.scheduler.binding import BindFailed, Driver, bind, carry_out, undo
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
+from holdfast.scheduler.hearing import Hearing
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.news import NewsDesk, on_node
-from holdfast.scheduler.queue import Blamed, QueuedPod, SchedulingQueue, Worth
+from holdfast.scheduler.preemption import PREEMPTING, Evictor
+from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.queued_pod import QueuedPod
 from holdfast.scheduler.reports import Reporter
 from holdfast.scheduler.sources import Sources
 
@@ -58,17 +60,24 @@ class Scheduler:
         self.profiles = profiles
         self.world = World()
         self.metrics = Metrics()
-        self.queue = SchedulingQueue(self._judge, self._gate, self._concerns)
+        hearing = Hearing(profiles, self.world, clock.now)
+        self.queue = SchedulingQueue(
+            judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
+            alike=hearing.alike, on_move=self.metrics.entered,
+        )  # fmt: skip
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
-        desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
-        self.sources = Sources(client, clock, desk)
+        self._desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
+        self.sources = Sources(client, clock, self._desk)
+        self._evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
         self._check = check
         self._ready = asyncio.Event()
         self.queue.on_ready = self._ready.set
         self._tasks: set[asyncio.Task[None]] = set()
         self._bindings: set[asyncio.Task[None]] = set()
+        self._flights: dict[str, tuple[Placement, asyncio.Task[None]]] = {}
+        """Bindings under way, by the pod's uid."""
         self._loops: list[asyncio.Task[None]] = []
         self.synced = asyncio.Event()
 
@@ -144,6 +153,7 @@ class Scheduler:
             return
         profile = self.profiles[facts.scheduler_name]
         began = self._clock.monotonic()
+        promised = self.world.nominations.node_of(facts.uid)
         try:
             outcome = attempt(profile, facts, self.world, self._clock.now(), self._rng)
         except Exception as failure:
@@ -155,7 +165,7 @@ class Scheduler:
         if isinstance(outcome, Placement):
             self.metrics.attempt("scheduled", facts.scheduler_name, took)
             self.queue.done(facts.uid)
-            self._go(self._bind(queued, profile, outcome), self._bindings)
+            self._placed(queued, profile, outcome, promised)
         elif outcome.error:
             self._attempt_failed(queued, outcome.message)
         else:
@@ -164,25 +174,57 @@ class Scheduler:
         if self._check:
             check_invariants(self.world)
 
+    def _placed(
+        self, queued: QueuedPod, profile: Profile, placement: Placement, promised: str
+    ) -> None:
+        if queued.flushed:
+            self.metrics.scheduled_after_flush.inc()
+        task = self._go(self._bind(queued, profile, placement), self._bindings)
+        self._flights[queued.uid] = (placement, task)
+        task.add_done_callback(lambda _: self._flights.pop(queued.uid, None))
+        if promised and promised != placement.node:
+            self._desk.promise_ended(queued.facts, promised)
+
     def _turned_away(self, queued: QueuedPod, outcome: TurnedAway) -> None:
+        facts, effect = queued.facts, outcome.effect
+        # The promise is made and the gate closed before the pod is back in the queue.
+        work = [] if effect is None else self._take_effect(facts, effect)
         self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self._clock.now())
-        self._reporter.failed(queued.facts, outcome.message)
-        nominated = outcome.effect.nominate if outcome.effect else None
+        self._reporter.failed(facts, outcome.message)
+        promised = self.world.nominations.node_of(facts.uid)
         self._go(
             self._reporter.mark_unscheduled(
-                queued.facts, "Unschedulable", outcome.message, nominated=nominated
+                facts, "Unschedulable", outcome.message, nominated=promised
             )
         )
-        if outcome.effect is not None and outcome.effect.calls:
-            self._go(self._carry_out(outcome))
+        for part in work:
+            self._go(part)
+
+    def _take_effect(self, facts: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
+        """Do at once what a plugin wants done that needs no writing; answers the rest."""
+        if effect.plugin == PREEMPTING:
+            self.metrics.preemption_attempts.inc()
+        if effect.nominate is not None:
+            self.world.nominations.set(facts, effect.nominate)
+        work = []
+        if effect.evict:
+            self.metrics.preemption_victims.observe(len(effect.evict))
+            work = self._evictor.begin(facts, effect)
+        return [*work, self._carry_out(effect)] if effect.calls else work
 
     def _attempt_failed(self, queued: QueuedPod, message: str) -> None:
-        self.metrics.attempt("error", queued.facts.scheduler_name, 0.0)
+        facts = queued.facts
+        self.metrics.attempt("error", facts.scheduler_name, 0.0)
+        self.world.nominations.clear(facts.uid)
         self.queue.fail(queued, self._clock.now())
-        self._reporter.failed(queued.facts, message)
-        self._go(self._reporter.mark_unscheduled(queued.facts, "SchedulerError", message))
+        self._reporter.failed(facts, message)
+        self._go(self._reporter.mark_unscheduled(facts, "SchedulerError", message, nominated=""))
 
     async def _bind(self, queued: QueuedPod, profile: Profile, placement: Placement) -> None:
+        if not placement.pod.reserve_for and any(
+            plugin.name in placement.states for plugin in profile.having(PreBinds)
+        ):
+            await self._reporter.announce(placement.pod, placement.node)
         try:
             await bind(self._driver, profile, placement)
         except BindFailed as failure:
@@ -215,36 +257,23 @@ class Scheduler:
         gone = on_node(placement.pod.pod, placement.node)
         self.queue.notify(ClusterEvent("AssignedPod", "Delete", gone, None), self._clock.now())
 
-    async def _carry_out(self, outcome: TurnedAway) -> None:
-        assert outcome.effect is not None
+    async def _recall(self, uid: str, why: str) -> bool:
+        """Stop a binding under way; tell whether the pod is without a node afterwards."""
+        flight = self._flights.get(uid)
+        if flight is None:
+            return False
+        placement, task = flight
+        placement.recalled = why
+        await asyncio.wait({task})
+        standing = self.world.nodes.pod(uid)
+        return standing is None or standing[1] != placement.row
+
+    async def _carry_out(self, effect: Effect) -> None:
         try:
-            for call in outcome.effect.calls:
+            for call in effect.calls:
                 await carry_out(self._client, call)
         except HoldfastError as failure:
-            log.warning("%s: %s", outcome.effect.plugin, failure)
-
-    def _judge(self, queued: QueuedPod, event: ClusterEvent) -> Worth:
-        profile = self.profiles[queued.facts.scheduler_name]
-        view = View(self.world, queued.facts, self._clock.now())
-        if event.resource == "Reservation" and view.matched is not None:
-            # Its owner may have been turned away for want of the very room it holds.
-            return Worth.AFTER_BACKOFF
-        worth = Worth.NOTHING
-        for name in queued.rejectors:
-            plugin = profile.plugin(name)
-            if implements(plugin, Hints) and not _helps(plugin, event, queued.facts, view):
-                continue
-            if name in queued.pending_on:
-                return Worth.AT_ONCE
-            worth = Worth.AFTER_BACKOFF
-        return worth
-
-    def _concerns(self, blamed: Blamed, event: ClusterEvent) -> bool:
-        """Tell whether any of the plugins to blame listens to such events at all."""
-        if event.resource == "Reservation":
-            return True
-        profile = self.profiles[blamed[0]]
-        return any(hears(profile.plugin(name), event) for name in blamed[1])
+            log.warning("%s: %s", effect.plugin, failure)
 
     def _gate(self, facts: PodFacts) -> str:
         profile = self.profiles[facts.scheduler_name]
@@ -253,24 +282,17 @@ class Scheduler:
 
     def _go(
         self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]] | None = None
-    ) -> None:
+    ) -> asyncio.Task[None]:
         tasks = self._tasks if among is None else among
         task = asyncio.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        return task
 
     def metrics_page(self) -> bytes:
         """Render /metrics as things are now."""
-        pending = {q: self.queue.count(q) for q in ("active", "backoff", "unschedulable", "gated")}
+        counts = self.queue.counts()
+        pending = {q: counts[q] for q in ("active", "backoff", "unschedulable", "gated")}
         nodes = self.world.nodes
         sizes = {"nodes": len(nodes.row_of), "pods": len(nodes.pods())}
-        return self.metrics.page(pending, sizes)
-
-
-def _helps(plugin: Hints, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
-    """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
-    try:
-        return plugin.hint(event, facts, view)
-    except Exception:
-        log.exception("hint of %s about %s %s", plugin, event.resource, event.action)
-        return True
+        return self.metrics.page(pending, self.queue.blamed(), sizes)

@@ -47,7 +47,10 @@ class Question:
 def dry_run(question: Question, row: int) -> Candidate | Word:
     """Find the fewest and least important victims on a row, or say why it is no use."""
     nodes, now, ceiling = question.nodes, question.now, question.preemptor.priority
-    lower = [pod for pod in nodes.pods_on(row).values() if pod.priority < ceiling]
+    # What stands in for a reservation is no pod: nobody can evict it.
+    lower = [
+        pod for pod in nodes.pods_on(row).values() if pod.priority < ceiling and not pod.reserve_for
+    ]
     if not lower:
         return Word("DefaultPreemption", Code.UNRESOLVABLE, (NO_VICTIMS,))
     word = question.objection(row, lower)

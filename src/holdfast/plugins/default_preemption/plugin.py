@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.arguments import Arguments
-from holdfast.framework.plugin import Candidate, ClusterEvent, Code, Effect, State
+from holdfast.framework.plugin import (
+    Candidate,
+    ClusterEvent,
+    Code,
+    Effect,
+    Reject,
+    State,
+)
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, Question, dry_run
@@ -17,6 +24,8 @@ from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, Question, dr
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 VICTIM_LEAVING = "preemption: not eligible due to a terminating pod on the nominated node."
+WAITING = "waiting for the preemption for this pod to be finished"
+BY_RESERVATION = "preemption: not eligible, preemption by reservations is not built yet."
 _SHIFT = 2**31
 
 
@@ -25,6 +34,7 @@ class DefaultPreemption:
 
     name: ClassVar[str] = "DefaultPreemption"
     epochs: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Pod": ("Delete",)}
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         known = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute")
@@ -39,6 +49,12 @@ class DefaultPreemption:
             for name in known:
                 read.wrong(name, "cannot be zero at the same time")
         read.refuse_if_wrong()
+
+    def pre_enqueue(self, pod: PodFacts, view: View) -> Reject | None:
+        """Keep a preemptor out until its victims have been asked to leave."""
+        if view.world.evictions.going_on(pod.uid):
+            return Reject(Code.UNRESOLVABLE, (WAITING,))
+        return None
 
     def after_reject(self, _state: State, rejection: Rejection, view: View) -> Effect:
         """Dry-run every node that eviction could help; nobody is evicted here."""
@@ -64,6 +80,8 @@ class DefaultPreemption:
     def _not_eligible(self, pod: PodFacts, rejection: Rejection, view: View) -> str:
         if pod.pod.spec.preemption_policy == "Never":
             return NEVER
+        if pod.reserve_for:
+            return BY_RESERVATION
         nominations = view.world.nominations
         node = nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
         row = view.nodes.row_of.get(node)

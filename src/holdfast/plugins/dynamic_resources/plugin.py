@@ -52,8 +52,7 @@ class DynamicResources:
         "ResourceSlice": ("Add", "Update"),
         "DeviceClass": ("Add", "Update"),
         "Node": _NODE_NEWS,
-        "AssignedPod": ("Delete",),
-        "UnschedulablePod": (),
+        "Pod": ("UpdatePodGeneratedResourceClaim",),
     }
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
@@ -179,8 +178,6 @@ class DynamicResources:
             case "UnschedulablePod":
                 own = event.new is not None and event.new.uid == pod.pod.uid
                 return own and self._unmet(event.new, view) is None
-            case "AssignedPod":
-                return event.action == "Delete"
             case "Node":
                 return event.action in _NODE_NEWS
             case "DeviceClass" | "ResourceSlice":
@@ -190,12 +187,14 @@ class DynamicResources:
     def _claim_news(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         old: ResourceClaim | None = event.old
         new: ResourceClaim | None = event.new
+        if self._unmet(pod.pod, view) is not None:
+            return False
         was_held = old is not None and old.status.allocation is not None
         if was_held and (new is None or new.status.allocation is None):
             return True
         if old is not None and _is_special_of(old, pod.pod):
             return new is None
-        if new is None or self._unmet(pod.pod, view) is not None:
+        if new is None:
             return False
         mine = {claim.uid for claim in claims_of(pod.pod, view.world.devices.claims)}
         return new.uid in mine and (old is None or old.status != new.status)

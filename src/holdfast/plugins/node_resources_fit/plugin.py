@@ -83,9 +83,8 @@ class NodeResourcesFit:
     epochs: ClassVar[tuple[str, ...]] = ("classes",)
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Node": ("Add", "UpdateNodeAllocatable"),
-        "AssignedPod": ("Delete", "UpdatePodScaleDown"),
-        "UnschedulablePod": (),
-        "DeviceClass": (),
+        "Pod": ("Delete", "UpdatePodScaleDown"),
+        "DeviceClass": ("Add", "Update"),
     }
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True

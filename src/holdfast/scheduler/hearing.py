@@ -1,0 +1,100 @@
+"""Who wants to hear of an event, and what it is worth for a pod they rejected."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import ClusterEvent, Filters, Hints, Scope, hears, implements
+from holdfast.framework.profile import Profile
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.scheduler.queued_pod import QueuedPod, Worth
+
+log = logging.getLogger(__name__)
+
+
+class Hearing:
+    """Puts events to the hints of the plugins that rejected a pod.
+
+    A plugin that names no interests is asked about every event, and one without hints sees hope
+    in all of them.
+    """
+
+    def __init__(
+        self, profiles: Mapping[str, Profile], world: World, now: Callable[[], float]
+    ) -> None:
+        self._plugins = {
+            profile: {plugin.name: plugin for plugin in found.plugins}
+            for profile, found in profiles.items()
+        }
+        self._world = world
+        self._now = now
+        self._wants: dict[tuple[str, str], frozenset[str]] = {}
+
+    def hearers(self, event: ClusterEvent) -> frozenset[str] | None:
+        """Name the plugins that want to hear of an event; None: every single pod must be asked.
+
+        Room held for owners concerns whoever owns it, no matter who rejected them.
+        """
+        return None if event.resource == "Reservation" else self._interested(event)
+
+    def judge(self, queued: QueuedPod, event: ClusterEvent) -> Worth:
+        """Say what an event is worth for a pod, by its rejectors' hints."""
+        facts = queued.facts
+        view = View(self._world, facts, self._now())
+        of_owner = event.resource == "Reservation" or event.is_about(facts)
+        if of_owner and view.matched is not None:
+            # An owner may have been turned away for want of the very room that is held for it.
+            return Worth.AFTER_BACKOFF
+        plugins, interested = self._plugins[facts.scheduler_name], self._interested(event)
+        worth = Worth.NOTHING
+        for name in queued.rejectors & interested:
+            plugin: Any = plugins.get(name)
+            if implements(plugin, Hints) and not _helps(plugin, event, facts, view):
+                continue
+            if name in queued.pending_on:
+                return Worth.AT_ONCE
+            worth = Worth.AFTER_BACKOFF
+        return worth
+
+    def alike(self, queued: QueuedPod) -> Hashable:
+        """Tell which pods the same events help: of equal spec, namespace and labels.
+
+        Unless a rejector looks at more of a pod than that.
+        """
+        facts = queued.facts
+        plugins = self._plugins[facts.scheduler_name]
+        if any(_looks_closer(plugins.get(name)) for name in queued.rejectors):
+            return facts.uid
+        labels = tuple(sorted(facts.labels.items()))
+        return (facts.scheduler_name, facts.namespace, labels, facts.shape, facts.reserve_for)
+
+    def _interested(self, event: ClusterEvent) -> frozenset[str]:
+        key = (event.resource, event.action)
+        found = self._wants.get(key)
+        if found is None:
+            found = self._wants[key] = frozenset(
+                name
+                for plugins in self._plugins.values()
+                for name, plugin in plugins.items()
+                if hears(plugin, event)
+            )
+        return found
+
+
+def _looks_closer(plugin: Any) -> bool:
+    if getattr(plugin, "beyond_spec", False):
+        return True
+    return implements(plugin, Filters) and plugin.scope is Scope.CLUSTER
+
+
+def _helps(plugin: Hints, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
+    """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
+    try:
+        return plugin.hint(event, facts, view)
+    except Exception:
+        log.exception("hint of %s about %s", plugin, event.label)
+        return True

@@ -1,0 +1,129 @@
+"""Carrying out a preemption: the node is promised at once, the victims are asked to leave.
+
+The preemptor waits behind a gate until every victim was asked and the picture shows it; then it
+waits, like any rejected pod, for the room to come back. Victims leave within their own grace
+period. An answer that was lost is asked for again: deleting twice does no harm, evicting somebody
+else instead would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.scheme import PODS
+from holdfast.client.client import Client, PatchType
+from holdfast.clock import Clock, rfc3339
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import NotFound, Retryable
+from holdfast.framework.plugin import ClusterEvent, Effect
+from holdfast.framework.world import World
+from holdfast.scheduler.news import on_node
+from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.reports import Reporter
+
+log = logging.getLogger(__name__)
+
+TRIES = 4
+PREEMPTING = "DefaultPreemption"
+TARGET = "DisruptionTarget"
+BY_SCHEDULER = "PreemptionByScheduler"
+RECALLED = f"preempted by {PREEMPTING}"
+
+Recall = Callable[[str, str], Awaitable[bool]]
+"""Stop a pod's binding for a reason; answers whether the pod is without a node afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evictor:
+    """Makes room for preemptors."""
+
+    client: Client
+    clock: Clock
+    world: World
+    queue: SchedulingQueue
+    reporter: Reporter
+    recall: Recall
+
+    def begin(self, preemptor: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
+        """Promise the node and close the gate at once; answers what remains to be written."""
+        assert effect.nominate, f"{effect.plugin} evicts pods without naming a node"
+        work = [self.reporter.clear_nomination(pod) for pod in self._outrank(preemptor, effect)]
+        victims = [pod for pod in effect.evict if not pod.terminating]
+        if victims:
+            self.world.evictions.begin(preemptor.uid, (pod.uid for pod in victims))
+            work.append(self._evict(preemptor, victims, effect.nominate))
+        return work
+
+    def _outrank(self, preemptor: PodFacts, effect: Effect) -> list[PodFacts]:
+        """Take the node's promise back from less important pods: they may no longer fit."""
+        assert effect.nominate
+        there = self.world.nominations.on(effect.nominate).values()
+        outranked = [pod for pod in there if pod.priority < preemptor.priority]
+        for pod in outranked:
+            self.world.nominations.clear(pod.uid)
+        return outranked
+
+    async def _evict(self, preemptor: PodFacts, victims: Sequence[PodFacts], node: str) -> None:
+        """Ask every victim to leave, all but the last at once; the last one opens the gate."""
+        *others, last = victims
+        try:
+            ends = await asyncio.gather(
+                *(self._ask_to_leave(preemptor, pod, node) for pod in others),
+                return_exceptions=True,
+            )
+            for end in ends:
+                if isinstance(end, BaseException):
+                    raise end
+            await self._ask_to_leave(preemptor, last, node)
+        except Exception as failure:
+            log.warning("preempting on %s for %s: %s", node, preemptor.key, failure)
+            self.world.evictions.end(preemptor.uid)
+            self.queue.activate((preemptor.uid,))
+        else:
+            self.world.evictions.written(preemptor.uid)
+            # The victims may be gone already: then nobody else will knock at the gate.
+            gone = ClusterEvent("AssignedPod", "Delete", on_node(last.pod, node), None)
+            self.queue.reopen(preemptor.uid, gone.label, self.clock.now())
+
+    async def _ask_to_leave(self, preemptor: PodFacts, victim: PodFacts, node: str) -> None:
+        words = f"Preempted by pod {preemptor.uid} on node {node}"
+        if await self.recall(victim.uid, RECALLED):
+            words += " (in kube-scheduler memory)."
+        else:
+            await self._persist(lambda: self._mark(preemptor, victim))
+            await self._persist(lambda: self._delete(victim))
+        self.reporter.preempted(victim, preemptor, words)
+
+    async def _mark(self, preemptor: PodFacts, victim: PodFacts) -> None:
+        scheduler, meta = preemptor.scheduler_name, victim.pod.metadata
+        condition = {
+            "type": TARGET, "status": "True", "reason": BY_SCHEDULER,
+            "message": f"{scheduler}: preempting to accommodate a higher priority pod",
+            "observedGeneration": meta.generation or None,
+            "lastProbeTime": None, "lastTransitionTime": rfc3339(self.clock.now()),
+        }  # fmt: skip
+        body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        await self.client.patch(
+            PODS, victim.name, body, victim.namespace,
+            type=PatchType.STRATEGIC, subresource="status",
+        )  # fmt: skip
+
+    async def _delete(self, victim: PodFacts) -> None:
+        await self.client.delete(PODS, victim.name, victim.namespace, uid=victim.pod.metadata.uid)
+
+    async def _persist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Write until it is known to be written; a victim that is gone is fine."""
+        for attempt in range(TRIES):
+            try:
+                await write()
+                return
+            except NotFound:
+                return
+            except Retryable as failure:
+                if attempt == TRIES - 1:
+                    raise
+                await self.clock.sleep(failure.after or 0.1 * 2**attempt)

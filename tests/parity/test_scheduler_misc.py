@@ -1,0 +1,108 @@
+"""Scores on a scale, the order of the queue, victims' order and the fit error, as upstream."""
+
+import numpy as np
+
+from holdfast.api.decode import convert_object
+from holdfast.api.node import Taint
+from holdfast.api.tolerations import find_untolerated
+from holdfast.api.workloads import PodDisruptionBudget
+from holdfast.framework.plugin import Code, Effect, Reject
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.plugins.default_preemption.budgets import violating
+from holdfast.plugins.default_preemption.dry_run import importance
+from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.priority_sort import PrioritySort
+from holdfast.plugins.taint_toleration import TaintToleration
+from holdfast.scheduler.cycle import fit_error
+from parity.harness import parity
+from parity.scheduling import pod
+
+FILE = "scheduler_misc.jsonl"
+
+
+@parity(FILE, "TestDefaultNormalizeScore")
+def test_scale(record):
+    plugin = TaintToleration({}) if record.input["reverse"] else NodeAffinity({})
+    raw = np.array(record.input["scores"], np.float64)
+    assert record.input["maxScore"] == 100
+    scaled = plugin.scale(None, raw, raw.min(), raw.max())
+    assert scaled.tolist() == record.expected["scores"]
+
+
+@parity(FILE, "TestDoNotScheduleTaintsFilterFunc")
+def test_taints_that_filter(record):
+    taint = convert_object(record.input["taint"], Taint)
+    assert (find_untolerated([taint], ()) is not None) == record.expected["expected"]
+
+
+@parity(FILE, "queuesort/priority_sort_test.go:TestLess")
+def test_order_of_the_queue(record):
+    def key(one):
+        facts = World().facts(pod(one["pod"]))
+        return PrioritySort({}).sort_key(facts, one["timestamp"] / 1e9)
+
+    first, second = key(record.input["p1"]), key(record.input["p2"])
+    assert (first < second) == record.expected["less"]
+
+
+class Spoken:
+    """A filter that has only words: those the record gives for each row."""
+
+    name = "Spoken"
+
+    def __init__(self, words):
+        self._words = words
+
+    def reasons(self, _state, row):
+        return tuple(self._words[row])
+
+
+@parity(FILE, "TestFitError_Error")
+def test_fit_error(record):
+    diagnosis, count = record.input["diagnosis"], record.input["numAllNodes"]
+    statuses = diagnosis["nodeToStatus"]["nodeToStatus"]
+    filters = ((Spoken([one["reasons"] for one in statuses.values()]), None),)
+    first = diagnosis["preFilterMsg"]
+    world = World()
+    facts = world.facts(pod(record.input["pod"]))
+    rejection = Rejection(
+        pod=facts, view=View(world, facts, 0.0), nodes=count, filters=filters,
+        codes=np.ones(len(statuses), np.int8), plugin_of=np.zeros(len(statuses), np.int8),
+        prefilter=("Spoken", Reject(Code.UNSCHEDULABLE, (first,))) if first else None,
+    )  # fmt: skip
+    last = diagnosis["postFilterMsg"]
+    effect = Effect("Spoken", last) if last else None
+    assert fit_error(rejection, effect) == record.expected["wantReasonMsg"]
+
+
+def victim(world, raw):
+    """A victim is one pod; upstream's record gives priority and start apart from it."""
+    found = dict((raw["pods"] or [{}])[0])
+    found["spec"] = {**found.get("spec", {}), "priority": raw["priority"]}
+    found["status"] = {"startTime": raw["earliestStartTime"]}
+    return world.facts(pod(found))
+
+
+@parity("preemption.jsonl", "TestMoreImportantVictim")
+def test_importance(record):
+    first, second = (importance(victim(World(), record.input[k]), 0.0) for k in ("vi1", "vi2"))
+    assert (first < second) == record.expected["want"]
+
+
+@parity("preemption.jsonl", "TestFilterVictimsWithPDBViolation")
+def test_budgets(record):
+    budgets = [convert_object(raw, PodDisruptionBudget) for raw in record.input["pdbs"] or ()]
+    victims = [victim(World(), raw) for raw in record.input["victims"] or ()]
+    beyond = violating(victims, budgets)
+
+    def named(raws):
+        return [one["pods"][0]["metadata"]["name"] for one in raws or ()]
+
+    assert [v.name for v in victims if v.uid in beyond] == named(
+        record.expected["expectedViolating"]
+    )
+    assert [v.name for v in victims if v.uid not in beyond] == named(
+        record.expected["expectedNonViolating"]
+    )
