@@ -4,12 +4,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import CPU
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import attempt
+from holdfast.scheduler.cycle import attempt, release
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 PROFILE = default_profiles()["default-scheduler"]
@@ -119,3 +120,21 @@ def test_a_restricted_reservation_of_pod_slots_limits_their_number():
     cluster = Cluster(typed(made))
     assert [cluster.place("1", f"p{i}") for i in range(2)] == [{"r": 1000}, {"r": 1000}]
     assert "Reservation(s) Too many pods" in cluster.place("1", "third")
+
+
+@pytest.mark.parametrize(("policy", "placed"), [(None, True), ("Aligned", False)])
+def test_reservations_being_bound_keep_the_other_policy_off_their_node(policy, placed):
+    cluster = Cluster()
+    outcomes = []
+    for name, wanted in (("first", None), ("second", policy)):
+        reservation = typed(a_reservation(name, cpu="1", allocate_policy=wanted))
+        cluster.world.upsert(reservation)
+        stand_in = reserve_pod(reservation)
+        facts = cluster.world.facts(stand_in, reserve_for=reservation.uid)
+        outcomes.append(attempt(PROFILE, facts, cluster.world, 0.0, np.random.default_rng(0)))
+    first, second = outcomes
+    assert isinstance(second, Placement) == placed
+    if not placed:
+        assert "node(s) reservation allocate policy conflict" in second.message
+    release(PROFILE, cluster.world, first)
+    assert not cluster.world.offers.placing.keys() & {first.pod.uid}

@@ -315,6 +315,27 @@ async def test_a_waiting_pod_is_tried_when_its_labels_make_it_an_owner(cluster):
     assert await cluster.node_of("p") == "n"
 
 
+async def test_a_pod_that_must_use_a_reservation_is_tried_when_it_comes_to_own_one(cluster):
+    await cluster.create(a_node("n"), a_reservation("r", owner_labels={"app": "web"}))
+    affinity = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
+    await cluster.create(a_pod("p", annotations=affinity))
+    assert await cluster.node_of("p") == ""
+    await cluster.client.patch(PODS, "p", {"metadata": {"labels": {"app": "web"}}}, "default")
+    await cluster.advance(12)
+    assert await cluster.node_of("p") == "n"
+
+
+async def test_a_pod_that_asks_for_a_labelled_node_is_tried_when_the_node_is_labelled(cluster):
+    await cluster.create(a_node("n"), a_reservation("r", owner_labels={"app": "web"}))
+    wish = '{"reservationSelector":{"zone":"a"}}'
+    affinity = {"scheduling.koordinator.sh/reservation-affinity": wish}
+    await cluster.create(a_pod("p", labels={"app": "web"}, annotations=affinity))
+    assert await cluster.node_of("p") == ""
+    await cluster.client.patch(NODES, "n", {"metadata": {"labels": {"zone": "a"}}})
+    await cluster.advance(12)
+    assert await cluster.node_of("p") == "n"
+
+
 async def test_a_node_that_is_uncordoned_takes_who_waits(cluster):
     await cluster.create(a_node("n", unschedulable=True), a_pod("p"))
     assert await cluster.node_of("p") == ""

@@ -12,6 +12,8 @@ import sys
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
 
+import pytest
+
 from holdfast.api.quantity import milli
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
 from holdfast.client.client import Client
@@ -114,6 +116,7 @@ async def kill_after(town, seconds):
     await town.kill()
 
 
+@pytest.mark.timeout(300)
 async def test_nothing_is_lost_or_promised_twice_however_often_everything_is_killed(tmp_path):
     rng, town = random.Random(SEED), Town(tmp_path)
     names = [f"p{number}" for number in range(ROUNDS * PODS_A_ROUND)]

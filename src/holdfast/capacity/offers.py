@@ -77,6 +77,8 @@ class Offers:
         """
         self.pending: dict[str, Reservation] = {}
         """Reservations that look for their node, by uid."""
+        self.placing: dict[str, tuple[int, bool]] = {}
+        """Of those, the ones being bound: their row, and whether their policy is Default."""
         self.columns = OfferColumns()
         self._on_node: dict[str, dict[str, None]] = {}
         self._labels_seen: dict[str, Mapping[str, str] | None] = {}
@@ -108,6 +110,7 @@ class Offers:
             self._node_changed(obj.name)
         else:
             self.pending.pop(obj.uid, None)
+            self.placing.pop(obj.uid, None)
             self._drop(obj.uid)
             self._picture.forget(obj.uid)
 
@@ -143,7 +146,7 @@ class Offers:
         }
         copy._slots = [o and copy.by_uid[o.uid] for o in self._slots]
         copy._free = list(self._free)
-        copy.pending = dict(self.pending)
+        copy.pending, copy.placing = dict(self.pending), dict(self.placing)
         copy._draws_of_pod = dict(self._draws_of_pod)
         for offer in copy.by_uid.values():
             offer.group = copy._index.join(offer.slot, offer.reservation.spec.owners)
@@ -156,6 +159,7 @@ class Offers:
             self.pending[reservation.uid] = reservation
         else:
             self.pending.pop(reservation.uid, None)
+            self.placing.pop(reservation.uid, None)
         if reservation.phase not in HOLDING or not reservation.status.node_name:
             self._drop(reservation.uid)
             if reservation.phase != "Pending":
@@ -281,10 +285,14 @@ class Offers:
         return [self.at(int(slot)) for slot in (self.columns.row == row).nonzero()[0]]
 
     def rows_with_other_policy(self, *, default: bool) -> NDArray[np.intp]:
-        """Rows of matchable offers that are Default where the asker is not, or the reverse."""
+        """Rows of matchable offers that are Default where the asker is not, or the reverse.
+
+        Those being bound count like those that hold their room already.
+        """
         columns = self.columns
         rows: NDArray[np.intp] = columns.row[columns.matchable & (columns.default != default)]
-        return rows[rows >= 0]
+        coming = [row for row, theirs in self.placing.values() if theirs != default]
+        return np.concatenate([rows[rows >= 0], np.array(coming, np.intp)])
 
     def labels_of(self, offer: Offer) -> dict[str, str]:
         """The labels a reservation selector sees: the node's, overlaid by the reservation's."""

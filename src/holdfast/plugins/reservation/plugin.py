@@ -29,6 +29,7 @@ from holdfast.framework.plugin import (
     Scope,
     Skip,
     Verdicts,
+    hears,
 )
 from holdfast.framework.view import View
 from holdfast.plugins.reservation.drawing import draw, notes
@@ -68,8 +69,9 @@ class Reservation:
     scope: ClassVar[Scope] = Scope.DOMAIN
     epochs: ClassVar[tuple[str, ...]] = ("reservations", "nodes", "classes")
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add", "UpdateNodeAllocatable"),
+        "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
         "AssignedPod": ("Delete", "UpdatePodScaleDown"),
+        "UnschedulablePod": (),
         "Reservation": (),
     }
     beyond_spec: ClassVar[bool] = True
@@ -147,6 +149,8 @@ class Reservation:
     def reserve(self, state: OwnerState | ReserveState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
         if isinstance(state, ReserveState):
+            uid, default = placement.pod.uid, state.policy == ""
+            state.offers.placing[uid] = (placement.row, default)
             return None
         # The pod is assumed already: it must not count against itself.
         without = Change(removed={placement.row: (placement.pod,)})
@@ -164,22 +168,20 @@ class Reservation:
         What such a pod draws was read off the pod itself.
         """
         uid = placement.pod.uid
-        if isinstance(state, OwnerState) and (
-            state.nodes.is_assumed(uid) or state.nodes.pod(uid) is None
-        ):
+        if isinstance(state, ReserveState):
+            state.offers.placing.pop(uid, None)
+        elif state.nodes.is_assumed(uid) or state.nodes.pod(uid) is None:
             state.offers.withdraw(uid)
 
     def bind(self, _state: Any, placement: Placement) -> Calls | Skip:
         """Bind reserve pods by their status; ordinary pods are the next binder's."""
         return bind_reservation(placement) if placement.pod.reserve_for else Skip()
 
-    def hint(self, event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
-        """Room that comes back, a reservation or a node that comes or changes."""
-        if event.resource == "AssignedPod":
-            return event.action in ("Delete", "UpdatePodScaleDown")
-        return event.resource == "Reservation" or (
-            event.resource == "Node" and event.action in ("Add", "UpdateNodeAllocatable")
-        )
+    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+        """Room that comes back, a reservation or a node that comes or changes, the pod itself."""
+        if event.resource == "UnschedulablePod":
+            return event.new is not None and bool(event.new.uid == pod.uid)
+        return hears(self, event)
 
     def _prepare_reserve_pod(self, pod: PodFacts, view: View) -> Any:
         policy, refusal = _wanted(pod, view)
