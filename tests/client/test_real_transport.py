@@ -22,7 +22,6 @@ from real.control_plane import ControlPlane, program
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.skipif(
         not (program("kube-apiserver") and program("etcd")),
         reason="no kube-apiserver and etcd: run `make binaries`",

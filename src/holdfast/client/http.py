@@ -67,13 +67,15 @@ class HttpTransport:
         try:
             yield _HttpStream(answer, self._endpoint.url)
         finally:
-            answer.close()
+            _hang_up(answer)
 
     async def close(self) -> None:
         """Close every connection; the transport is unusable afterwards."""
         self._closed = True
         if self._session is not None:
             await self._session.close()
+            # Sockets are closed by callbacks of the loop, which may be about to end.
+            await asyncio.sleep(0)
 
     async def _open(self, request: Request, limit: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         endpoint = self._endpoint
@@ -185,6 +187,14 @@ class _HttpStream:
                 yield line
         if rest := b"".join(parts):
             yield rest
+
+
+def _hang_up(answer: aiohttp.ClientResponse) -> None:
+    """End a stream at once: a polite end of TLS would wait for a peer who is still talking."""
+    connection = answer.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    answer.close()
 
 
 def _plain(headers: Mapping[str, str]) -> dict[str, str]:

@@ -172,7 +172,9 @@ class Scheduler:
             self.metrics.attempt("unschedulable", facts.scheduler_name, took)
             self._turned_away(queued, outcome)
         if self._check:
-            check_invariants(self.world)
+            # Others may overcommit a node, we may not: only where we just placed is it our doing.
+            placed = (outcome.node,) if isinstance(outcome, Placement) else ()
+            check_invariants(self.world, ours=placed)
 
     def _placed(
         self, queued: QueuedPod, profile: Profile, placement: Placement, promised: str
