@@ -59,7 +59,8 @@ async def test_nodes_that_are_there_stay_whatever_number_is_asked_for(tmp_path):
 
 
 async def test_a_part_that_dies_is_named_with_the_cause(cluster, monkeypatch):
-    def broken(_world):
+    def broken(_world, *, ours):
+        del ours
         raise AssertionError("I1: n promised 9 of cpu and has 8")
 
     monkeypatch.setattr(scheduling, "check_invariants", broken)

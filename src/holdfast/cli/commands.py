@@ -48,7 +48,7 @@ def up(
     single_process: Annotated[
         bool,
         typer.Option("--single-process/--two-processes", help="API server in this process or not."),
-    ] = True,
+    ] = False,
     check_invariants: Check = False,
 ) -> None:
     """Run API server, scheduler, controllers and simulated nodes."""
