@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from holdfast.plugins import REGISTRY
+from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.taint_toleration import TaintToleration
+from holdfast.testing import a_claim, a_device_class, a_pod, a_slice, typed
 from holdfast.testing.conformance import check_plugin
 
 
@@ -28,6 +30,62 @@ def with_volumes(cluster):
 def test_plugins_that_look_at_volumes_conform(name):
     entry = next(entry for entry in REGISTRY if entry.name == name)
     check_plugin(lambda: entry.factory({}), pods=with_volumes, seed=7, clusters=6, steps=60)
+
+
+GPU = "example.com/gpu"
+SERVED = [{"name": name, "weight": 1} for name in ("cpu", "memory", GPU)]
+SHAPE = {"shape": [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]}
+WITH_DEVICES = {
+    "least": lambda: NodeResourcesFit({"scoringStrategy": {"resources": SERVED}}),
+    "most": lambda: NodeResourcesFit(
+        {"scoringStrategy": {"type": "MostAllocated", "resources": SERVED}}
+    ),
+    "ratio": lambda: NodeResourcesFit(
+        {"scoringStrategy": {
+            "type": "RequestedToCapacityRatio", "resources": SERVED,
+            "requestedToCapacityRatio": SHAPE,
+        }}
+    ),
+    "balanced": lambda: BalancedAllocation({"resources": SERVED}),
+}  # fmt: skip
+
+
+def with_devices(cluster):
+    """A pod that asks for devices, in a cluster where they and claims on them come and go."""
+    random, others, step = cluster.random, cluster.others, cluster.step
+
+    def tell(obj):
+        others[obj.kind, obj.name] = obj
+        cluster.world.upsert(obj)
+
+    def device_step():
+        step()
+        node = random.choice([*cluster.nodes, None])
+        pool = node or "shared"
+        result = {
+            "request": "req-0", "driver": "gpu.example.com", "pool": pool,
+            "device": f"gpu-{random.randrange(4)}",
+        }  # fmt: skip
+        held = {"allocation": {"devices": {"results": [result]}}}
+        happening = random.randrange(8)
+        if happening == 0:
+            tell(typed(a_device_class(extended_resource_name=GPU)))
+        elif happening < 4:
+            spec = {} if node else {"all_nodes": True}
+            devices = random.randrange(5)
+            tell(typed(a_slice(f"{pool}-gpu", node=node, pool=pool, devices=devices, **spec)))
+        elif happening < 7:
+            tell(typed(a_claim(f"c-{len(others)}-{random.random()}", status=held)))
+
+    if not any(kind == "DeviceClass" for kind, _ in others):
+        tell(typed(a_device_class(extended_resource_name=GPU)))
+        cluster.step = device_step
+    return typed(a_pod(f"asks-{random.random()}", cpu="100m", requests={GPU: "1"}))
+
+
+@pytest.mark.parametrize("name", WITH_DEVICES)
+def test_scores_of_resources_that_devices_serve_conform(name):
+    check_plugin(WITH_DEVICES[name], pods=with_devices, seed=3, clusters=4, steps=60)
 
 
 class ForgetsThePod(NodeResourcesFit):

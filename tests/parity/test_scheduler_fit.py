@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.api.decode import convert_object
-from holdfast.api.devices import DeviceClass
+from holdfast.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from holdfast.api.requests import Reading, pod_request
 from holdfast.errors import BadConfiguration
 from holdfast.plugins.balanced_allocation import BalancedAllocation
@@ -26,6 +26,15 @@ def of_node_info(info, raw_node=None):
     world = world_of([node(info.get("node") or raw_node, name="here")])
     for i, raw in enumerate(info["pods"] or ()):
         put(world, raw, f"pod-{i}", "here")
+    return world
+
+
+DEVICE_KINDS = {kind.__name__: kind for kind in (DeviceClass, ResourceClaim, ResourceSlice)}
+
+
+def with_devices(world, objects):
+    for raw in objects or ():
+        world.upsert(convert_object(raw, DEVICE_KINDS[raw["kind"]]))
     return world
 
 
@@ -92,6 +101,7 @@ def scored(plugin, record, normalized=False):
         [node(raw) for raw in record.input["nodes"]],
         record.input.get("existingPods") or record.input.get("pods"),
     )
+    with_devices(world, record.input.get("draObjects"))
     incoming = record.input.get("requestedPod") or record.input.get("pod")
     return asked(plugin, incoming, world)
 
@@ -150,17 +160,13 @@ def test_broken_line(record):
         )
 
 
-@parity("noderesources_score.jsonl", "TestFitScore", where=lambda r: r.input["draObjects"] is None)
+@parity("noderesources_score.jsonl", "TestFitScore")
 def test_fit_score(record):
     found = scored(fit_plugin(record.input["nodeResourcesFitArgs"]), record)
     assert found.scores(normalized=False) == by_name(record.expected["expectedPriorities"])
 
 
-@parity(
-    "noderesources_score.jsonl",
-    "TestNodeResourcesBalancedAllocation",
-    where=lambda r: not r.input["draObjects"],
-)
+@parity("noderesources_score.jsonl", "TestNodeResourcesBalancedAllocation")
 def test_balanced(record):
     found = scored(BalancedAllocation(record.input["args"]), record)
     wanted = record.expected["expectedPreScoreStatusCode"]
@@ -168,6 +174,22 @@ def test_balanced(record):
         assert found.prescore_skips == (wanted == "Skip")
     if wanted == "Success":
         assert found.scores(normalized=False) == by_name(record.expected["expectedScores"])
+
+
+@parity("noderesources_score.jsonl", "TestCalculateResourceAllocatableRequest")
+def test_what_a_node_has_and_uses(record):
+    world = with_devices(world_of([node(record.input["node"])]), record.input["draObjects"])
+    nodes = world.nodes
+    resource, row = nodes.resources.id(record.input["extendedResource"]), nodes.rows[0]
+    served = world.devices.served([resource])
+    if record.input["draObjects"] is None:
+        assert not served
+        amounts = nodes.amounts
+        found = amounts.allocatable_at[resource][row], amounts.requested_at[resource][row]
+    else:
+        found = served[resource].one(row)
+        assert tuple(int(column[0]) for column in served[resource].many([row])) == found
+    assert found == (record.expected["expectedAllocatable"], record.expected["expectedAllocated"])
 
 
 @parity("noderesources_score.jsonl", "TestResourceAllocationScorerCalculateRequests")

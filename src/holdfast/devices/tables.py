@@ -3,7 +3,8 @@
 Only rows that the picture's journal names are looked at again. A plain request (so many devices
 of a class, nothing else) needs no search: the free matching devices of each node are counted
 once and every count asked for is one comparison of that column. Anything else is searched, once
-for all nodes of equal signature.
+for all nodes of equal signature. Scores ask for less: how many devices of a class there are and
+how many of them are held.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.devices import ResourceClaim
+from holdfast.api.devices import DeviceClass, ResourceClaim
 from holdfast.api.node import Node
 from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.failures import AllocationError, NodeAllocationError
+from holdfast.devices.matching import Matcher
 from holdfast.devices.requests import EXACT_COUNT, MOST_DEVICES, Ask
 from holdfast.devices.signatures import Signer
 from holdfast.devices.taints import tolerated
@@ -78,6 +80,14 @@ class Tables:
             lambda: _CountedRows(self._inventory, self._nodes, allocator, ask),
         )
         return _Plain(counted, searched, ask.count)
+
+    def counts(self, device_class: DeviceClass) -> DeviceCounts:
+        """How many devices of a class each row has and how many of them are held."""
+        return self._keep(
+            DeviceCounts,
+            ("class", device_class.name),
+            lambda: DeviceCounts(self._inventory, self._nodes, device_class),
+        )
 
     def clear(self) -> None:
         """Forget everything."""
@@ -181,6 +191,42 @@ class _CountedRows(_RowTable):
             free = _SEARCH
         finally:
             self.free[row] = free
+
+
+class DeviceCounts(_RowTable):
+    """Devices of a class on each node, and how many of them somebody holds; ``refresh`` first.
+
+    Where a selector cannot be evaluated there are none.
+    """
+
+    def __init__(self, inventory: Inventory, nodes: Picture, device_class: DeviceClass) -> None:
+        super().__init__(inventory, nodes)
+        self._matcher = Matcher((), inventory.selectors, inventory.features)
+        self._ask = Ask(
+            index=0, claim=0, choice=0, request="", sub="", device_class=device_class,
+            mode=EXACT_COUNT, count=1, selectors=(), tolerations=(), capacity={}, admin=False,
+        )  # fmt: skip
+        self.have: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.held: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def _resize(self, capacity: int) -> None:
+        self.have = np.zeros(capacity, np.int64)
+        self.held = np.zeros(capacity, np.int64)
+
+    def _look(self, row: int, node: Node) -> None:
+        matcher, ask = self._matcher, self._ask
+        taken = self._inventory.holdings.taken
+        try:
+            matching = [
+                candidate.id
+                for pool in self._inventory.pools_of(node)
+                for candidate in pool.candidates
+                if matcher.selectable(ask, candidate, node)
+            ]
+        except AllocationError:
+            matching = []
+        self.have[row] = len(matching)
+        self.held[row] = sum(map(taken, matching))
 
 
 class _SearchedRows(_RowTable):

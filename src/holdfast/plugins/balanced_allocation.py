@@ -1,7 +1,8 @@
 """NodeResourcesBalancedAllocation: prefer nodes whose cpu and memory fill up evenly.
 
 How even a node is *without* the pod is the same question for every pod, so it is a column of the
-picture, kept up to date row by row, and not part of each class's work.
+picture, kept up to date row by row, and not part of each class's work. Only where devices serve a
+resource (they come and go without the ledger) it is worked out each time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from holdfast.columns.derived import Derived
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.devices.served import Served
 from holdfast.framework.arguments import Arguments
 from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip
 from holdfast.framework.view import View
@@ -32,14 +34,21 @@ Terms = tuple[tuple[int, int], ...]
 class _State:
     nodes: Picture
     terms: Terms
-    without: Derived
+    without: Derived | None
+    """None where devices serve some of the resources: those in ``served``."""
+    served: Mapping[int, Served]
+
+    @property
+    def nothing(self) -> Terms:
+        """The terms of a pod that asks for nothing."""
+        return tuple((id_, 0) for id_, _ in self.terms)
 
 
 class BalancedAllocation:
     """Score how much more even the node becomes with the pod."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    epochs: ClassVar[tuple[str, ...]] = ()
+    epochs: tuple[str, ...] = ()
     scope: ClassVar[Scope] = Scope.ROW
     sliced: ClassVar[bool] = True
 
@@ -55,6 +64,9 @@ class BalancedAllocation:
             names.append(str(entry.get("name", "")))
         read.refuse_if_wrong()
         self._names = tuple(names)
+        self._scalars = any(map(is_scalar, names))
+        if self._scalars:  # devices may serve them
+            self.epochs = ("classes", "devices")
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """What the pod adds of the resources looked at."""
@@ -74,6 +86,8 @@ class BalancedAllocation:
         if not any(amount for _, amount in terms):
             return Skip()
         ids = tuple(id_ for id_, _ in terms)
+        if self._scalars and (served := view.world.devices.served(ids)):
+            return _State(nodes, terms, None, served)
         without = nodes.derived.get((self.name, ids))
         if without is None:
             nothing = tuple((id_, 0) for id_ in ids)
@@ -83,13 +97,19 @@ class BalancedAllocation:
                 lambda rows: evenness(nodes.amounts, nothing, rows),
                 lambda row: evenness_at(nodes.amounts, nothing, row),
             )
-        return _State(nodes, terms, without)
+        return _State(nodes, terms, without, {})
 
     def score(self, state: _State, rows: AnyRows) -> RawScores:
         """75 for no change, towards 100 for the better, towards 50 for the worse."""
-        state.without.refresh(state.nodes.size)
-        score: RawScores = evenness(state.nodes.amounts, state.terms, rows)
-        score -= state.without.values[rows]
+        amounts, without = state.nodes.amounts, state.without
+        score: RawScores
+        if without is None:
+            score = evenness_served(amounts, state.terms, state.served, rows)
+            score -= evenness_served(amounts, state.nothing, state.served, rows)
+        else:
+            without.refresh(state.nodes.size)
+            score = evenness(amounts, state.terms, rows)
+            score -= without.values[rows]
         score += 50.0
         score *= 0.5
         np.floor(score, out=score)
@@ -98,8 +118,13 @@ class BalancedAllocation:
 
     def row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
-        state.without.refresh(state.nodes.size)
-        gain = evenness_at(state.nodes.amounts, state.terms, row) - state.without.at[row]
+        amounts, without = state.nodes.amounts, state.without
+        if without is None:
+            gain = evenness_served_at(amounts, state.terms, state.served, row)
+            gain -= evenness_served_at(amounts, state.nothing, state.served, row)
+        else:
+            without.refresh(state.nodes.size)
+            gain = evenness_at(amounts, state.terms, row) - without.at[row]
         return 0, 50.0 + (50.0 + gain) // 2.0
 
 
@@ -177,6 +202,39 @@ def evenness_at(amounts: Amounts, terms: Terms, row: int) -> float:
         for id_, asked in terms
         if have_at[id_][row]
     ]
+    return float(int((1.0 - _spread(shares)) * 100.0))
+
+
+def evenness_served(
+    amounts: Amounts, terms: Terms, served: Mapping[int, Served], rows: AnyRows
+) -> NDArray[np.float64]:
+    """The same as evenness, with devices for what a node has none of."""
+    shares, has = [], []
+    for id_, asked in terms:
+        if id_ in served:
+            have, used = served[id_].many(rows)
+        else:
+            have, used = amounts.allocatable[id_][rows], amounts.requested[id_][rows]
+        shares.append(np.minimum((used + asked) / np.maximum(have, 1), 1.0))
+        has.append(have > 0)
+    whole: NDArray[np.float64] = np.trunc(
+        (1.0 - _deviation(np.array(shares), np.array(has))) * 100.0
+    )
+    return whole
+
+
+def evenness_served_at(
+    amounts: Amounts, terms: Terms, served: Mapping[int, Served], row: int
+) -> float:
+    """The same for one row."""
+    shares = []
+    for id_, asked in terms:
+        if id_ in served:
+            have, used = served[id_].one(row)
+        else:
+            have, used = amounts.allocatable_at[id_][row], amounts.requested_at[id_][row]
+        if have:
+            shares.append(min((used + asked) / have, 1.0))
     return float(int((1.0 - _spread(shares)) * 100.0))
 
 

@@ -80,7 +80,7 @@ class NodeResourcesFit:
     """Rule out nodes without room; prefer by LeastAllocated or another strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
-    epochs: ClassVar[tuple[str, ...]] = ("classes",)
+    epochs: tuple[str, ...] = ("classes",)
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Node": ("Add", "UpdateNodeAllocatable"),
         "Pod": ("Delete", "UpdatePodScaleDown"),
@@ -91,6 +91,9 @@ class NodeResourcesFit:
 
     def __init__(self, args: Mapping[str, Any] | FitArgs) -> None:
         self._args = args if isinstance(args, FitArgs) else read_args(args)
+        self._scalars = any(is_scalar(name) for name, _ in self._args.resources)
+        if self._scalars:  # devices may serve them
+            self.epochs = ("classes", "devices")
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The request, and on which rows an offer may serve it instead of free room."""
@@ -106,6 +109,8 @@ class NodeResourcesFit:
         needs = tuple((r, a) for r, a in pod.request if not self._ignored(names[r]))
         columns = tuple((amounts.free[r], a, r) for r, a in needs)
         needs_at = tuple((amounts.free_at[r], a, r) for r, a in needs)
+        terms = self._terms(pod, names)
+        served = view.world.devices.served(id_ for id_, _, _ in terms) if self._scalars else {}
         left, left_rows = None, frozenset[int]()
         matched = view.matched
         if matched is not None and len(matched.rows):
@@ -116,7 +121,7 @@ class NodeResourcesFit:
             amounts=amounts, names=names, needs=needs, slots=amounts.free[PODS], columns=columns,
             needs_at=needs_at, slots_at=amounts.free_at[PODS], left=left, left_rows=left_rows,
             backed=view.world.devices.backing(needs),
-            scorer=Scorer(self._args, amounts, self._terms(pod, names)),
+            scorer=Scorer(self._args, amounts, terms, served),
             offers=view.world.offers,
         )  # fmt: skip
 

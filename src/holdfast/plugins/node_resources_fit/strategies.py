@@ -7,7 +7,7 @@ below 2^46, beyond which the ledgers' own int64 is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import CPU, MEMORY
+from holdfast.devices.served import Served
 from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
 
@@ -80,13 +81,19 @@ class Scorer:
     """Scores rows for pods with one request, under one strategy."""
 
     def __init__(
-        self, args: FitArgs, amounts: Amounts, terms: Sequence[tuple[int, int, int]]
+        self,
+        args: FitArgs,
+        amounts: Amounts,
+        terms: Sequence[tuple[int, int, int]],
+        served: Mapping[int, Served],
     ) -> None:
         """Terms are (resource id, weight, the pod's amount), scalars it does not ask for left out.
 
         The amount of cpu and memory is the non-zero one, as is what is counted on the node.
+        ``served`` are the resources that devices serve on nodes that have none of them.
         """
         self._amounts = amounts
+        self._served = served
         self._ratio = args.strategy not in (LEAST, MOST)
         self._level = by_shape(args.shape) if self._ratio else least
         if args.strategy == MOST:
@@ -94,6 +101,7 @@ class Scorer:
         self._terms = [(id_, float(w), float(p), *_used(amounts, id_)) for id_, w, p in terms]
         usual = [(id_, weight) for id_, weight, _ in terms] == [(CPU, 1), (MEMORY, 1)]
         self._usual = self._level is least and usual
+        self._only_least = self._level is least and not served
         self._asked = np.array([[p] for _, _, p in terms], np.float64)
         self._cells = [
             (amounts.allocatable_at[id_], used_at, weight, asked)
@@ -107,12 +115,15 @@ class Scorer:
         sums: Any = 0.0
         weights: Any = 0.0
         for id_, weight, asked, used, _ in self._terms:
-            c = self._amounts.divisor[id_][rows]
-            q = used[rows] + asked
-            level = self._level(c, q)
             counts: Any = weight
-            if self._amounts.zeros[id_]:
-                counts = weight * (self._amounts.allocatable[id_][rows] > 0)
+            if id_ in self._served:
+                have, taken = self._served[id_].many(rows)
+                level = self._level(np.maximum(have, 1.0), taken + asked)
+                counts = weight * (have > 0)
+            else:
+                level = self._level(self._amounts.divisor[id_][rows], used[rows] + asked)
+                if self._amounts.zeros[id_]:
+                    counts = weight * (self._amounts.allocatable[id_][rows] > 0)
             if self._ratio:
                 counts = counts * (level > 0)
             sums = sums + level * counts
@@ -144,14 +155,17 @@ class Scorer:
 
     def one(self, row: int) -> float:
         """The score of one row."""
-        if self._level is least:
+        if self._only_least:
             return self._one_least(row)
         sums = weights = 0.0
         for id_, weight, asked, _, used_at in self._terms:
-            c = self._amounts.allocatable_at[id_][row]
+            if id_ in self._served:
+                c, used = self._served[id_].one(row)
+            else:
+                c, used = self._amounts.allocatable_at[id_][row], used_at[row]
             if not c:
                 continue
-            level = self._level(float(c), used_at[row] + asked)
+            level = self._level(float(c), used + asked)
             if level > 0 or not self._ratio:
                 sums += level * weight
                 weights += weight
