@@ -6,7 +6,7 @@ from holdfast.agent.fleet import Fleet
 from holdfast.agent.nodes import LEASE_NAMESPACE, NodeShape
 from holdfast.agent.objects import AGENT_NODES, AGENT_PODS
 from holdfast.api.scheme import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
-from holdfast.clock import parse_rfc3339, rfc3339_micro
+from holdfast.api.timestamps import parse_rfc3339, rfc3339_micro
 from holdfast.errors import NotFound
 from holdfast.testing import a_claim, a_node, a_pod
 

@@ -13,7 +13,7 @@ from holdfast.agent.nodes import (
 from holdfast.agent.objects import AgentNode
 from holdfast.api.decode import convert_object
 from holdfast.api.node import Lease
-from holdfast.clock import rfc3339, rfc3339_micro
+from holdfast.api.timestamps import rfc3339, rfc3339_micro
 
 NOW = 1_700_000_000.0
 

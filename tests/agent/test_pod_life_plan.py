@@ -5,7 +5,7 @@ import pytest
 from holdfast.agent.addresses import AddressPool
 from holdfast.agent.claims import why_not_ready
 from holdfast.agent.simulated import NOTHING, RUN_FOR, STOP_AFTER, needs_look, plan_pod
-from holdfast.clock import rfc3339
+from holdfast.api.timestamps import rfc3339
 from holdfast.testing import a_claim, a_pod, typed
 
 NOW = 1_700_000_000.0

@@ -1,7 +1,7 @@
 import pytest
 from shapes import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
 
-from holdfast.clock import parse_rfc3339
+from holdfast.api.timestamps import parse_rfc3339
 
 MERGE = {"content-type": "application/merge-patch+json"}
 REPLICASETS = "/apis/apps/v1/namespaces/default/replicasets"

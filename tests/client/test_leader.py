@@ -4,9 +4,9 @@ import random
 import pytest
 
 from holdfast.api.scheme import LEASES
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.client.client import Client
 from holdfast.client.leader import RAW_LEASES, LeaderElection, LeadershipLost
-from holdfast.clock import parse_rfc3339
 from holdfast.testing import Fault, FaultyTransport
 
 NS = "kube-system"

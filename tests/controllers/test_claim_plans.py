@@ -4,7 +4,7 @@ import msgspec
 
 from holdfast.api.decode import convert_object
 from holdfast.api.scheme import RESOURCE_CLAIMS
-from holdfast.clock import rfc3339
+from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.claim_cleanup import FINALIZER, plan_claim
 from holdfast.controllers.claim_templates import (
     ENTRY,

@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.api.meta import Condition
 from holdfast.api.scheme import REPLICASETS
-from holdfast.clock import rfc3339
+from holdfast.api.timestamps import rfc3339
 from holdfast.controllers import revisions, rollout
 from holdfast.controllers.deployment import plan_deployment
 from holdfast.controllers.rollout import DESIRED, MAXIMUM, Bounds, resolve

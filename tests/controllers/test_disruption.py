@@ -6,7 +6,7 @@ import pytest
 from holdfast.api.decode import convert_object
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES
-from holdfast.clock import rfc3339
+from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.disruption import BUDGETS, FullBudget, plan_budget
 from holdfast.controllers.stranded_pods import failed_status
 from holdfast.errors import TooManyRequests

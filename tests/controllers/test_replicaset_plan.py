@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 
 from holdfast.api.scheme import PODS
-from holdfast.clock import rfc3339
+from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.pod_ranking import DELETION_COST, in_deletion_order
 from holdfast.controllers.replicaset import BURST, ReplicaSetPlan, plan_replicaset
 from holdfast.controllers.writes import Create, Delete

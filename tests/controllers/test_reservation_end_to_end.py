@@ -5,8 +5,8 @@ import json
 import pytest
 
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
+from holdfast.api.timestamps import rfc3339
 from holdfast.capacity import names
-from holdfast.clock import rfc3339
 from holdfast.errors import NotFound
 from holdfast.testing import a_node, a_pod, a_reservation
 

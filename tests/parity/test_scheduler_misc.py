@@ -1,5 +1,7 @@
 """Scores on a scale, the order of the queue, victims' order and the fit error, as upstream."""
 
+import dataclasses
+
 import numpy as np
 
 from holdfast.api.decode import convert_object
@@ -13,9 +15,10 @@ from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import violating
 from holdfast.plugins.default_preemption.dry_run import importance
 from holdfast.plugins.node_affinity import NodeAffinity
-from holdfast.plugins.priority_sort import PrioritySort
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.scheduler.cycle import fit_error
+from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.queued_pod import Worth
 from parity.harness import parity
 from parity.scheduling import pod
 
@@ -39,12 +42,13 @@ def test_taints_that_filter(record):
 
 @parity(FILE, "queuesort/priority_sort_test.go:TestLess")
 def test_order_of_the_queue(record):
-    def key(one):
-        facts = World().facts(pod(one["pod"]))
-        return PrioritySort({}).sort_key(facts, one["timestamp"] / 1e9)
-
-    first, second = key(record.input["p1"]), key(record.input["p2"])
-    assert (first < second) == record.expected["less"]
+    """Equals leave in the order they came, so p1 overtakes p2 only if it really is less."""
+    queue, world = SchedulingQueue(judge=lambda *_: Worth.NOTHING), World()
+    for uid in ("p2", "p1"):
+        one = record.input[uid]
+        facts = dataclasses.replace(world.facts(pod(one["pod"])), uid=uid)
+        queue.add(facts, one["timestamp"] / 1e9)
+    assert (queue.pop(0.0).uid == "p1") == record.expected["less"]
 
 
 class Spoken:

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.agent.objects import AgentNode
 from holdfast.api.node import Lease, Node
 from holdfast.api.pod import ResourceAmounts
-from holdfast.clock import parse_rfc3339, rfc3339, rfc3339_micro
+from holdfast.api.timestamps import parse_rfc3339, rfc3339, rfc3339_micro
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.api.pod import Container, Pod
-from holdfast.clock import rfc3339
+from holdfast.api.timestamps import rfc3339
 
 Said = tuple[str, str, str]  # type, status, reason
 

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.agent.pod_status import finished_status, held_status, running_status
 from holdfast.api.durations import parse_seconds
 from holdfast.api.pod import Pod
-from holdfast.clock import parse_rfc3339
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.errors import BadRequest
 
 RUN_FOR = "holdfast.dev/run-for"

@@ -82,15 +82,6 @@ def format_nanoseconds(nanoseconds: int) -> str:
     return f"{sign}{parts}{_decimal(left, SECOND)}s"
 
 
-def format_seconds(seconds: float) -> str:
-    """Write a number of seconds as Go does.
-
-    >>> format_seconds(86400), format_seconds(0.25)
-    ('24h0m0s', '250ms')
-    """
-    return format_nanoseconds(round(seconds * SECOND))
-
-
 def _decimal(amount: int, unit: int) -> str:
     """Divide exactly, leaving out trailing zeros."""
     whole, rest = divmod(amount, unit)

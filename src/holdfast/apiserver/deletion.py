@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.apiserver import policies
 from holdfast.apiserver.admission.namespaces import check_deletable
 from holdfast.apiserver.answers import answer, success
@@ -19,7 +20,6 @@ from holdfast.apiserver.selection import selection_of
 from holdfast.apiserver.updating import current, is_finished
 from holdfast.apiserver.writing import builder, decode, pretended, show, typed_first
 from holdfast.client.transport import Response
-from holdfast.clock import parse_rfc3339, rfc3339
 from holdfast.errors import BadRequest, Conflict, Details, NotFound
 from holdfast.store import Stored
 

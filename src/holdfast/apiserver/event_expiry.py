@@ -11,9 +11,9 @@ from collections import deque
 
 import msgspec
 
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.operation import Context
 from holdfast.apiserver.writing import builder, decode
-from holdfast.clock import parse_rfc3339
 from holdfast.errors import HoldfastError
 from holdfast.store import Stored
 

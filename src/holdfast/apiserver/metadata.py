@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.registry import Served
-from holdfast.clock import rfc3339
 from holdfast.errors import BadRequest, Conflict, Details, FieldErrors
 
 Object = dict[str, Any]

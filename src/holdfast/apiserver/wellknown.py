@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.clock import rfc3339, rfc3339_micro
+from holdfast.api.timestamps import rfc3339, rfc3339_micro
 
 _MACHINERY = "k8s.io.apimachinery.pkg"
 _EXTENSIONS = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1"

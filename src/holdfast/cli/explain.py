@@ -12,11 +12,12 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.cli.configuration import read_profiles
 from holdfast.cli.objects import Document, parse_documents, unpack
 from holdfast.cli.snapshot import built_in_profiles, read_snapshot
 from holdfast.cli.verdict import as_text
-from holdfast.clock import SystemClock, parse_rfc3339
+from holdfast.clock import SystemClock
 from holdfast.errors import BadConfiguration, BadRequest, HoldfastError
 from holdfast.framework.profile import Profile
 
@@ -130,5 +131,5 @@ def _time(now: str | None) -> float:
         return SystemClock().now()
     try:
         return parse_rfc3339(now)
-    except ValueError as wrong:
-        raise BadRequest(f'now: "{now}" is not an RFC 3339 time') from wrong
+    except BadRequest as wrong:
+        raise BadRequest(f"now: {wrong}") from wrong

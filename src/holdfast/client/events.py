@@ -16,10 +16,11 @@ from typing import Any
 from holdfast.api import scheme
 from holdfast.api.meta import Object, ObjectReference
 from holdfast.api.resource import Resource
+from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client
 from holdfast.client.workqueue import QueueClosed, WorkQueue
-from holdfast.clock import Clock, rfc3339
+from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Retryable
 
 TRIES = 5

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.resource import Resource
+from holdfast.api.timestamps import rfc3339_micro
 from holdfast.client.client import Client
-from holdfast.clock import Clock, rfc3339_micro
+from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 
 RAW_LEASES: Resource[dict[str, Any]] = Resource(

@@ -133,10 +133,6 @@ class Picture:
         rows: Rows = self.alive[: self.size].nonzero()[0]
         return rows
 
-    def changed_since(self, cursor: int) -> Rows:
-        """Rows that changed after ``cursor`` (a former ``seq``)."""
-        return self.journal.since(cursor)
-
     def label(self, key: str) -> NDArray[np.int32]:
         """The value id of each row under a label key, -1 where it has none."""
         return self.labels.column(key).ids

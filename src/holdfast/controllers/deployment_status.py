@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.meta import Condition
+from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.api.workloads import Deployment, ReplicaSet
-from holdfast.clock import parse_rfc3339, rfc3339
 from holdfast.controllers import conditions
 from holdfast.controllers.rollout import Bounds
 

@@ -11,12 +11,12 @@ from holdfast.api.meta import Condition, OwnerReference
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, REPLICASETS
+from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.api.workloads import (
     PodDisruptionBudget,
     PodDisruptionBudgetStatus,
 )
 from holdfast.client.replica import Kind
-from holdfast.clock import parse_rfc3339, rfc3339
 from holdfast.controllers import conditions
 from holdfast.controllers.grouped import Grouped
 from holdfast.controllers.ownership import controller_of

@@ -11,10 +11,10 @@ from holdfast.api.conditions import set_condition
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import NAMESPACES
+from holdfast.api.timestamps import rfc3339
 from holdfast.api.workloads import Namespace
 from holdfast.client.client import PatchType
 from holdfast.client.replica import Kind
-from holdfast.clock import rfc3339
 from holdfast.controllers import conditions
 from holdfast.controllers.discovery import Served, discover
 from holdfast.controllers.reconciler import Reconciler, Tools

@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast.api.node import Node, Taint
 from holdfast.api.scheme import NODES
+from holdfast.api.timestamps import rfc3339
 from holdfast.client.replica import Kind
-from holdfast.clock import rfc3339
 from holdfast.controllers import conditions
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.writes import Patch, carry_out_all

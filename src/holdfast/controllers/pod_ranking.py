@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.api.pod import Pod
-from holdfast.clock import parse_rfc3339
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.controllers import conditions
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

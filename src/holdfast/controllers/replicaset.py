@@ -11,9 +11,9 @@ from typing import Any
 from holdfast.api.labels import from_selector
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, REPLICASETS
+from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.api.workloads import ReplicaSet
 from holdfast.client.replica import Kind
-from holdfast.clock import parse_rfc3339, rfc3339
 from holdfast.controllers import conditions
 from holdfast.controllers.expectations import GIVE_UP_AFTER, Expectations
 from holdfast.controllers.grouped import Grouped, Owned

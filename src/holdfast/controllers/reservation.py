@@ -14,8 +14,8 @@ from holdfast.api.quantity import NANO, Quantity
 from holdfast.api.requests import nanos
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
+from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.client.replica import Kind
-from holdfast.clock import parse_rfc3339, rfc3339
 from holdfast.controllers import conditions
 from holdfast.controllers.grouped import Grouped
 from holdfast.controllers.reconciler import Reconciler, Tools

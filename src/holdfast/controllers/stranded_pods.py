@@ -7,9 +7,9 @@ from typing import Any
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import NODES, PODS
+from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import PatchType
 from holdfast.client.replica import Kind
-from holdfast.clock import rfc3339
 from holdfast.controllers.grouped import Grouped
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.errors import NotFound

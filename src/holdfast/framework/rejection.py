@@ -69,11 +69,6 @@ class Rejection:
         return Code.UNSCHEDULABLE if self.prefilter is None else self.prefilter[1].code
 
     @property
-    def retry_at(self) -> float | None:
-        """When a try is worth it without any event, if the plugin said so."""
-        return None if self.prefilter is None else self.prefilter[1].retry_at
-
-    @property
     def rejectors(self) -> frozenset[str]:
         """Plugins that had a part in it: their hints decide when to try again."""
         if self.error or not self.nodes:

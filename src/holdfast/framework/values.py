@@ -82,7 +82,6 @@ class Reject:
 
     code: Code
     reasons: tuple[str, ...]
-    retry_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from holdfast.columns.pod_facts import PodFacts
-
 
 class PrioritySort:
-    """Order the queue by priority, then by how long a pod has been waiting."""
+    """Order the queue by priority, then by how long a pod has been waiting.
+
+    The queue keeps this order itself and knows no other; the plugin is here so that a user's
+    configuration may name it.
+    """
 
     name: ClassVar[str] = "PrioritySort"
     epochs: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
-
-    def sort_key(self, pod: PodFacts, queued_at: float) -> tuple[int, float]:
-        """Smaller is earlier: higher priority first, then the older queue time."""
-        return (-pod.priority, queued_at)

@@ -30,7 +30,6 @@ class TurnedAway:
     rejectors: frozenset[str]
     pending_on: frozenset[str]
     effect: Effect | None = None
-    retry_at: float | None = None
     error: bool = False
     """The attempt failed, not the pod: nobody is to blame, try again."""
 
@@ -98,5 +97,4 @@ def _turned_away(profile: Profile, rejection: Rejection, world: World, now: floa
         rejection.rejectors,
         rejection.pending_on,
         effect,
-        rejection.retry_at,
     )

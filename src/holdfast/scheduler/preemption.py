@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.scheme import PODS
+from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client, PatchType
-from holdfast.clock import Clock, rfc3339
+from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import NotFound, Retryable
 from holdfast.framework.plugin import ClusterEvent, Effect

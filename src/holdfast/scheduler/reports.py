@@ -8,9 +8,10 @@ from typing import Any
 
 from holdfast.api.meta import ObjectReference
 from holdfast.api.scheme import PODS, RESERVATIONS
+from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
-from holdfast.clock import Clock, rfc3339
+from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError, Retryable
 from holdfast.framework.plugin import Placement

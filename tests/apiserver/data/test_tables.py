@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
+from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.tables import columns_of, table
-from holdfast.clock import rfc3339
 from holdfast.errors import BadRequest
 
 NOW = 1_000_000.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.api import causes
+from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.structural import Schema
-from holdfast.clock import rfc3339
 from holdfast.errors import Cause, FieldErrors, Invalid
 
 Object = dict[str, Any]

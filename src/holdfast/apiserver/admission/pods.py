@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Context, Operation
-from holdfast.clock import rfc3339
 from holdfast.errors import Details, Forbidden
 from holdfast.store import Key
 

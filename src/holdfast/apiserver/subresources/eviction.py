@@ -9,6 +9,7 @@ import msgspec
 from holdfast.api.decode import convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
+from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.answers import answer_value, success
 from holdfast.apiserver.deletion import DeleteOptions, check_preconditions, delete_stored
 from holdfast.apiserver.incoming import read_of
@@ -17,7 +18,6 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.updating import current
 from holdfast.apiserver.writing import builder, decode
 from holdfast.client.transport import Response
-from holdfast.clock import rfc3339
 from holdfast.errors import BadRequest, Cause, Details, Forbidden, TooManyRequests
 from holdfast.store import Stored
 

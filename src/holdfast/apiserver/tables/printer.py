@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.resource import Column
-from holdfast.clock import parse_rfc3339
+from holdfast.api.timestamps import parse_rfc3339
+from holdfast.errors import BadRequest
 
 Obj = Mapping[str, Any]
 Cells = list[Any]
@@ -77,7 +78,7 @@ def since(timestamp: Any, now: float) -> str:
         return UNKNOWN
     try:
         return age_text(now - parse_rfc3339(timestamp))
-    except (TypeError, ValueError):
+    except (TypeError, BadRequest):
         return "<invalid>"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.tables.printer import (
     NONE,
     UNKNOWN,
@@ -25,7 +26,6 @@ from holdfast.apiserver.tables.printer import (
     selector_text,
     since,
 )
-from holdfast.clock import parse_rfc3339
 
 _WIDE = ("+Containers", "+Images", "+Selector")
 
