@@ -16,11 +16,12 @@ _FIRST_SLOTS = 16
 class OfferColumns:
     """Amounts are [resource, slot] in base units; everything else is [slot].
 
-    ``row`` is the node row or -1, ``order`` the order label or 0, ``created`` the creation time.
-    ``limits[r, k]`` tells whether a Restricted offer limits its owners in a resource.
+    ``row`` is the node row or -1, ``order`` the order label or 0, ``created`` the creation time,
+    ``drawn`` whether some pod draws on it. ``limits[r, k]`` tells whether a Restricted offer limits
+    its owners in a resource.
     """
 
-    __slots__ = ("created", "default", "limits", "matchable", "open", "order", "remaining",
+    __slots__ = ("created", "default", "drawn", "limits", "matchable", "open", "order", "remaining",
                  "reserved", "resources", "row", "used")  # fmt: skip
 
     def __init__(self) -> None:
@@ -30,6 +31,7 @@ class OfferColumns:
         self.limits: Bools = np.zeros((PODS + 1, _FIRST_SLOTS), np.bool_)
         self.matchable: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.open: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
+        self.drawn: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.default: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.order: Ints = np.zeros(_FIRST_SLOTS, np.int64)
         self.created: NDArray[np.float64] = np.zeros(_FIRST_SLOTS, np.float64)
@@ -48,7 +50,7 @@ class OfferColumns:
             new = np.zeros((width, length), old.dtype)
             new[: old.shape[0], : old.shape[1]] = old
             setattr(self, name, new)
-        for name in ("matchable", "open", "default", "order", "created", "row"):
+        for name in ("matchable", "open", "drawn", "default", "order", "created", "row"):
             old = getattr(self, name)
             new = np.full(length, -1 if name == "row" else 0, old.dtype)
             new[: len(old)] = old
@@ -74,6 +76,7 @@ class OfferColumns:
             self.limits[list(offer.restricted), slot] = True
         self.matchable[slot] = offer.matchable
         self.open[slot] = offer.open
+        self.drawn[slot] = bool(offer.draws)
         self.default[slot] = offer.policy == ""
         self.order[slot] = offer.order
         self.created[slot] = created
@@ -82,7 +85,7 @@ class OfferColumns:
 
     def clear(self, slot: int) -> None:
         """Empty a slot."""
-        self.matchable[slot] = False
+        self.matchable[slot] = self.drawn[slot] = False
         self.row[slot] = -1
         self.remaining[:, slot] = 0
 

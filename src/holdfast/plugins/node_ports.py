@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.columns.picture import Picture, Rows
 from holdfast.columns.pod_facts import PodFacts
@@ -69,6 +70,12 @@ class NodePorts:
             if pod.host_ports and clash(state.wanted, pod.host_ports):
                 return Code.UNSCHEDULABLE
         return Code.PASS
+
+    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+        """Where a port is taken, its holder may leave."""
+        taken = np.zeros(state.nodes.capacity, np.bool_)
+        taken[list(state.nodes.ports.rows_taken(state.wanted))] = True
+        return taken
 
     def row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
