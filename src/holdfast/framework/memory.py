@@ -7,9 +7,8 @@ keeps the sum: which rows are feasible and their total score.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.answers import Answers
@@ -17,6 +16,7 @@ from holdfast.framework.plugin import Code, Skip
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared, ask, take
 from holdfast.framework.profile import Profile
+from holdfast.framework.recent import Recent
 from holdfast.framework.record import Record
 from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
@@ -24,7 +24,7 @@ from holdfast.framework.view import View
 OFFERS_PLUGIN = "Reservation"
 """The plugin that gives owners their held room; others leave the rows of matched offers to it."""
 _FEW = 16
-T = TypeVar("T")
+"""Classes on trial. Two plugins answer anew for each request: they are kept on trial as long."""
 
 
 class Memory:
@@ -42,23 +42,21 @@ class Memory:
             if traits.asked
         }
         self._beyond = tuple(t.beyond for t in self._deciding if t.beyond is not None)
-        self._records: OrderedDict[Hashable, Record] = OrderedDict()
-        self._prepared: OrderedDict[tuple[str, Hashable], Prepared] = OrderedDict()
-        self._shared: OrderedDict[tuple[int, ...], Possible] = OrderedDict()
+        self._records = Recent[Record](_FEW)
+        self._prepared = Recent[Prepared](4 * _FEW)
+        self._shared = Recent[Possible](_FEW)
         """By identity of the answers, which each entry keeps alive: no id is ever another's."""
 
     def record(self, pod: PodFacts, view: View) -> Record:
         """The record of the pod's class, made or renewed if need be. Not refreshed yet."""
         key = self._key(pod, view)
-        record = self._records.get(key)
+        record = self._records.find(key)
         if record is not None and self._holds(record, pod, view):
-            if len(self._records) > _FEW:
-                self._records.move_to_end(key)  # last used, last dropped
             return record
         record = self._make(pod, view)
         if record.rejected is None:
             # Preparing may have made labels visible, and with them given the pod a new kind.
-            _keep(self._records, self._key(pod, view), record, _room(view.nodes.capacity))
+            self._records.keep(self._key(pod, view), record, _room(view.nodes.capacity))
         return record
 
     def complete(self, record: Record, pod: PodFacts, view: View) -> list[Prepared]:
@@ -84,11 +82,9 @@ class Memory:
     def _prepare(self, traits: Traits, pod: PodFacts, view: View) -> Prepared:
         epochs = view.nodes.epochs
         key = (traits.name, traits.plugin.reads(pod, view))
-        found = self._prepared.get(key)
-        if found is not None:
-            self._prepared.move_to_end(key)
-            if found.stamp == epochs.stamp:
-                return found
+        found = self._prepared.find(key)
+        if found is not None and found.stamp == epochs.stamp:
+            return found
         versions = epochs.of(traits.epochs)
         if found is not None and found.versions == versions:
             found.stamp = epochs.stamp
@@ -101,7 +97,7 @@ class Memory:
         if found.reject is None:
             if traits.kept and not found.skip and found.answers is None:
                 found.answers = Answers(traits.plugin, found.state, found.part, view.nodes)
-            _keep(self._prepared, key, found, 4 * _room(view.nodes.capacity))
+            self._prepared.keep(key, found, 4 * _room(view.nodes.capacity))
         return found
 
     def _key(self, pod: PodFacts, view: View) -> Hashable:
@@ -150,10 +146,10 @@ class Memory:
         kept = [p.answers for p in prepared if p.answers is not None and p.traits.of_node]
         allowed = [p.narrow for p in prepared if p.narrow is not None and not p.traits.asked]
         key = (*map(id, kept), *map(id, allowed))
-        found = self._shared.get(key)
+        found = self._shared.find(key)
         if found is None:
             found = Possible(view.nodes, kept, allowed)
-            _keep(self._shared, key, found, 4 * _room(view.nodes.capacity))
+            self._shared.keep(key, found, 4 * _room(view.nodes.capacity))
         return found
 
 
@@ -171,11 +167,3 @@ def _alike(old: Prepared, new: Prepared) -> bool:
 def _room(capacity: int) -> int:
     """How many classes to remember: about 100 MB of arrays, whatever the size of the cluster."""
     return max(64, 4_194_304 // capacity)
-
-
-def _keep(table: OrderedDict[Any, T], key: Hashable, value: T, most: int) -> None:
-    """Remember a value, dropping the one that was used longest ago if there are too many."""
-    table[key] = value
-    table.move_to_end(key)
-    if len(table) > most:
-        table.popitem(last=False)
