@@ -286,6 +286,11 @@ def implements(plugin: Any, point: type) -> bool:
     return found
 
 
+def concerned(plugin: Any, placement: Placement) -> bool:
+    """Tell whether a placement is a plugin's business: it prepared for the pod, or never does."""
+    return plugin.name in placement.states or not implements(plugin, Prepares)
+
+
 __all__ = [
     "NONE",
     "AfterRejects",
@@ -323,6 +328,7 @@ __all__ = [
     "Tallies",
     "Tiers",
     "Verdicts",
+    "concerned",
     "hears",
     "implements",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from holdfast.client.client import Client
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, NotFound, Retryable, from_status
-from holdfast.framework.plugin import Binds, Call, Placement, PreBinds, Skip
+from holdfast.framework.plugin import Binds, Call, Placement, PreBinds, Skip, concerned
 from holdfast.framework.profile import Profile
 
 log = logging.getLogger(__name__)
@@ -100,10 +100,10 @@ async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:
     begun: list[Any] = []
     try:
         for plugin in profile.having(PreBinds):
-            if plugin.name in placement.states:
+            if concerned(plugin, placement):
                 _stop_if_recalled(placement)
                 begun.append(plugin)
-                steps = plugin.pre_bind(placement.states[plugin.name], placement)
+                steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
                 await _run(driver, plugin.name, "PreBind", steps)
         _stop_if_recalled(placement)
         await _bind_pod(driver, profile, placement)
@@ -157,7 +157,7 @@ async def _run(driver: Driver, plugin: str, point: str, steps: Generator[Call, A
 
 async def _undo(driver: Driver, plugin: Any, placement: Placement) -> None:
     try:
-        await driver.run(plugin.undo_bind(placement.states[plugin.name], placement))
+        await driver.run(plugin.undo_bind(placement.states.get(plugin.name), placement))
     except NotFound:
         return
     except Exception as failure:

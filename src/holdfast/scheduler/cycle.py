@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import Code, Effect, Placement, Reject, Reserves
+from holdfast.framework.plugin import Code, Effect, Placement, Reject, Reserves, concerned
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.runner import after_reject, feasible, rank
@@ -60,9 +60,9 @@ def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Rej
     world.assume(placement.pod, placement.row)
     try:
         for plugin in profile.having(Reserves):
-            if plugin.name not in placement.states:
+            if not concerned(plugin, placement):
                 continue
-            refusal = plugin.reserve(placement.states[plugin.name], placement)
+            refusal = plugin.reserve(placement.states.get(plugin.name), placement)
             if refusal is not None:
                 release(profile, world, placement)
                 return plugin.name, refusal
@@ -75,8 +75,8 @@ def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Rej
 def release(profile: Profile, world: World, placement: Placement) -> None:
     """Withdraw everything ``hold`` entered, in reverse order."""
     for plugin in reversed(profile.having(Reserves)):
-        if plugin.name in placement.states:
-            plugin.unreserve(placement.states[plugin.name], placement)
+        if concerned(plugin, placement):
+            plugin.unreserve(placement.states.get(plugin.name), placement)
     world.forget(placement.pod.uid)
 
 

@@ -15,7 +15,7 @@ from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.invariants import check_invariants
-from holdfast.framework.plugin import ClusterEvent, Effect, Placement, PreBinds
+from holdfast.framework.plugin import ClusterEvent, Effect, Placement, PreBinds, concerned
 from holdfast.framework.profile import Profile
 from holdfast.framework.runner import closed_gate
 from holdfast.framework.world import World
@@ -224,7 +224,7 @@ class Scheduler:
 
     async def _bind(self, queued: QueuedPod, profile: Profile, placement: Placement) -> None:
         if not placement.pod.reserve_for and any(
-            plugin.name in placement.states for plugin in profile.having(PreBinds)
+            concerned(plugin, placement) for plugin in profile.having(PreBinds)
         ):
             await self._reporter.announce(placement.pod, placement.node)
         try:
