@@ -31,7 +31,13 @@ from holdfast.controllers.group import ControllerGroup
 from holdfast.errors import HoldfastError, Refused
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
-from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
+from holdfast.settings import (
+    ClusterSettings,
+    NodeSettings,
+    ReservationSettings,
+    SchedulerSettings,
+    ServerSettings,
+)
 from holdfast.store.store import Store
 
 ClientFor = Callable[[str], Client]
@@ -103,12 +109,15 @@ class Components:
         clock: Clock,
         scheduler: SchedulerSettings,
         nodes: NodeSettings,
+        reservations: ReservationSettings | None = None,
     ) -> None:
         self.scheduler = Scheduler(
             client_for("system:kube-scheduler"), clock, default_profiles(),
             seed=scheduler.seed, check=scheduler.check_invariants,
         )  # fmt: skip
-        self.controllers = ControllerGroup(client_for("system:kube-controller-manager"), clock)
+        self.controllers = ControllerGroup(
+            client_for("system:kube-controller-manager"), clock, reservations=reservations
+        )
         self.fleet = Fleet(client_for("system:nodes"), clock)
         self.nodes = 0
         """How many nodes there were when all was started."""
@@ -175,7 +184,7 @@ class Cluster:
             client_for = await self._start_server()
             settings = self._settings
             self.components = Components(
-                client_for, self._clock, settings.scheduler, settings.nodes
+                client_for, self._clock, settings.scheduler, settings.nodes, settings.reservations
             )
             await self.components.start(tell)
         except BaseException:
