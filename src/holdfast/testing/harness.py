@@ -127,6 +127,13 @@ class Harness:
         listing = await self.client.list(EVENTS, namespace)
         return [(e.reason, e.message) for e in listing.items if e.involved_object.name == name]
 
+    async def skip(self, seconds: float) -> None:
+        """Let much time pass while nobody runs, then start everybody anew from the API alone."""
+        await self._stop_components()
+        self.clock.skip(seconds)
+        await self._start_components()
+        await self.settle()
+
     async def restart_components(self) -> None:
         """Stop scheduler, controllers and nodes, and start them anew from the API alone."""
         await self._stop_components()
