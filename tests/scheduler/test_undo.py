@@ -9,7 +9,7 @@ from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
 from holdfast.columns.interner import CPU
 from holdfast.errors import Unavailable
-from holdfast.framework.plugin import Call, Code, Placement, Reject
+from holdfast.framework.plugin import Call, Code, Placement, Reject, Skip
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -93,9 +93,14 @@ def test_a_refused_promise_withdraws_every_plugins_in_reverse(world):
     assert world.nodes.requested[CPU, 0] == 0
 
 
-def test_a_plugin_with_nothing_to_say_is_not_asked(world):
+def test_a_plugin_that_skipped_the_pod_is_not_asked(world):
+    class Silent(Diary):
+        def prepare(self, _pod, _view):
+            return Skip()
+
     pages = []
-    a, b, c = diaries(pages)
+    a, c = Diary("a", pages), Diary("c", pages)
+    b = Silent("b", pages)
     hold(Profile("test", (a, b, c)), world, a_placement(world, a, c))
     assert pages == ["reserve a", "reserve c"]
 
