@@ -93,16 +93,15 @@ def test_a_refused_promise_withdraws_every_plugins_in_reverse(world):
     assert world.nodes.requested[CPU, 0] == 0
 
 
-def test_a_plugin_that_skipped_the_pod_is_not_asked(world):
-    class Silent(Diary):
+def test_a_plugin_with_nothing_to_say_is_not_asked(world):
+    class Prepares(Diary):
         def prepare(self, _pod, _view):
             return Skip()
 
     pages = []
-    a, c = Diary("a", pages), Diary("c", pages)
-    b = Silent("b", pages)
-    hold(Profile("test", (a, b, c)), world, a_placement(world, a, c))
-    assert pages == ["reserve a", "reserve c"]
+    plugins = Prepares("a", pages), Prepares("b", pages), Diary("never prepares", pages)
+    hold(Profile("test", plugins), world, a_placement(world, plugins[0]))
+    assert pages == ["reserve a", "reserve never prepares"]
 
 
 def test_a_plugin_that_breaks_leaves_nothing_held(world):

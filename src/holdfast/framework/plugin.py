@@ -312,8 +312,8 @@ def implements(plugin: Any, point: type) -> bool:
     return found
 
 
-def takes_part(plugin: Any, placement: Placement) -> bool:
-    """Tell whether a plugin has a part in a placement: unless ``prepare`` said Skip, it has."""
+def concerned(plugin: Any, placement: Placement) -> bool:
+    """Tell whether a placement is a plugin's business: it prepared for the pod, or never does."""
     return plugin.name in placement.states or not implements(plugin, Prepares)
 
 
@@ -357,7 +357,7 @@ __all__ = [
     "Tiers",
     "Verdicts",
     "Wait",
+    "concerned",
     "hears",
     "implements",
-    "takes_part",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ from holdfast.framework.plugin import (
     PostBinds,
     PreBinds,
     Skip,
-    takes_part,
+    concerned,
 )
 from holdfast.framework.profile import Profile
 
@@ -110,7 +110,7 @@ async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:
     begun: list[Any] = []
     try:
         for plugin in profile.having(PreBinds):
-            if takes_part(plugin, placement):
+            if concerned(plugin, placement):
                 _stop_if_recalled(placement)
                 begun.append(plugin)
                 steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
@@ -131,7 +131,7 @@ async def undo(driver: Driver, placement: Placement, failure: BindFailed) -> Non
 async def post_bind(driver: Driver, profile: Profile, placement: Placement) -> None:
     """Tell the plugins that the pod has its node; what they make of it changes nothing."""
     for plugin in profile.having(PostBinds):
-        if not takes_part(plugin, placement):
+        if not concerned(plugin, placement):
             continue
         try:
             steps = plugin.post_bind(placement.states.get(plugin.name), placement)

@@ -20,7 +20,7 @@ from holdfast.framework.plugin import (
     Placement,
     Reject,
     Reserves,
-    takes_part,
+    concerned,
 )
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection, available
@@ -67,7 +67,7 @@ def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Rej
     world.assume(placement.pod, placement.row)
     try:
         for plugin in profile.having(Reserves):
-            if not takes_part(plugin, placement):
+            if not concerned(plugin, placement):
                 continue
             refusal = plugin.reserve(placement.states.get(plugin.name), placement)
             if refusal is not None:
@@ -82,7 +82,7 @@ def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Rej
 def release(profile: Profile, world: World, placement: Placement) -> None:
     """Withdraw everything ``hold`` entered, in reverse order."""
     for plugin in reversed(profile.having(Reserves)):
-        if takes_part(plugin, placement):
+        if concerned(plugin, placement):
             plugin.unreserve(placement.states.get(plugin.name), placement)
     world.forget(placement.pod.uid)
 
@@ -98,7 +98,7 @@ def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, 
     seconds: dict[str, float] = {}
     try:
         for plugin in profile.having(Permits):
-            if not takes_part(plugin, placement):
+            if not concerned(plugin, placement):
                 continue
             answer = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)
             if isinstance(answer, Reject):

@@ -21,7 +21,7 @@ from holdfast.framework.plugin import (
     Effect,
     Placement,
     PreBinds,
-    takes_part,
+    concerned,
 )
 from holdfast.framework.profile import Profile
 from holdfast.framework.runner import closed_gate
@@ -249,7 +249,7 @@ class Scheduler:
         self, queued: QueuedPod, profile: Profile, placement: Placement, took: float
     ) -> None:
         waiting = self.world.waiting.get(queued.uid)
-        slow = any(takes_part(plugin, placement) for plugin in profile.having(PreBinds))
+        slow = any(concerned(plugin, placement) for plugin in profile.having(PreBinds))
         if (slow or waiting is not None) and not placement.pod.reserve_for:
             await self._reporter.announce(placement.pod, placement.node)
         if waiting is not None and not await self._permitted(queued, profile, waiting, took):
