@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.controllers.group import ControllerGroup
 from holdfast.errors import HoldfastError, Refused
+from holdfast.framework.profile import Profile
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import (
@@ -109,10 +110,11 @@ class Components:
         clock: Clock,
         scheduler: SchedulerSettings,
         nodes: NodeSettings,
+        profiles: Mapping[str, Profile] | None = None,
         reservations: ReservationSettings | None = None,
     ) -> None:
         self.scheduler = Scheduler(
-            client_for("system:kube-scheduler"), clock, default_profiles(),
+            client_for("system:kube-scheduler"), clock, profiles or default_profiles(),
             seed=scheduler.seed, check=scheduler.check_invariants,
         )  # fmt: skip
         self.controllers = ControllerGroup(
@@ -184,7 +186,11 @@ class Cluster:
             client_for = await self._start_server()
             settings = self._settings
             self.components = Components(
-                client_for, self._clock, settings.scheduler, settings.nodes, settings.reservations
+                client_for,
+                self._clock,
+                settings.scheduler,
+                settings.nodes,
+                reservations=settings.reservations,
             )
             await self.components.start(tell)
         except BaseException:

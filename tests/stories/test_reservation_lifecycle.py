@@ -267,9 +267,9 @@ async def test_a_rejection_repeated_moves_the_probe_time_alone(cluster):
 async def test_what_happened_is_told_in_events(cluster):
     await cluster.create(node(), held(cpu="4"))
     await cluster.create(owner(cpu="2"))
-    assert await cluster.events("r") == [
+    assert set(await cluster.events("r")) == {
         ("Scheduled", "Successfully assigned r to n1"), ("Succeeded", "allocated to default/owner"),
-    ]  # fmt: skip
+    }  # fmt: skip
 
 
 async def test_a_terminating_one_keeps_its_owners_and_takes_no_more(cluster):

@@ -27,6 +27,7 @@ from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
 from holdfast.framework.invariants import check_invariants
+from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.settings import NodeSettings, ReservationSettings, SchedulerSettings
 from holdfast.store.store import Store
@@ -42,13 +43,14 @@ class Harness:
 
     ``wrap`` puts something (a FaultyTransport) between the components and the server; the test's
     own ``client`` always speaks plainly. Nodes are Node objects the test creates; the fleet
-    adopts them.
+    adopts them. ``profiles`` are what the scheduler decides by, if not by the built-in ones.
     """
 
     def __init__(
         self,
         directory: Path,
         *,
+        profiles: Mapping[str, Profile] | None = None,
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
@@ -58,6 +60,7 @@ class Harness:
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
+        self._profiles = profiles
         self._reservations = reservations
         self.store: Store
         self.server: ApiServer
@@ -134,6 +137,13 @@ class Harness:
         await self._start_components()
         await self.settle()
 
+    def metric(self, name: str, **labels: str) -> float:
+        """A sample of the scheduler's metrics page, 0 if there is none."""
+        told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+        start = f"scheduler_{name}{{{told}}} " if told else f"scheduler_{name} "
+        lines = self.components.scheduler.metrics_page().decode().splitlines()
+        return next((float(x[len(start) :]) for x in lines if x.startswith(start)), 0.0)
+
     async def restart_components(self) -> None:
         """Stop scheduler, controllers and nodes, and start them anew from the API alone."""
         await self._stop_components()
@@ -162,8 +172,8 @@ class Harness:
 
     async def _start_components(self) -> None:
         self.components = Components(
-            self._component_client, self.clock, SchedulerSettings(seed=self._seed), NodeSettings(0),
-            self._reservations,
+            self._component_client, self.clock, SchedulerSettings(seed=self._seed),
+            NodeSettings(0), self._profiles, self._reservations,
         )  # fmt: skip
         await self._as_time_passes(self.components.start())
 
