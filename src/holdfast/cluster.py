@@ -111,6 +111,7 @@ class Components:
         scheduler: SchedulerSettings,
         nodes: NodeSettings,
         profiles: Mapping[str, Profile] | None = None,
+        *,
         reservations: ReservationSettings | None = None,
     ) -> None:
         self.scheduler = Scheduler(

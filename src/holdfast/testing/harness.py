@@ -173,7 +173,7 @@ class Harness:
     async def _start_components(self) -> None:
         self.components = Components(
             self._component_client, self.clock, SchedulerSettings(seed=self._seed),
-            NodeSettings(0), self._profiles, self._reservations,
+            NodeSettings(0), self._profiles, reservations=self._reservations,
         )  # fmt: skip
         await self._as_time_passes(self.components.start())
 
