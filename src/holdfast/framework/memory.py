@@ -12,13 +12,13 @@ from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.answers import Answers
-from holdfast.framework.plugin import Code, Skip
+from holdfast.framework.plugin import Code, Filters, Skip
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared, ask, take
 from holdfast.framework.profile import Profile
 from holdfast.framework.recent import Recent
 from holdfast.framework.record import Record
-from holdfast.framework.traits import Traits
+from holdfast.framework.traits import Traits, deciding
 from holdfast.framework.view import View
 
 OFFERS_PLUGIN = "Reservation"
@@ -32,9 +32,8 @@ class Memory:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.offers = any(plugin.name == OFFERS_PLUGIN for plugin in profile.plugins)
-        known = [Traits(plugin) for plugin in profile.plugins]
-        self._deciding = tuple(traits for traits in known if traits.decides)
+        self.offers = any(p.name == OFFERS_PLUGIN for p in profile.having(Filters))
+        self._deciding = deciding(profile)
         self._traits = {traits.name: traits for traits in self._deciding}
         self._asked = {
             traits.name: Prepared(traits, (), skip=True)
@@ -67,10 +66,9 @@ class Memory:
         fresh: dict[str, Prepared] = {}
         for prepared in record.fresh:
             traits = prepared.traits
-            if traits.prepares:
-                answer = traits.plugin.prepare(pod, view)
-                if not isinstance(answer, Skip):
-                    fresh[traits.name] = take(traits, answer, prepared.versions)
+            answer = traits.plugin.prepare(pod, view) if traits.prepares else None
+            if not isinstance(answer, Skip):
+                fresh[traits.name] = take(traits, answer, prepared.versions)
         if not fresh:
             return record.prepared
         return [fresh.get(p.plugin.name, p) for p in record.prepared]
@@ -96,7 +94,10 @@ class Memory:
         found.stamp = epochs.stamp
         if found.reject is None:
             if traits.kept and not found.skip and found.answers is None:
-                found.answers = Answers(traits.plugin, found.state, found.part, view.nodes)
+                found.answers = Answers(
+                    traits.plugin, found.state, view.nodes,
+                    filters=found.filters, scores=found.scores,
+                )  # fmt: skip
             self._prepared.keep(key, found, 4 * _room(view.nodes.capacity))
         return found
 

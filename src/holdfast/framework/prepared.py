@@ -16,12 +16,12 @@ from holdfast.framework.view import View
 class Prepared:
     """What one plugin made of a pod: skip, a state, its answers if they are kept.
 
-    ``filters`` and ``scores`` tell whether it does so for this pod. ``stamp`` is when ``versions``
-    were last found true.
+    ``filters``, ``scores`` and ``tiers`` tell whether it does so for this pod. ``stamp`` is when
+    ``versions`` were last found true.
     """
 
-    __slots__ = ("answers", "filters", "narrow", "part", "plugin", "reject", "scores", "skip",
-                 "stamp", "state", "traits", "versions")  # fmt: skip
+    __slots__ = ("answers", "filters", "narrow", "plugin", "reject", "scores", "skip", "stamp",
+                 "state", "tiers", "traits", "versions")  # fmt: skip
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class Prepared:
         self.stamp = -1
         self.skip = skip
         self.state = state
-        self.part = part
         self.narrow = narrow
         self.reject = reject
         self.answers: Answers | None = None
         active = not skip and reject is None
         self.filters = active and traits.filters and (part is None or part.filters)
         self.scores = active and traits.scores and (part is None or part.scores)
+        self.tiers = active and traits.tiers
 
 
 def ask(traits: Traits, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Prepared:
@@ -57,17 +57,19 @@ def ask(traits: Traits, pod: PodFacts, view: View, versions: tuple[int, ...]) ->
 
 
 def take(traits: Traits, answer: Any, versions: tuple[int, ...]) -> Prepared:
-    """Read what ``prepare`` answered."""
+    """Read what ``prepare`` answered; where it is off at preFilter it rules nothing out."""
     match answer:
         case Skip():
             return Prepared(traits, versions, skip=True)
         case Reject():
+            if not traits.speaks:
+                return Prepared(traits, versions, skip=True)
             return Prepared(traits, versions, reject=answer)
         case Narrow():
             inner = answer.state
             part = inner if isinstance(inner, Part) else None
             state = inner if part is None else part.state
-            rows = np.unique(answer.rows)
+            rows = np.unique(answer.rows) if traits.speaks else None
             return Prepared(traits, versions, state=state, part=part, narrow=rows)
         case Part():
             return Prepared(traits, versions, state=answer.state, part=answer)

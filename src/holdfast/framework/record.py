@@ -86,7 +86,7 @@ class Record:
                         self.domain.append(p)
                 else:
                     self._sort_answers(p.answers, of_node=p.traits.of_node)
-                if p.traits.tiers:
+                if p.tiers:
                     self.summed = False
                 if p.scores:
                     self._sort_scores(p, profile.weight(p.traits.name))
