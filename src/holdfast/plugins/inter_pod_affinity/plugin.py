@@ -65,13 +65,13 @@ class InterPodAffinity:
         """The terms, and the pod's kind if anybody's terms look at it; most pods read alike."""
         if not pod.terms and not pod.terms.mistakes and not view.nodes.held_about(pod):
             return None
-        return (view.nodes.kind_of(pod).id, pod.terms)
+        return (view.nodes.kind_of(pod).id, pod.terms, view.unseen)
 
     def prepare(self, pod: PodFacts, view: View) -> Skip | Reject | Part:
         """Find the counters; nothing to say about a pod that nobody speaks of."""
         if pod.terms.mistakes:
             return Reject(Code.UNRESOLVABLE, (f"parsing pod: {pod.terms.mistakes}",))
-        state = digest(pod, view.nodes, self._hard_weight, ignore_held_wishes=self._ignore)
+        state = digest(view, self._hard_weight, ignore_held_wishes=self._ignore)
         if not state.filters and not state.wishes:
             return Skip()
         return Part(state, filters=state.filters, scores=bool(state.wishes))
