@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.causes import invalid
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.arguments import Arguments
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -38,6 +39,11 @@ _UNRESOLVABLE = np.int8(Code.UNRESOLVABLE)
 _MOST = 100
 
 
+class _Args(PluginArgs, frozen=True):
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
 class InterPodAffinity:
     """Keep pods near to and far from each other, as they ask."""
 
@@ -53,13 +59,14 @@ class InterPodAffinity:
     }
 
     def __init__(self, args: Mapping[str, Any]) -> None:
-        known = ("hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods")
-        read = Arguments(self.name, args, known)
-        self._hard_weight = read.get("hardPodAffinityWeight", 1)
-        if not isinstance(self._hard_weight, int) or not 0 <= self._hard_weight <= _MOST:
-            read.wrong("hardPodAffinityWeight", "not in valid range [0, 100]")
-        self._ignore = bool(read.get("ignorePreferredTermsOfExistingPods", False))
-        read.refuse_if_wrong()
+        wrong = Arguments(self.name)
+        given = wrong.read(_Args, args)
+        self._hard_weight = given.hard_pod_affinity_weight
+        self._ignore = given.ignore_preferred_terms_of_existing_pods
+        if not 0 <= self._hard_weight <= _MOST:
+            words = f"not in valid range [0, {_MOST}]"
+            wrong.append(invalid("hardPodAffinityWeight", self._hard_weight, words))
+        wrong.refuse_if_wrong()
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The terms, and the pod's kind if anybody's terms look at it; most pods read alike."""

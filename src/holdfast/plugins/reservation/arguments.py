@@ -3,61 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from holdfast.api.causes import invalid
 from holdfast.api.resource_names import is_extended
 from holdfast.errors import NotBuilt
-from holdfast.framework.arguments import Arguments
+from holdfast.framework.arguments import Arguments, PluginArgs
 
 _AT_LEAST_NOTHING = (
-    "minCandidateNodesAbsolute", "controllerWorkers", "gcDurationSeconds", "gcIntervalSeconds",
-    "resyncIntervalSeconds",
-)  # fmt: skip
-_KNOWN = (
-    "enablePreemption", "minCandidateNodesPercentage", *_AT_LEAST_NOTHING,
-    "disableGarbageCollection", "preAllocationConfig", "ignoredResources",
-    "ignoredResourceGroups", "reservationSelectorIndex", "fallBackToNode",
+    "min_candidate_nodes_absolute", "controller_workers", "gc_duration_seconds",
+    "gc_interval_seconds", "resync_interval_seconds",
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ReservationArgs:
-    """The arguments that matter to deciding; the others are the controller's.
+class PreAllocation(msgspec.Struct, frozen=True, rename="camel"):
+    """How reservations may be made of room that running pods still have."""
+
+    enable_cluster_mode: bool = False
+    cluster_label_key: str = "pod.koordinator.sh/is-pre-allocatable"
+    cluster_priority_annotation_key: str = "pod.koordinator.sh/pre-allocatable-priority"
+    prefer_no_pre_allocated_pods: bool = False
+
+
+class SelectorIndex(msgspec.Struct, frozen=True, rename="camel"):
+    """Which labels the reference indexes; ours are all indexed, so it changes nothing."""
+
+    enable: bool = False
+    keys: tuple[str, ...] = ()
+    key_prefixes: tuple[str, ...] = ()
+
+
+class ReservationArgs(PluginArgs, frozen=True):
+    """The arguments; garbage collection and workers are the controller's.
 
     ``falls_back``: an owner that insists on no reservation and fits in none of its own may still
-    run on what nobody holds (``fallBackToNode``).
+    run on what nobody holds. 0 seconds or workers mean the default.
     """
 
-    falls_back: bool = False
-    ignored: frozenset[str] = frozenset()
-    ignored_groups: frozenset[str] = frozenset()
+    enable_preemption: bool = False
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+    controller_workers: int = 1
+    gc_duration_seconds: int = 86400
+    gc_interval_seconds: int = 60
+    disable_garbage_collection: bool = False
+    resync_interval_seconds: int = 60
+    pre_allocation_config: PreAllocation = PreAllocation()
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    reservation_selector_index: SelectorIndex = SelectorIndex()
+    falls_back: bool = msgspec.field(default=False, name="fallBackToNode")
 
     def ignores(self, resource: str) -> bool:
         """Whether reservations are not asked about a resource."""
-        group = resource.split("/", maxsplit=1)[0]
-        return resource in self.ignored or ("/" in resource and group in self.ignored_groups)
+        group, slash, _ = resource.partition("/")
+        return resource in self.ignored_resources or (
+            bool(slash) and group in self.ignored_resource_groups
+        )
 
 
 def read_args(given: Mapping[str, Any]) -> ReservationArgs:
     """Read the arguments; BadConfiguration names every wrong field."""
-    args = Arguments("Reservation", given, _KNOWN)
-    if not 0 <= args.get("minCandidateNodesPercentage", 10) <= 100:
-        args.wrong("minCandidateNodesPercentage", "not in valid range [0, 100]")
-    for name in _AT_LEAST_NOTHING:
-        if args.get(name, 0) < 0:
-            args.wrong(name, "not in valid range [0, inf)")
-    for i, name in enumerate(args.get("ignoredResources", ())):
+    wrong = Arguments("Reservation")
+    args = wrong.read(ReservationArgs, given)
+    percentage = args.min_candidate_nodes_percentage
+    if not 0 <= percentage <= 100:
+        words = "not in valid range [0, 100]"
+        wrong.append(invalid("minCandidateNodesPercentage", percentage, words))
+    names = dict(zip(args.__struct_fields__, args.__struct_encode_fields__, strict=True))
+    for field in _AT_LEAST_NOTHING:
+        if getattr(args, field) < 0:
+            words = "not in valid range [0, inf)"
+            wrong.append(invalid(names[field], getattr(args, field), words))
+    for i, name in enumerate(args.ignored_resources):
         if not is_extended(name):
-            args.wrong(f"ignoredResources[{i}]", f"{name!r} is not an extended resource")
-    for i, group in enumerate(args.get("ignoredResourceGroups", ())):
-        if "/" in group or group == "kubernetes.io":
-            args.wrong(f"ignoredResourceGroups[{i}]", f"{group!r} is not a group of resources")
-    args.refuse_if_wrong()
-    if args.get("enablePreemption", False):
+            words = "is an invalid extended resource name"
+            wrong.append(invalid(f"ignoredResources[{i}]", name, words))
+    for i, group in enumerate(args.ignored_resource_groups):
+        path = f"ignoredResourceGroups[{i}]"
+        if "/" in group:
+            wrong.append(invalid(path, group, "resource group name can't contain '/'"))
+        elif group == "kubernetes.io":
+            wrong.append(invalid(path, group, "is not a group of extended resources"))
+    wrong.refuse_if_wrong()
+    _refuse_unbuilt(args)
+    return args
+
+
+def _refuse_unbuilt(args: ReservationArgs) -> None:
+    if args.enable_preemption:
         raise NotBuilt("enablePreemption: preemption by reservations is not built; leave it out")
-    return ReservationArgs(
-        bool(args.get("fallBackToNode", False)),
-        frozenset(args.get("ignoredResources", ())),
-        frozenset(args.get("ignoredResourceGroups", ())),
-    )
+    if args.pre_allocation_config.enable_cluster_mode:
+        raise NotBuilt("preAllocationConfig.enableClusterMode: is not built; leave it out")
+    if args.pre_allocation_config.prefer_no_pre_allocated_pods:
+        raise NotBuilt("preAllocationConfig.preferNoPreAllocatedPods: is not built; leave it out")
