@@ -12,6 +12,7 @@ from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import NotFound, Retryable
 from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.reservation_news import ReservationDesk
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +35,12 @@ class Sources:
     reservation when it arrives.
     """
 
-    def __init__(self, client: Client, clock: Clock, desk: NewsDesk) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, desk: NewsDesk, reservations: ReservationDesk
+    ) -> None:
         self._client = client
         self._clock = clock
-        self._informers = InformerSet(client, clock=clock)
+        self.informers = InformerSet(client, clock=clock)
         self._handlers: list[tuple[Resource[Any], Any]] = [
             (scheme.NAMESPACES, desk.on_other("Namespace")),
             (scheme.NODES, desk.on_node),
@@ -50,10 +53,11 @@ class Sources:
             (scheme.REPLICATION_CONTROLLERS, desk.on_other("ReplicationController")),
             (scheme.REPLICASETS, desk.on_other("ReplicaSet")),
             (scheme.STATEFULSETS, desk.on_other("StatefulSet")),
-            (scheme.RESERVATIONS, desk.on_reservation),
+            (scheme.RESERVATIONS, reservations.on_reservation),
             (scheme.RESOURCE_POLICIES, desk.on_other("ResourcePolicy")),
             (scheme.PODS, desk.on_pod),
         ]
+        self._on_unreadable = {scheme.RESERVATIONS: reservations.on_unreadable}
 
     async def start(self) -> None:
         """Start the informers one after the other, each once the one before has its list."""
@@ -64,16 +68,18 @@ class Sources:
                     resource.plural,
                 )
                 continue
-            self._informers.get(resource).add_handler(handler)
-            await self._informers.start()
+            informer = self.informers.get(resource)
+            informer.add_handler(handler)
+            informer.on_unreadable = self._on_unreadable.get(resource)
+            await self.informers.start()
 
     async def followed(self) -> None:
         """Wait while the cluster is followed; raises what keeps us from following it."""
-        await self._informers.followed()
+        await self.informers.followed()
 
     async def stop(self) -> None:
         """Stop every informer."""
-        await self._informers.stop()
+        await self.informers.stop()
 
     async def _served(self, resource: Resource[Any]) -> bool:
         wait = FIRST_WAIT
