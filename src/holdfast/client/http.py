@@ -1,8 +1,7 @@
 """The transport to any API server: HTTP/1.1 over a pool of kept-alive connections.
 
 Two requests a pod is what a scheduler costs itself; a general HTTP client spends more on them than
-deciding takes (docs/decisions/0005). So this one does what is needed here and nothing else. A
-server behind a proxy is reached through ``client.proxied``.
+deciding takes (docs/decisions/0005). So this one does what is needed here and nothing else.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from holdfast.client.connection import Broken, Connection
 from holdfast.client.endpoint import Endpoint, Timeouts
 from holdfast.client.pool import Pool
 from holdfast.client.transport import Request, Response, Stream
+from holdfast.client.tunnel import dig
 from holdfast.errors import Unavailable
 
-PATH_SAFE = "/:@!$&'()*+,;=~"
+_PATH_SAFE = "/:@!$&'()*+,;=~"
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._:-]*")
 _IDEMPOTENT = frozenset({"GET", "HEAD"})
 _FAILURES = (OSError, asyncio.TimeoutError)
@@ -117,12 +117,17 @@ class HttpTransport:
 
     async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
-        options: dict[str, Any] = {"ssl": self._tls} if self._tls is not None else {}
+        options: dict[str, Any] = {}
         if self._tls is not None:
-            options["server_hostname"] = self._endpoint.server_name or self._host
+            name = self._endpoint.server_name or self._host
+            options = {"ssl": self._tls, "server_hostname": name}
         async with asyncio.timeout(self._limits.connect):
+            if self._endpoint.proxy:
+                options["sock"] = await dig(self._endpoint.proxy, self._host, self._port)
+            else:
+                options |= {"host": self._host, "port": self._port}
             transport, connection = await loop.create_connection(
-                partial(Connection, self._connections.discard), self._host, self._port, **options
+                partial(Connection, self._connections.discard), **options
             )
         if not connection.ended:
             self._connections.add(connection)
@@ -159,7 +164,7 @@ class HttpTransport:
     def _bytes(self, request: Request) -> bytes:
         path = request.path
         if _PLAIN_PATH.fullmatch(path) is None:
-            path = quote(path, safe=PATH_SAFE)
+            path = quote(path, safe=_PATH_SAFE)
         query = f"?{urlencode(request.query)}" if request.query else ""
         headers = "".join([f"{name}: {value}\r\n" for name, value in request.headers.items()])
         head = f"{request.method} {self._root}{path}{query}{self._same}{headers}"
