@@ -29,6 +29,9 @@ import yaml
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
+from holdfast.client.client import Client  # noqa: E402
+from holdfast.client.http import HttpTransport  # noqa: E402
+from holdfast.client.kubeconfig import load  # noqa: E402
 from real.control_plane import ControlPlane, program  # noqa: E402
 from real_load import (  # noqa: E402
     WORKLOADS,
@@ -37,10 +40,6 @@ from real_load import (  # noqa: E402
     fill,
     peak_mebibytes,
 )
-
-from holdfast.client.client import Client  # noqa: E402
-from holdfast.client.http import HttpTransport  # noqa: E402
-from holdfast.client.kubeconfig import load  # noqa: E402
 
 Command = list[str]
 PATIENCE = 900.0

@@ -183,14 +183,17 @@ async def test_a_slow_reader_makes_the_server_wait_and_loses_nothing():
             written += 1
         writer.write(b"0\r\n\r\n")
 
-    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
-        async with transport.stream(Request("GET", "/x")) as stream:
-            lines = aiter(stream)
-            got = [await anext(lines)]
-            for _ in range(300):
-                await asyncio.sleep(0.001)
-            assert written < 300, "thirty megabytes were swallowed unread"
-            got += [each async for each in lines]
+    async with (
+        server(answer) as (url, _),
+        transport_to(Endpoint(url)) as transport,
+        transport.stream(Request("GET", "/x")) as stream,
+    ):
+        lines = aiter(stream)
+        got = [await anext(lines)]
+        for _ in range(300):
+            await asyncio.sleep(0.001)
+        assert written < 300, "thirty megabytes were swallowed unread"
+        got += [each async for each in lines]
     assert got == [line[:-1]] * 300
 
 
