@@ -135,7 +135,7 @@ class Harness:
         await self._start_components()
         await self.settle()
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """A sample of the scheduler's metrics page, 0 if there is none."""
         told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
         start = f"scheduler_{name}{{{told}}} " if told else f"scheduler_{name} "
