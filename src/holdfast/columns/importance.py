@@ -69,7 +69,10 @@ class Importance:
         self._columns[key] = (version, read, made)
         for row, pods in enumerate(self.pods):
             if pods:
-                made[: len(pods), row] = [read(pod) for pod in pods]
+                # What nobody looked at so far may have changed in silence.
+                now = self._nodes.pods_on(row)
+                self.pods[row] = [now[pod.uid] for pod in pods]
+                made[: len(pods), row] = [read(pod) for pod in self.pods[row]]
         return made
 
     def amounts(self, resource: int) -> NDArray[np.int64]:

@@ -60,6 +60,7 @@ class Budgets:
         if chosen != self._chosen:
             self._chosen = chosen
             self._keys = tuple(sorted({key for _, s in chosen for key in s.keys}))
+            self._world.nodes.show_labels(frozenset(self._keys))
             self._sets, self._set_of = [()], {}
             self.version += 1
         self.standings = tuple(_standing(budget) for budget, _ in usable)
