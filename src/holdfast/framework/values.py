@@ -190,6 +190,8 @@ class Effect:
     candidates: tuple[Candidate, ...] = ()
     """For explanations: every node that was considered good enough, and those equally good."""
     tied: tuple[str, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+    """(reason, message) of warning events to write about the pod."""
 
 
 @dataclass(slots=True)

@@ -227,6 +227,8 @@ class Scheduler:
 
     def _take_effect(self, facts: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
         """Do at once what a plugin wants done that needs no writing; answers the rest."""
+        for reason, message in effect.notes:
+            self._reporter.warn(facts, reason, message)
         if effect.plugin == PREEMPTING:
             self.metrics.preemption_attempts.inc()
         if effect.nominate is not None:
