@@ -178,7 +178,7 @@ def _merged(effects: list[Effect]) -> Effect:
     if last.code is Code.PASS:
         return last
     return Effect(
-        plugin=last.plugin,
+        plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),
         nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
         evict=tuple(pod for e in effects for pod in e.evict),

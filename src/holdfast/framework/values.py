@@ -179,6 +179,7 @@ class Effect:
     """What ``after_reject`` wants done about a pod that fits nowhere; the scheduler does it."""
 
     plugin: str
+    """Who wants it; several are joined by commas."""
     message: str = ""
     nominate: str | None = None
     """Node to nominate; "" clears the nomination, None keeps it."""

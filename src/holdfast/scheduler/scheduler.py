@@ -233,7 +233,7 @@ class Scheduler:
         """Do at once what a plugin wants done that needs no writing; answers the rest."""
         for reason, message in effect.notes:
             self._reporter.warn(facts, reason, message)
-        if effect.plugin == PREEMPTING:
+        if PREEMPTING in effect.plugin:
             self.metrics.preemption_attempts.inc()
         if effect.nominate is not None:
             self.world.nominations.set(facts, effect.nominate)
