@@ -29,7 +29,7 @@ from holdfast.cluster import Components
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
-from holdfast.settings import NodeSettings, ReservationSettings, SchedulerSettings
+from holdfast.settings import NodeSettings, SchedulerSettings
 from holdfast.store.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
@@ -54,14 +54,12 @@ class Harness:
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
-        reservations: ReservationSettings | None = None,
     ) -> None:
         self._directory = directory
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
         self._profiles = profiles
-        self._reservations = reservations
         self.store: Store
         self.server: ApiServer
         self.client: Client
@@ -137,7 +135,7 @@ class Harness:
         await self._start_components()
         await self.settle()
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """A sample of the scheduler's metrics page, 0 if there is none."""
         told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
         start = f"scheduler_{name}{{{told}}} " if told else f"scheduler_{name} "
@@ -173,7 +171,7 @@ class Harness:
     async def _start_components(self) -> None:
         self.components = Components(
             self._component_client, self.clock, SchedulerSettings(seed=self._seed),
-            NodeSettings(0), self._profiles, reservations=self._reservations,
+            NodeSettings(0), self._profiles,
         )  # fmt: skip
         await self._as_time_passes(self.components.start())
 
