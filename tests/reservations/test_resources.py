@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.api.scheme import PODS
 from reservations.rooms import (
+    PREFIX,
     drawn_from,
     filler,
     given,
@@ -176,3 +177,13 @@ async def test_R018_who_asks_for_nothing_reserved_is_not_allocated_unless_it_mus
     assert await cluster.node_of("owner") == "n1"
     assert await drawn_from(cluster, "owner") == allocated
     assert (await status(cluster))[0] == ("Succeeded" if allocated else "Available")
+
+
+async def test_a_reservation_may_hold_other_amounts_than_its_template_says(cluster):
+    resized = {f"{PREFIX}/reservation-resize-allocatable": '{"resources":{"cpu":"8"}}'}
+    await given(cluster, node(), held(cpu="4", memory="1Gi", annotations=resized))
+    reservation = await cluster.reservation("r")
+    assert reservation.status.allocatable == {"cpu": "8", "memory": "1Gi"}
+    assert requested(cluster) == 8000
+    await given(cluster, owner(cpu="8"))
+    assert await drawn_from(cluster, "owner") == "r"

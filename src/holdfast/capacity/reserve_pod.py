@@ -67,13 +67,13 @@ def _resized(spec: PodSpec, amounts: Mapping[str, AmountText]) -> PodSpec:
         name: f"{whole(name, nanos)}m" if name == "cpu" else str(whole(name, nanos))
         for name, nanos in request_nanos(Pod(spec=spec)).items()
     }
-    whole = Container(
+    single = Container(
         name="resized",
         resources=Resources(requests={**asked, **amounts}),
         ports=tuple(port for container in spec.containers for port in container.ports),
     )
     return msgspec.structs.replace(
-        spec, containers=(whole,), init_containers=(), overhead={}, resources=None
+        spec, containers=(single,), init_containers=(), overhead={}, resources=None
     )
 
 
