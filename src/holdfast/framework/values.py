@@ -192,6 +192,7 @@ class Effect:
     """What ``after_reject`` wants done about a pod that fits nowhere; the scheduler does it."""
 
     plugin: str
+    """Who wants it; several are joined by commas."""
     message: str = ""
     nominate: str | None = None
     """Node to nominate; "" clears the nomination, None keeps it."""
@@ -204,6 +205,8 @@ class Effect:
     """For explanations: every node that was considered good enough, and those equally good.
     Look at them before the world moves on: they may be worked out only then."""
     tied: Sequence[str] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+    """(reason, message) of warning events to write about the pod."""
 
 
 @dataclass(slots=True)
