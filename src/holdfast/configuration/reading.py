@@ -22,7 +22,7 @@ from holdfast.configuration.document import (
     ProfileDocument,
 )
 from holdfast.configuration.findings import Findings
-from holdfast.configuration.profiles import ProfileReading
+from holdfast.configuration.profiles import RESERVATION, ProfileReading
 from holdfast.configuration.validation import (
     check_extenders,
     check_percentage,
@@ -32,6 +32,8 @@ from holdfast.configuration.validation import (
 from holdfast.errors import Cause
 from holdfast.framework.profile import Profile
 from holdfast.plugins import PROFILE_NAMES, default_profiles
+from holdfast.plugins.reservation.arguments import controller_settings, read_args
+from holdfast.settings import ReservationSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,11 @@ class Configuration:
     profiles: Mapping[str, Profile] = field(default_factory=default_profiles)
     """By scheduler name."""
     extenders: tuple[Extender, ...] = ()
-    initial_backoff: float = 1.0
-    longest_backoff: float = 10.0
+    backoff: tuple[float, float] = (1.0, 10.0)
+    """How long a pod waits after its first rejection, and at most; seconds."""
     leader_election: LeaderElection = field(default_factory=LeaderElection)
     client_connection: ClientConnection = field(default_factory=ClientConnection)
+    reservations: ReservationSettings = field(default_factory=ReservationSettings)
     warnings: tuple[str, ...] = ()
     """What works and may not be meant."""
 
@@ -55,6 +58,9 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     Without apiVersion and kind it is taken for what it should be.
     """
     found = Findings()
+    if not isinstance(raw, dict):
+        found.wrong(invalid(KIND, raw, "must be an object"))
+        raw = {}
     document = _defaulted(read_struct(Document, raw, "", found.mistakes))
     _check_kind(document, found)
     check_process(document, found)
@@ -64,15 +70,35 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     if document.extenders:
         found.not_built("extenders", "HTTP extenders are not built; leave them out")
     found.refuse_if_wrong()
+    reservations = _reservations(document, found)
     return Configuration(
         profiles=profiles or default_profiles(),
         extenders=document.extenders,
-        initial_backoff=float(document.pod_initial_backoff_seconds),
-        longest_backoff=float(document.pod_max_backoff_seconds),
+        backoff=(
+            float(document.pod_initial_backoff_seconds),
+            float(document.pod_max_backoff_seconds),
+        ),
         leader_election=document.leader_election,
         client_connection=document.client_connection,
+        reservations=reservations,
         warnings=tuple(found.warnings),
     )
+
+
+def _reservations(document: Document, found: Findings) -> ReservationSettings:
+    """What the arguments of the Reservation plugin tell the controller, of which there is one."""
+    given = [
+        controller_settings(read_args(config.args or {}))
+        for profile in document.profiles
+        for config in profile.plugin_config
+        if config.name == RESERVATION
+    ]
+    if any(other != given[0] for other in given[1:]):
+        found.warn(
+            "profiles: the ReservationArgs differ in what concerns the controller "
+            "(controllerWorkers, garbage collection): those of the first profile count"
+        )
+    return given[0] if given else ReservationSettings()
 
 
 def _check_kind(document: Document, found: Findings) -> None:
