@@ -29,6 +29,7 @@ from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import ControllerGroup
+from holdfast.controllers.reservation_args import settings_of
 from holdfast.errors import HoldfastError, Refused
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import (
@@ -116,8 +117,9 @@ class Components:
             seed=scheduler.seed, check=scheduler.check_invariants, backoff=chosen.backoff,
         )  # fmt: skip
         self.controllers = ControllerGroup(
-            client_for("system:kube-controller-manager"), clock, reservations=chosen.reservations
-        )
+            client_for("system:kube-controller-manager"), clock,
+            reservations=settings_of(chosen.profiles.values()),
+        )  # fmt: skip
         self.fleet = Fleet(client_for("system:nodes"), clock)
         self.nodes = 0
         """How many nodes there were when all was started."""

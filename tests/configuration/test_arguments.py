@@ -4,6 +4,8 @@ import pytest
 
 from configuration.writing import config, mistakes, profile, wrong_args
 from holdfast.configuration.reading import read
+from holdfast.controllers.reservation_args import settings_of
+from holdfast.errors import NotBuilt
 
 SHAPE = "scoringStrategy.requestedToCapacityRatio"
 
@@ -159,9 +161,21 @@ def test_what_reservations_are_told_arrives():
         "preAllocationConfig": {"clusterLabelKey": "k"},
         "reservationSelectorIndex": {"enable": True, "keys": ["a"], "keyPrefixes": ["b"]},
     }  # fmt: skip
-    told = read(config(profile("koord-scheduler", args={"Reservation": given}))).reservations
+    found = read(config(profile("koord-scheduler", args={"Reservation": given})))
+    told = settings_of(found.profiles.values())
     assert (told.workers, told.collect, told.keep_ended, told.collect_every) == (2, False, 3600, 60)
-    other = profile("other", args={"Reservation": {"gcDurationSeconds": 60}})
-    both = read(config(profile("koord-scheduler", args={"Reservation": given}), other))
-    assert both.reservations == told
-    assert "those of the first profile count" in both.warnings[0]
+    args = found.profiles["koord-scheduler"].plugin("Reservation").args
+    assert args.ignores("e.com/x") and args.ignores("g.io/y") and not args.ignores("cpu")
+
+
+@pytest.mark.parametrize(
+    ("switch", "words"),
+    [
+        ({"enablePreemption": True}, "enablePreemption: preemption by reservations is not built"),
+        ({"preAllocationConfig": {"enableClusterMode": True}}, "enableClusterMode: is not built"),
+        ({"preAllocationConfig": {"preferNoPreAllocatedPods": True}}, "is not built"),
+    ],
+)
+def test_what_reservations_cannot_do_yet_is_said(switch, words):
+    with pytest.raises(NotBuilt, match=words):
+        read(config(profile(args={"Reservation": switch})))

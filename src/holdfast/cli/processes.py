@@ -25,6 +25,7 @@ from holdfast.configuration.document import ClientConnection
 from holdfast.configuration.document import LeaderElection as ElectionTerms
 from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
+from holdfast.controllers.reservation_args import settings_of
 from holdfast.errors import HoldfastError
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import SchedulerSettings, ServerSettings
@@ -82,7 +83,7 @@ async def _schedule(
     # What keeps reservations true lives where they are scheduled, on the same informers.
     beside = ControllerGroup(
         client, clock, part.recorder, kinds=BESIDE_KUBERNETES, informers=part.sources.informers,
-        reservations=configuration.reservations,
+        reservations=settings_of(configuration.profiles.values()),
     )  # fmt: skip
     terms = configuration.leader_election
     election = _election(client, clock, terms)

@@ -22,7 +22,7 @@ from holdfast.configuration.document import (
     ProfileDocument,
 )
 from holdfast.configuration.findings import Findings
-from holdfast.configuration.profiles import RESERVATION, ProfileReading
+from holdfast.configuration.profiles import ProfileReading
 from holdfast.configuration.validation import (
     check_extenders,
     check_percentage,
@@ -32,8 +32,6 @@ from holdfast.configuration.validation import (
 from holdfast.errors import Cause
 from holdfast.framework.profile import Profile
 from holdfast.plugins import PROFILE_NAMES, default_profiles
-from holdfast.plugins.reservation.arguments import controller_settings, read_args
-from holdfast.settings import ReservationSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,6 @@ class Configuration:
     """How long a pod waits after its first rejection, and at most; seconds."""
     leader_election: LeaderElection = field(default_factory=LeaderElection)
     client_connection: ClientConnection = field(default_factory=ClientConnection)
-    reservations: ReservationSettings = field(default_factory=ReservationSettings)
     warnings: tuple[str, ...] = ()
     """What works and may not be meant."""
 
@@ -70,7 +67,6 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     if document.extenders:
         found.not_built("extenders", "HTTP extenders are not built; leave them out")
     found.refuse_if_wrong()
-    reservations = _reservations(document, found)
     return Configuration(
         profiles=profiles or default_profiles(),
         extenders=document.extenders,
@@ -80,25 +76,8 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
         ),
         leader_election=document.leader_election,
         client_connection=document.client_connection,
-        reservations=reservations,
         warnings=tuple(found.warnings),
     )
-
-
-def _reservations(document: Document, found: Findings) -> ReservationSettings:
-    """What the arguments of the Reservation plugin tell the controller, of which there is one."""
-    given = [
-        controller_settings(read_args(config.args or {}))
-        for profile in document.profiles
-        for config in profile.plugin_config
-        if config.name == RESERVATION
-    ]
-    if any(other != given[0] for other in given[1:]):
-        found.warn(
-            "profiles: the ReservationArgs differ in what concerns the controller "
-            "(controllerWorkers, garbage collection): those of the first profile count"
-        )
-    return given[0] if given else ReservationSettings()
 
 
 def _check_kind(document: Document, found: Findings) -> None:

@@ -38,6 +38,7 @@ from holdfast.scheduler.preemption import PREEMPTING, Evictor
 from holdfast.scheduler.queue import SchedulingQueue
 from holdfast.scheduler.queued_pod import QueuedPod
 from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.reservation_metrics import ReservationMetrics
 from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.scheduler.sources import Sources
 
@@ -87,6 +88,7 @@ class Scheduler:
             self._desk, lambda facts, words: self._go(self._reporter.refuse(facts, words))
         )
         self.sources = Sources(client, clock, self._desk, reservations)
+        self.metrics.registry.register(ReservationMetrics(self.sources.reservations))
         self._evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
         self._check = check

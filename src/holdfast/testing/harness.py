@@ -31,7 +31,7 @@ from holdfast.framework.invariants import check_invariants
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.settings import NodeSettings, ReservationSettings, SchedulerSettings
+from holdfast.settings import NodeSettings, SchedulerSettings
 from holdfast.store.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
@@ -57,17 +57,13 @@ class Harness:
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
-        reservations: ReservationSettings | None = None,
         configuration: Configuration | None = None,
     ) -> None:
         self._directory = directory
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
-        self._configuration = configuration or Configuration(
-            profiles=profiles or default_profiles(),
-            reservations=reservations or ReservationSettings(),
-        )
+        self._configuration = configuration or Configuration(profiles or default_profiles())
         self.store: Store
         self.server: ApiServer
         self.client: Client
@@ -143,7 +139,7 @@ class Harness:
         await self._start_components()
         await self.settle()
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """A sample of the scheduler's metrics page, 0 if there is none."""
         told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
         start = f"scheduler_{name}{{{told}}} " if told else f"scheduler_{name} "

@@ -11,7 +11,6 @@ from holdfast.api.causes import invalid
 from holdfast.api.resource_names import is_extended
 from holdfast.errors import NotBuilt
 from holdfast.framework.arguments import Arguments, PluginArgs
-from holdfast.settings import ReservationSettings
 
 _AT_LEAST_NOTHING = (
     "min_candidate_nodes_absolute", "controller_workers", "gc_duration_seconds",
@@ -91,20 +90,6 @@ def read_args(given: Mapping[str, Any]) -> ReservationArgs:
     wrong.refuse_if_wrong()
     _refuse_unbuilt(args)
     return args
-
-
-def controller_settings(args: ReservationArgs) -> ReservationSettings:
-    """What concerns whoever looks after reservations once they have their node.
-
-    ``resyncIntervalSeconds`` has no effect: metrics are made when asked for.
-    """
-    default = ReservationSettings()
-    return ReservationSettings(
-        workers=args.controller_workers or default.workers,
-        collect=not args.disable_garbage_collection,
-        keep_ended=args.gc_duration_seconds or default.keep_ended,
-        collect_every=args.gc_interval_seconds or default.collect_every,
-    )
 
 
 def _refuse_unbuilt(args: ReservationArgs) -> None:
