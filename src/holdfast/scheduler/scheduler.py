@@ -55,7 +55,10 @@ volume to be made write nothing meanwhile."""
 
 
 class Scheduler:
-    """Finds nodes for the pods (and reservations) of its profiles."""
+    """Finds nodes for the pods (and reservations) of its profiles.
+
+    ``backoff`` is how long a pod waits after its first rejection, and at most; seconds.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Scheduler:
         *,
         seed: int | None = None,
         check: bool = False,
+        backoff: tuple[float, float] = (1.0, 10.0),
     ) -> None:
         self._client = client
         self._clock = clock
@@ -76,6 +80,7 @@ class Scheduler:
         self.queue = SchedulingQueue(
             judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
             alike=hearing.alike, on_move=self.metrics.entered,
+            initial_backoff=backoff[0], longest_backoff=backoff[1],
         )  # fmt: skip
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
@@ -237,7 +242,9 @@ class Scheduler:
 
     def _take_effect(self, facts: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
         """Do at once what a plugin wants done that needs no writing; answers the rest."""
-        if effect.plugin == PREEMPTING:
+        for reason, message in effect.notes:
+            self._reporter.warn(facts, reason, message)
+        if PREEMPTING in effect.plugin:
             self.metrics.preemption_attempts.inc()
         if effect.nominate is not None:
             self.world.nominations.set(facts, effect.nominate)
