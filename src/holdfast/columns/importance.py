@@ -80,9 +80,15 @@ class Importance:
         return self.column(("amount", resource), lambda pod: _amount(pod, resource))
 
     def _rank(self, row: int) -> None:
-        pods = [pod for pod in self._nodes.pods_on(row).values() if not pod.reserve_for]
+        there, before = self._nodes.pods_on(row), self.pods[row]
+        stayed = [place for place, pod in enumerate(before) if there.get(pod.uid) is pod]
+        if len(stayed) == sum(not pod.reserve_for for pod in there.values()):
+            if len(stayed) < len(before):
+                self._close_ranks(row, stayed)
+            return
+        pods = [pod for pod in there.values() if not pod.reserve_for]
         pods.sort(key=_order)
-        count, before = len(pods), len(self.pods[row])
+        count = len(pods)
         if count > len(self.priority):
             self._deepen(count)
             return
@@ -93,11 +99,23 @@ class Importance:
         self.newest[row] = max((s for s in starts if s != UNSTARTED), default=-math.inf)
         for _, read, column in self._columns.values():
             column[:count, row] = [read(pod) for pod in pods]
-        if count < before:
-            self.priority[count:before, row] = NOBODY
-            self.started[count:before, row] = UNSTARTED
+        self._empty(row, count, len(before))
+
+    def _close_ranks(self, row: int, stayed: list[int]) -> None:
+        """Some left and nobody came: the others move up."""
+        # ``newest`` stays: it may be of one who left, which only makes somebody look closer.
+        before, count = self.pods[row], len(stayed)
+        self.pods[row] = [before[place] for place in stayed]
+        for column in (self.priority, self.started, *(c for _, _, c in self._columns.values())):
+            column[:count, row] = column[stayed, row]
+        self._empty(row, count, len(before))
+
+    def _empty(self, row: int, begin: int, end: int) -> None:
+        if begin < end:
+            self.priority[begin:end, row] = NOBODY
+            self.started[begin:end, row] = UNSTARTED
             for _, _, column in self._columns.values():
-                column[count:before, row] = 0
+                column[begin:end, row] = 0
 
     def _deepen(self, places: int) -> None:
         """Make room for more pods a row, and rank every row again."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from holdfast.columns.cells import cells
+from holdfast.columns.follower import Follower
+from holdfast.columns.picture import Picture
 from holdfast.framework.plugin import Code, Reject, Rows, State, Verdicts
 from holdfast.framework.prepared import Prepared
-from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection, Word
+from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection
 from holdfast.framework.view import View
+from holdfast.framework.words import Words
 
 _place = attrgetter("traits.place")
 
@@ -64,13 +68,28 @@ def refused(view: View, active: list[Prepared], plugin: str, reject: Reject) -> 
     return rejection_of(view, active, prefilter=(plugin, reject))
 
 
-def first_objections(view: View, active: list[Prepared], words: Mapping[int, Word]) -> Rejection:
-    """Find each row's first objection, asking in order and only about rows still undecided."""
-    nodes = view.nodes
+def first_objections(
+    view: View, active: list[Prepared], words: Words, kept: Objections | None = None
+) -> Rejection:
+    """Find each row's first objection; ``kept`` ones are taken if there are any."""
     told = rejection_of(view, active)
     narrowing = [p for p in active if p.narrow is not None]
     told.narrowed_by = tuple(p.plugin.name for p in narrowing)
-    told.words = words
+    told.words = words.copy(view.nodes.size)
+    if kept is None:
+        _ask_in_turn(told, view, active, narrowing)
+    else:
+        size = view.nodes.size
+        told.codes, told.plugin_of = kept.codes[:size].copy(), kept.plugin_of[:size].copy()
+    told.words.write_codes(told.codes)
+    return told
+
+
+def _ask_in_turn(
+    told: Rejection, view: View, active: list[Prepared], narrowing: list[Prepared]
+) -> None:
+    """Ask in order, and only about rows still undecided."""
+    nodes = view.nodes
     undecided = nodes.alive[: nodes.size].copy()
     if narrowing:
         kept = np.zeros(nodes.size, np.bool_)
@@ -84,9 +103,6 @@ def first_objections(view: View, active: list[Prepared], words: Mapping[int, Wor
         out = verdicts.nonzero()[0]
         told.codes[rows[out]], told.plugin_of[rows[out]] = verdicts[out], index
         undecided[rows[out]] = False
-    for row, word in words.items():
-        told.codes[row] = word.code
-    return told
 
 
 def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:
@@ -95,6 +111,53 @@ def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:
         return kept
     answer: Verdicts = prepared.plugin.filter(prepared.state, rows)
     return answer
+
+
+class Objections:
+    """Each row's first objection, patched where rows moved.
+
+    For a class all of whose verdicts are kept, and which no plugin narrows to some rows.
+    """
+
+    def __init__(self, nodes: Picture, prepared: Iterable[Prepared]) -> None:
+        self._nodes = nodes
+        self._follower = Follower(nodes.journal)
+        answers = [p.answers for p in in_turn(prepared)]
+        self._verdicts = [a.verdicts for a in answers if a is not None and a.verdicts is not None]
+        self._at = [cells(verdicts) for verdicts in self._verdicts]
+        self.codes: Verdicts = np.zeros(nodes.capacity, np.int8)
+        self.plugin_of: Verdicts = np.full(nodes.capacity, PASSED, np.int8)
+
+    @staticmethod
+    def possible(prepared: Iterable[Prepared]) -> bool:
+        """Tell whether they can be kept for a class."""
+        return all(p.narrow is None and (not p.filters or p.answers) for p in prepared)
+
+    def refresh(self) -> None:
+        """Look again at rows that moved; the answers themselves must be up to date."""
+        size = self._nodes.size
+        stale = self._follower.stale(size)
+        if isinstance(stale, list):
+            for row in stale:
+                self._one(row)
+        elif isinstance(stale, slice) or len(stale):
+            alive = self._nodes.alive[stale]
+            codes = np.zeros(len(alive), np.int8)
+            plugin_of = np.full(len(alive), PASSED, np.int8)
+            for index in reversed(range(len(self._verdicts))):
+                verdicts = self._verdicts[index][stale]
+                objects = alive & (verdicts > 0)
+                codes = np.where(objects, verdicts, codes)
+                plugin_of[objects] = index
+            self.codes[stale], self.plugin_of[stale] = codes, plugin_of
+
+    def _one(self, row: int) -> None:
+        self.codes[row], self.plugin_of[row] = 0, PASSED
+        if self._nodes.alive[row]:
+            for index, verdicts in enumerate(self._at):
+                if verdicts[row]:
+                    self.codes[row], self.plugin_of[row] = verdicts[row], index
+                    return
 
 
 def common_rows(narrowing: list[Prepared]) -> Rows:

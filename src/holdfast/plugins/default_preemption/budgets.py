@@ -65,18 +65,18 @@ class Budgets:
             self.version += 1
         self.standings = tuple(_standing(budget) for budget, _ in usable)
 
-    def violating(self, victims: Sequence[PodFacts]) -> set[str]:
-        """Uids of the victims that go beyond a budget, were all of them evicted in this order."""
-        beyond: set[str] = set()
+    def violating(self, victims: Sequence[PodFacts]) -> set[int]:
+        """Places of the victims that go beyond a budget, were all of them evicted in this order."""
+        beyond: set[int] = set()
         if not self.standings:
             return beyond
         left = [standing.allowed for standing in self.standings]
-        for victim in victims:
+        for place, victim in enumerate(victims):
             for i in self._sets[self._set(victim)]:
                 if victim.name not in self.standings[i].disrupted:
                     left[i] -= 1
                     if left[i] < 0:
-                        beyond.add(victim.uid)
+                        beyond.add(place)
         return beyond
 
     def beyond(self, ranks: Importance, rows: SomeRows, lower: Bools) -> Bools | None:

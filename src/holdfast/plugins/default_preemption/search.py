@@ -28,11 +28,12 @@ from holdfast.framework.plugin import (
     State,
     implements,
 )
-from holdfast.framework.rejection import Rejection, Word, count_reasons
+from holdfast.framework.rejection import Rejection, count_reasons
 from holdfast.framework.view import View
+from holdfast.framework.words import Word
 from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, Question, dry_run
 from holdfast.plugins.default_preemption.losses import NOTHING, Loss, at_least, loss_of
-from holdfast.plugins.default_preemption.trial import Trial
+from holdfast.plugins.default_preemption.trial import NO_USE, Trial
 from holdfast.plugins.default_preemption.trials import trials_of
 
 Bools = NDArray[np.bool_]
@@ -56,19 +57,18 @@ class Search:
         if self._room is not None:
             plugin, state = self._room
             self._trial = trials.of(view.pod.priority, plugin.needs(state))
-            self._tried &= self._trial.lower[: self._size] > 0
-        self._unbounded = self._tried & self._beyond_room()
-        self._hard = self._tried & (self._unbounded | self._resting())
-        self._plain: Rows | None = None
+        self._unbounded = self._beyond_room() & self._tried
+        self._hard = (self._resting() | self._unbounded) & self._tried
+        self._fits: Bools | None = None
 
     def best(self) -> tuple[list[int], Loss] | None:
         """The rows where least is lost, ascending, and what; None if there is no such row."""
         best: Loss | None = None
         rows: list[int] = []
-        plain = self._plain_rows()
-        if self._trial is not None and len(plain):
-            rows = self._trial.cheapest(plain).tolist()
-            best = self._trial.loss(rows[0], self._view.now)
+        if self._trial is not None:
+            rows = self._trial.cheapest(self._plain()).tolist()
+            if rows:
+                best = self._trial.loss(rows[0], self._view.now)
         for bound, row in self._bounds():
             if best is not None and bound > best:
                 break
@@ -94,20 +94,20 @@ class Search:
 
     def candidates(self) -> list[Candidate]:
         """Every row where the pod would fit, tried for real if need be."""
-        hard = [
+        rows = [
             row
             for row in self._hard.nonzero()[0].tolist()
             if isinstance(self._outcome(row), Candidate)
         ]
-        return [self.candidate(row) for row in sorted([*self._plain_rows().tolist(), *hard])]
+        if self._trial is not None:
+            plain = self._plain() & (self._trial.weight[: self._size] < NO_USE)
+            rows += plain.nonzero()[0].tolist()
+        return [self.candidate(row) for row in sorted(rows)]
 
     def words(self) -> tuple[Mapping[str, int], list[str]]:
         """What stands in the way on how many nodes, and errors; asked if no row will do."""
-        rejection = self._rejection
-        asked = rejection.codes == Code.UNSCHEDULABLE
         words: Counter[str] = Counter()
-        words[NOT_HELPFUL] = rejection.nodes - int(np.count_nonzero(asked))
-        words[NO_VICTIMS] = int(np.count_nonzero(asked & ~self._tried))
+        words[NOT_HELPFUL] = self._rejection.nodes - int(np.count_nonzero(self._tried))
         errors: list[str] = []
         for row in self._hard.nonzero()[0].tolist():
             outcome = self._outcome(row)
@@ -116,33 +116,35 @@ class Search:
                 errors.extend(outcome.reasons)
             else:
                 words.update(outcome.reasons)
-        self._plain_words(words, errors)
+        if self._trial is not None:
+            self._plain_words(self._trial, words, errors)
         return {reason: count for reason, count in words.items() if count}, errors
 
     # --- rows where room is all that pods have to do with it ------------------------------------
 
-    def _plain_rows(self) -> Rows:
-        """Those where the pod would fit."""
-        if self._plain is None:
+    def _plain(self) -> Bools:
+        """Those where the pod would fit, if there is room."""
+        if self._fits is None:
             fits = self._tried & ~self._hard
-            if self._trial is not None:
-                fits &= self._trial.short[: self._size] == 0
             for index, (plugin, state) in enumerate(self._rejection.filters):
                 if not self._is_room(plugin):
+                    # Rows that a later filter rejected first have passed this one.
                     rows = (fits & (self._rejection.plugin_of <= index)).nonzero()[0]
                     if len(rows):
                         fits[rows] = plugin.filter(state, rows) == 0
-            self._plain = fits.nonzero()[0]
-        return self._plain
+            self._fits = fits
+        return self._fits
 
-    def _plain_words(self, words: Counter[str], errors: list[str]) -> None:
+    def _plain_words(self, trial: Trial, words: Counter[str], errors: list[str]) -> None:
         left = self._tried & ~self._hard
+        alone = left & (trial.lower[: self._size] == 0)
+        words[NO_VICTIMS] += int(np.count_nonzero(alone))
+        left &= ~alone
         for plugin, state in self._rejection.filters:
             rows = left.nonzero()[0]
             if self._is_room(plugin):
-                assert self._trial is not None
-                verdicts = (self._trial.short[rows] != 0).astype(np.int8)
-                words.update(self._shortages(rows[verdicts != 0]))
+                verdicts = (trial.short[rows] != 0).astype(np.int8)
+                words.update(self._shortages(trial, rows[verdicts != 0]))
             else:
                 verdicts = plugin.filter(state, rows)
                 failing = verdicts == Code.ERROR
@@ -151,12 +153,12 @@ class Search:
                     errors.extend(plugin.reasons(state, row))
             left[rows[verdicts != 0]] = False
 
-    def _shortages(self, rows: Rows) -> Counter[str]:
+    def _shortages(self, trial: Trial, rows: Rows) -> Counter[str]:
         """Count what rows lack even without the lower pods; those that lack the same at once."""
-        assert self._room is not None and self._trial is not None
+        assert self._room is not None
         plugin, state = self._room
         words: Counter[str] = Counter()
-        short = self._trial.short[rows]
+        short = trial.short[rows]
         for pattern in np.unique(short):
             alike = rows[short == pattern]
             row = int(alike[0])
@@ -168,21 +170,20 @@ class Search:
 
     # --- rows where filters look at pods in other ways ------------------------------------------
 
-    def _beyond_room(self) -> Bools | bool:
+    def _beyond_room(self) -> Bools:
         """Rows of which the trial tells nothing: not the needs, not the order, not who is near."""
         if self._trial is None or self._room is None:
-            return True
-        beyond = np.zeros(self._size, np.bool_)
+            return np.ones(self._size, np.bool_)
+        beyond: Bools = self._view.nodes.importance().newest[: self._size] >= self._view.now
         apart = self._room[0].needs(self._room[1]).apart
         if apart is not None:
             beyond |= apart[: self._size]
-        beyond |= self._view.nodes.importance().newest[: self._size] >= self._view.now
-        own = self._view.world.nominations.node_of(self._view.pod.uid)
-        if own in self._view.nodes.row_of:
-            beyond[self._view.nodes.row_of[own]] = True
+        own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))
+        if own is not None:
+            beyond[own] = True
         return beyond
 
-    def _resting(self) -> Bools | bool:
+    def _resting(self) -> Bools:
         """Rows where the pods that stand there, or are to come, may decide by more than room."""
         resting = np.zeros(self._size, np.bool_)
         nominations = self._view.world.nominations
@@ -192,19 +193,18 @@ class Search:
             if implements(plugin, RestsOnPods):
                 resting |= plugin.rests_on_pods(state)[: self._size]
             elif not self._is_room(plugin):
-                return True
+                resting[:] = True
             if not self._is_room(plugin) and nominations:
-                resting[nominations.all_rows()] = True
+                resting[nominations.promised.rows()] = True
         return resting
 
     def _bounds(self) -> list[tuple[Loss, int]]:
         """Hard rows with what they cost at least, the cheapest first."""
-        hard = self._hard.nonzero()[0].tolist()
         bounds = []
-        for row in hard:
+        for row in self._hard.nonzero()[0].tolist():
             if self._unbounded[row] or self._trial is None:
                 bounds.append((NOTHING, row))
-            elif not self._trial.short[row]:
+            elif self._trial.weight[row] != NO_USE:
                 bounds.append((at_least(self._trial.loss(row, self._view.now)), row))
         return sorted(bounds)
 

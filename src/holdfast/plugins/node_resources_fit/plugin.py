@@ -223,11 +223,11 @@ class NodeResourcesFit:
     def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
         free = state.amounts.free
-        counts = {TOO_MANY: int(np.count_nonzero(free[PODS][rows] < 1))}
+        counts = {TOO_MANY: int(np.count_nonzero(free[PODS].take(rows) < 1))}
         for resource, amount in state.needs:
-            short = free[resource][rows] < amount
+            short = free[resource].take(rows) < amount
             if resource in state.backed:
-                short &= state.amounts.allocatable[resource][rows] > 0
+                short &= state.amounts.allocatable[resource].take(rows) > 0
             counts[f"Insufficient {state.names[resource]}"] = int(np.count_nonzero(short))
         return {reason: count for reason, count in counts.items() if count}
 
