@@ -95,7 +95,8 @@ class Crowd:
     def _short(self, rows: Rows, needs: Needs) -> NDArray[np.int64]:
         """What rows lack beside the pods nominated to them: a bit for each sort of room."""
         amounts = self._world.nodes.amounts
-        slots, taken = self._world.nominations.promised.needed(self._priority, dict(needs.amounts))
+        resources = [resource for resource, _ in needs.amounts]
+        slots, *taken = self._world.nominations.promised.needed(self._priority, resources)
         short = (amounts.free[PODS][rows] - slots[rows] < 1).astype(np.int64)
         for bit, (resource, wanted) in enumerate(needs.amounts, 1):
             lacking = amounts.free[resource][rows] - taken[bit - 1][rows] < wanted

@@ -81,6 +81,7 @@ def first_objections(
     else:
         size = view.nodes.size
         told.codes, told.plugin_of = kept.codes[:size].copy(), kept.plugin_of[:size].copy()
+        told.objectors = kept.objectors
     told.words.write_codes(told.codes)
     return told
 
@@ -125,6 +126,7 @@ class Objections:
         answers = [p.answers for p in in_turn(prepared)]
         self._verdicts = [a.verdicts for a in answers if a is not None and a.verdicts is not None]
         self._at = [cells(verdicts) for verdicts in self._verdicts]
+        self._counts: list[int] = []
         self.codes: Verdicts = np.zeros(nodes.capacity, np.int8)
         self.plugin_of: Verdicts = np.full(nodes.capacity, PASSED, np.int8)
 
@@ -150,14 +152,25 @@ class Objections:
                 codes = np.where(objects, verdicts, codes)
                 plugin_of[objects] = index
             self.codes[stale], self.plugin_of[stale] = codes, plugin_of
+            # The last count is of rows that pass: PASSED is -1.
+            counts = np.bincount(self.plugin_of[:size] + 1, minlength=len(self._verdicts) + 1)
+            self._counts = [*counts[1:].tolist(), int(counts[0])]
 
     def _one(self, row: int) -> None:
-        self.codes[row], self.plugin_of[row] = 0, PASSED
+        code, plugin = 0, PASSED
         if self._nodes.alive[row]:
             for index, verdicts in enumerate(self._at):
                 if verdicts[row]:
-                    self.codes[row], self.plugin_of[row] = verdicts[row], index
-                    return
+                    code, plugin = verdicts[row], index
+                    break
+        self._counts[self.plugin_of[row]] -= 1
+        self._counts[plugin] += 1
+        self.codes[row], self.plugin_of[row] = code, plugin
+
+    @property
+    def objectors(self) -> list[int]:
+        """Which plugins object to some row, by their place."""
+        return [index for index in range(len(self._verdicts)) if self._counts[index]]
 
 
 def common_rows(narrowing: list[Prepared]) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,17 +62,17 @@ class Promised:
         self._look_up()
         return self._row[self._row >= 0]
 
-    def needed(self, priority: int, resources: Mapping[int, int]) -> tuple[Ints, list[Ints]]:
+    def needed(self, priority: int, resources: Iterable[int]) -> list[Ints]:
         """Per row: how many pods of at least a priority will come, and what they will take."""
         self._look_up()
         there = (self._row >= 0) & (self._priority >= priority)
         rows, capacity = self._row[there], self._nodes.capacity
-        amounts = []
+        found = [np.bincount(rows, minlength=capacity)]
         for resource in resources:
             total = np.zeros(capacity, np.int64)
             np.add.at(total, rows, self._amount(resource)[there])
-            amounts.append(total)
-        return np.bincount(rows, minlength=capacity), amounts
+            found.append(total)
+        return found
 
     def _amount(self, resource: int) -> Ints:
         column = self._amounts.get(resource)

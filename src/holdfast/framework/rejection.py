@@ -52,7 +52,8 @@ class Rejection:
     narrowed_by: tuple[str, ...] = ()
     words: Words = SILENCE
     error: str = ""
-    _used: list[int] | None = None
+    objectors: list[int] | None = None
+    """What there is in ``plugin_of`` besides PASSED, if it is known already."""
 
     @property
     def code(self) -> Code:
@@ -75,11 +76,11 @@ class Rejection:
         return frozenset(named | self.words.plugins())
 
     def _objectors(self) -> list[int]:
-        """What there is in ``plugin_of`` besides PASSED."""
-        if self._used is None:
+        """Who objects to some row: places in ``filters``, or EXCLUDED."""
+        if self.objectors is None:
             there: Rows = np.bincount(self.plugin_of - EXCLUDED).nonzero()[0]
-            self._used = [i for i in (there + EXCLUDED).tolist() if i != PASSED]
-        return self._used
+            self.objectors = [i for i in (there + EXCLUDED).tolist() if i != PASSED]
+        return self.objectors
 
     @property
     def pending_on(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +46,47 @@ def let_back(
     return sorted(gone)
 
 
-def let_back_columns(
-    leaving: Bools, first: Bools | None, asked: list[Ints], left: list[Ints], slots: Ints
-) -> Bools:
-    """The same over columns of pods, [place, row]; ``left`` and ``slots`` are used up."""
+class Rest(NamedTuple):
+    """What is left of one sort of room on each row, and what each pod takes of it: [place, row].
+
+    ``taken`` is 0 wherever nobody is leaving.
+    """
+
+    left: Ints
+    taken: Ints
+
+
+def let_back_columns(leaving: Bools, first: Bools | None, rests: Sequence[Rest]) -> Bools:
+    """The same over columns of pods, [place, row]; what is left is used up."""
     gone = leaving.copy()
-    for asking in (leaving,) if first is None else (leaving & first, leaving & ~first):
-        for place in range(len(gone)):
-            fits = asking[place] & (slots >= 1)
-            for amounts, rest in zip(asked, left, strict=True):
-                fits &= rest >= amounts[place]
-            for i, amounts in enumerate(asked):
-                left[i] -= amounts[place] * fits
-            slots -= fits
-            gone[place] &= ~fits
+    if first is None:
+        begin = _let_all_back(gone, rests)
+        _let_some_back(gone, leaving, rests, begin)
+    else:
+        _let_some_back(gone, leaving & first, rests)
+        _let_some_back(gone, leaving & ~first, rests)
     return gone
+
+
+def _let_all_back(gone: Bools, rests: Sequence[Rest]) -> int:
+    """Let whole places back, as long as there is room on every row; answers where that ends."""
+    for place in range(len(gone)):
+        for i, (left, taken) in enumerate(rests):
+            np.subtract(left, taken[place], out=left)
+            if left.min(initial=0) < 0:
+                for used, given in rests[: i + 1]:
+                    np.add(used, given[place], out=used)
+                return place
+        gone[place] = False
+    return len(gone)
+
+
+def _let_some_back(gone: Bools, asking: Bools, rests: Sequence[Rest], begin: int = 0) -> None:
+    """Let back, place by place, those who ask and for whom there is room on their row."""
+    for place in range(begin, len(gone)):
+        fits = asking[place].copy()
+        for left, taken in rests:
+            fits &= left >= taken[place]
+        for left, taken in rests:
+            np.subtract(left, taken[place] * fits, out=left)
+        gone[place] &= ~fits

@@ -37,6 +37,7 @@ from holdfast.plugins.default_preemption.trial import NO_USE, Trial
 from holdfast.plugins.default_preemption.trials import trials_of
 
 Bools = NDArray[np.bool_]
+_LAST = 127
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
@@ -57,8 +58,8 @@ class Search:
         if self._room is not None:
             plugin, state = self._room
             self._trial = trials.of(view.pod.priority, plugin.needs(state))
-        self._unbounded = self._beyond_room() & self._tried
-        self._hard = (self._resting() | self._unbounded) & self._tried
+        self._unbounded = self._beyond_room()
+        self._hard = self._tried & (self._unbounded | self._resting())
         self._fits: Bools | None = None
 
     def best(self) -> tuple[list[int], Loss] | None:
@@ -126,12 +127,17 @@ class Search:
         """Those where the pod would fit, if there is room."""
         if self._fits is None:
             fits = self._tried & ~self._hard
-            for index, (plugin, state) in enumerate(self._rejection.filters):
-                if not self._is_room(plugin):
-                    # Rows that a later filter rejected first have passed this one.
-                    rows = (fits & (self._rejection.plugin_of <= index)).nonzero()[0]
-                    if len(rows):
-                        fits[rows] = plugin.filter(state, rows) == 0
+            rejection = self._rejection
+            # What rejected a row stood last in turn, for all before it have passed. Rows with
+            # words of their own were passed by all.
+            passed = rejection.plugin_of
+            if rejection.words:
+                passed = np.where(rejection.words.of > 0, np.int8(_LAST), passed)
+            begin = int(np.min(passed, where=fits, initial=_LAST))
+            for index, (plugin, state) in enumerate(rejection.filters):
+                if index >= begin and not self._is_room(plugin):
+                    rows = (fits & (passed <= index)).nonzero()[0]
+                    fits[rows] = plugin.filter(state, rows) == 0
             self._fits = fits
         return self._fits
 
@@ -172,12 +178,14 @@ class Search:
 
     def _beyond_room(self) -> Bools:
         """Rows of which the trial tells nothing: not the needs, not the order, not who is near."""
+        beyond = np.zeros(self._size, np.bool_)
         if self._trial is None or self._room is None:
-            return np.ones(self._size, np.bool_)
-        beyond: Bools = self._view.nodes.importance().newest[: self._size] >= self._view.now
-        apart = self._room[0].needs(self._room[1]).apart
+            return ~beyond
+        apart, ranks = self._room[0].needs(self._room[1]).apart, self._view.nodes.importance()
         if apart is not None:
             beyond |= apart[: self._size]
+        if ranks.latest >= self._view.now:
+            beyond |= ranks.newest[: self._size] >= self._view.now
         own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))
         if own is not None:
             beyond[own] = True
@@ -191,7 +199,9 @@ class Search:
             if getattr(plugin, "scope", None) is Scope.NODE:
                 continue
             if implements(plugin, RestsOnPods):
-                resting |= plugin.rests_on_pods(state)[: self._size]
+                rests = plugin.rests_on_pods(state)
+                if rests is not None:
+                    resting |= rests[: self._size]
             elif not self._is_room(plugin):
                 resting[:] = True
             if not self._is_room(plugin) and nominations:

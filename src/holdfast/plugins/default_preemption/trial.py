@@ -13,15 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.follower import Follower
-from holdfast.columns.importance import NOBODY, UNSTARTED, Importance
+from holdfast.columns.importance import UNSTARTED, Importance
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import Needs, Rows
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets, SomeRows, Standing
-from holdfast.plugins.default_preemption.letting_back import let_back, let_back_columns
+from holdfast.plugins.default_preemption.letting_back import Rest, let_back, let_back_columns
 from holdfast.plugins.default_preemption.losses import SHIFT, Loss
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 NO_USE = 2**62
 """The weight of a row on which nobody could make room."""
@@ -99,10 +100,9 @@ class Trial:
         least = weights.min(initial=NO_USE)
         if least == NO_USE:
             return np.zeros(0, np.intp)
-        rows: Rows = (weights == least).nonzero()[0]
-        if len(rows) > 1:
-            totals = self.total[rows]
-            rows = rows[totals == totals.min()]
+        # Many rows are alike so far: cheaper over all of them than picking those.
+        totals = np.where(weights == least, self.total[: len(among)], NO_USE)
+        rows: Rows = (totals == totals.min()).nonzero()[0]
         if len(rows) > 1:
             starts = self.start[rows]
             rows = rows[starts == starts.max()]
@@ -131,20 +131,18 @@ class Trial:
         if short or not lower:
             self.weight[row] = NO_USE
             return
-        first = ranks.pods[row][gone[0]] if gone else None
-        highest = first.priority if first is not None else -SHIFT
+        priorities = ranks.priority.rows[row, gone].tolist()
+        highest = priorities[0] if gone else -SHIFT
         self.weight[row] = len(beyond.intersection(gone)) * _GUARDED + highest + SHIFT
-        priorities = ranks.priority[:, row].tolist()
-        total = sum(priorities[place] + SHIFT for place in gone)
-        self.total[row] = total * _ONE + len(gone)
-        self.gone[row] = sum(1 << place for place in gone) if len(priorities) <= _BITS else 0
-        self.start[row] = first.began if first is not None else UNSTARTED
+        self.total[row] = sum(p + SHIFT for p in priorities) * _ONE + len(gone)
+        self.gone[row] = sum(1 << place for place in gone) if not gone or gone[-1] < _BITS else 0
+        self.start[row] = ranks.started.rows[row, gone[0]] if gone else UNSTARTED
 
     def _walk(self, row: int, ranks: Importance) -> Walk:
-        pods = ranks.pods[row]
-        end = len(pods)
+        end = len(ranks.pods[row])
+        priorities = ranks.priority.rows[row, :end].tolist()
         begin = 0
-        while begin < end and pods[begin].priority >= self._ceiling:
+        while begin < end and priorities[begin] >= self._ceiling:
             begin += 1
         nodes = self._world.nodes
         ahead = self._world.nominations.at_least(self._ceiling, row)
@@ -154,7 +152,7 @@ class Trial:
         for bit, (resource, amount) in enumerate(self._needs.amounts, 1):
             if resource in self._needs.waived and not nodes.amounts.allocatable_at[resource][row]:
                 continue
-            asked = ranks.amounts(resource)[begin:end, row].tolist()
+            asked = ranks.amounts(resource).rows[row, begin:end].tolist()
             rest = nodes.amounts.free_at[resource][row] - amount + sum(asked)
             for pod in ahead:
                 rest -= dict(pod.request).get(resource, 0)
@@ -163,7 +161,7 @@ class Trial:
             short |= int(rest < 0) << bit
         if short or begin == end:
             return Walk(end - begin, short, [], set())
-        beyond = self._budgets.violating(pods[begin:])
+        beyond = self._budgets.violating(ranks.pods[row], begin)
         gone = let_back(end - begin, beyond, columns, left, slots)
         return Walk(
             end - begin, 0, [begin + place for place in gone], {begin + place for place in beyond}
@@ -172,67 +170,62 @@ class Trial:
     # --- many rows, as columns ----------------------------------------------------------------
 
     def _try_many(self, rows: SomeRows, ranks: Importance) -> None:
-        priority = ranks.priority[:, rows]
-        deep = int(np.count_nonzero(priority != NOBODY, axis=0).max(initial=0))
-        priority = priority[:deep]
+        deep = int(ranks.count[rows].max(initial=0))
+        priority = ranks.priority.columns()[:deep, rows]
         lower = priority < self._ceiling
-        there = np.count_nonzero(lower, axis=0)
-        asked = [ranks.amounts(r)[:deep, rows] * lower for r, _ in self._needs.amounts]
-        left, slots = self._left(rows, asked, there)
-        short = (slots < 0).astype(np.int64)
-        for bit, rest in enumerate(left, 1):
+        asked = [ranks.amounts(r).columns()[:deep, rows] for r, _ in self._needs.amounts]
+        there = ranks.count[rows]
+        if deep and (~lower[0] & (there > 0)).any():
+            # Not everybody is less important. (Where nobody stands nothing is asked for anyway.)
+            there = lower.sum(axis=0)
+            asked = [amounts * lower for amounts in asked]
+        left = self._left(rows, there, [amounts.sum(axis=0) for amounts in asked])
+        short = np.zeros(len(there), np.int64)
+        for bit, rest in enumerate(left):
             short |= (rest < 0).astype(np.int64) << bit
+        # Rows that lack something are left alone; what becomes of them is of no interest.
+        for rest in left:
+            rest[short > 0] = _ENOUGH
         beyond = self._budgets.beyond(ranks, rows, lower)
-        gone = let_back_columns(lower & (short == 0), beyond, asked, left, slots)
+        slots = [] if (left[0] >= there).all() else [Rest(left[0], lower.astype(np.int64))]
+        gone = let_back_columns(lower, beyond, [*slots, *map(Rest, left[1:], asked)])
         self.lower[rows], self.short[rows] = there, short
-        guarded = 0 if beyond is None else np.count_nonzero(gone & beyond, axis=0)
-        self._tell(rows, gone, priority, ranks.started[:deep, rows], guarded)
+        self._tell(rows, gone, beyond, priority, ranks.started.columns()[:deep, rows])
         self.weight[rows] = np.where((short == 0) & (there > 0), self.weight[rows], NO_USE)
 
-    def _left(self, rows: SomeRows, asked: list[Ints], there: Ints) -> tuple[list[Ints], Ints]:
-        """What would be left of each need, and of the pod slots, beside the pod itself."""
+    def _left(self, rows: SomeRows, there: Ints, given: list[Ints]) -> list[Ints]:
+        """What would be left of pod slots and needs beside the pod, were everybody lower gone."""
         amounts = self._world.nodes.amounts
-        slots = amounts.free[PODS][rows] + there - 1
-        left = []
-        for (resource, amount), given in zip(self._needs.amounts, asked, strict=True):
-            rest = amounts.free[resource][rows] - amount + given.sum(axis=0)
+        left = [amounts.free[PODS][rows] + there - 1]
+        for (resource, amount), gained in zip(self._needs.amounts, given, strict=True):
+            rest = amounts.free[resource][rows] - amount + gained
             if resource in self._needs.waived:
                 rest = np.where(amounts.allocatable[resource][rows] == 0, _ENOUGH, rest)
             left.append(rest)
         if self._world.nominations:
-            coming, taking = self._world.nominations.promised.needed(
-                self._ceiling, dict(self._needs.amounts)
-            )
-            slots -= coming[rows]
-            left = [rest - taken[rows] for rest, taken in zip(left, taking, strict=True)]
-        return left, slots
+            resources = [resource for resource, _ in self._needs.amounts]
+            coming = self._world.nominations.promised.needed(self._ceiling, resources)
+            left = [rest - taken[rows] for rest, taken in zip(left, coming, strict=True)]
+        return left
 
     def _tell(
-        self,
-        rows: SomeRows,
-        gone: Bools,
-        priority: Ints,
-        started: NDArray[np.float64],
-        guarded: Ints | int,
+        self, rows: SomeRows, gone: Bools, beyond: Bools | None, priority: Ints, started: Floats
     ) -> None:
-        """Add up what the victims cost; the first of a column is its most important one."""
-        count = np.count_nonzero(gone, axis=0)
-        self.total[rows] = np.where(gone, priority + SHIFT, 0).sum(axis=0) * _ONE + count
-        self.gone[rows] = _packed(gone)
-        if not len(gone):
-            self.weight[rows], self.start[rows] = 0, UNSTARTED
-            return
-        first = gone.argmax(axis=0)[None]
-        highest = np.where(count, np.take_along_axis(priority, first, 0)[0], -SHIFT)
+        """Add up what the victims cost, the most important one last: it has the last word."""
+        size = gone.shape[1]
+        total, bits = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        highest, start = np.full(size, -SHIFT), np.full(size, UNSTARTED)
+        guarded = np.zeros(size, np.int64)
+        for place in reversed(range(len(gone))):
+            going = gone[place]
+            if not going.any():
+                continue
+            total += (priority[place] * _ONE + (SHIFT * _ONE + 1)) * going
+            highest = np.where(going, priority[place], highest)
+            start = np.where(going, started[place], start)
+            if beyond is not None:
+                guarded += going & beyond[place]
+            if len(gone) <= _BITS:
+                bits |= going.astype(np.int64) << place
         self.weight[rows] = guarded * _GUARDED + highest + SHIFT
-        self.start[rows] = np.where(count, np.take_along_axis(started, first, 0)[0], UNSTARTED)
-
-
-def _packed(gone: Bools) -> Ints | int:
-    """The places that are true, as bits: [row]; 0 if there are too many places."""
-    if len(gone) > _BITS:
-        return 0
-    bits = np.zeros(gone.shape[1], np.int64)
-    for place in range(len(gone)):
-        bits |= gone[place].astype(np.int64) << place
-    return bits
+        self.total[rows], self.start[rows], self.gone[rows] = total, start, bits

@@ -205,11 +205,12 @@ class NodeResourcesFit:
         """The request; rows with a matched offer are judged by what is held there too."""
         return Needs(state.needs, state.backed, state.left)
 
-    def rests_on_pods(self, state: FitState) -> NDArray[np.bool_]:
+    def rests_on_pods(self, state: FitState) -> NDArray[np.bool_] | None:
         """What a pod draws on an offer does not become free when it leaves."""
+        if not state.offers:
+            return None
         drawn = np.zeros(len(state.slots), np.bool_)
-        if state.offers:
-            drawn[state.offers.rows_drawn()] = True
+        drawn[state.offers.rows_drawn()] = True
         return drawn
 
     def shortages(self, state: FitState, row: int, change: Change = NONE) -> list[Shortage]:

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.api.causes import invalid
 from holdfast.api.storage import (
@@ -154,9 +153,8 @@ class VolumeBinding:
         """The same for one row."""
         return Code.UNRESOLVABLE if state.choice.faults[row] else Code.PASS
 
-    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+    def rests_on_pods(self, _state: _State) -> None:
         """Nowhere: it looks at nodes and volumes."""
-        return np.zeros(state.nodes.capacity, np.bool_)
 
     def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
         """Everything that is wrong with the row."""
