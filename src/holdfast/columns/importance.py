@@ -86,7 +86,9 @@ class Importance:
 
     def _rank(self, row: int) -> None:
         there, before = self._nodes.pods_on(row), self.pods[row]
-        left = [place for place, pod in enumerate(before) if there.get(pod.uid) is not pod]
+        # By identity, without a look at the pods: those of a row lie all over the memory.
+        present = set(map(id, there.values()))
+        left = [place for place, pod in enumerate(before) if id(pod) not in present]
         stayed = len(before) - len(left)
         if stayed == len(there) or stayed == sum(not p.reserve_for for p in there.values()):
             if left:

@@ -45,9 +45,12 @@ def rejection_of(
     return Rejection(
         pod=view.pod, view=view, nodes=nodes.node_count, codes=codes,
         plugin_of=np.full(nodes.size, PASSED, np.int8), filters=filters_of(active),
-        states={p.plugin.name: p.state for p in active if not p.skip and p.reject is None},
-        prepared=_reached(active), prefilter=prefilter, error=error,
+        states=_states(active), prepared=_reached(active), prefilter=prefilter, error=error,
     )  # fmt: skip
+
+
+def _states(active: Iterable[Prepared]) -> dict[str, State]:
+    return {p.plugin.name: p.state for p in active if not p.skip and p.reject is None}
 
 
 def _reached(active: Iterable[Prepared]) -> frozenset[str]:
@@ -72,17 +75,21 @@ def first_objections(
     view: View, active: list[Prepared], words: Words, kept: Objections | None = None
 ) -> Rejection:
     """Find each row's first objection; ``kept`` ones are taken if there are any."""
-    told = rejection_of(view, active)
-    narrowing = [p for p in active if p.narrow is not None]
-    told.narrowed_by = tuple(p.plugin.name for p in narrowing)
-    told.words = words.copy(view.nodes.size)
-    if kept is None:
-        _ask_in_turn(told, view, active, narrowing)
+    size = view.nodes.size
+    if kept is not None:
+        told = Rejection(
+            view.pod, view, view.nodes.node_count, kept.codes[:size].copy(),
+            kept.plugin_of[:size].copy(), kept.filters, kept.states, kept.prepared,
+            objectors=kept.objectors,
+        )  # fmt: skip
     else:
-        size = view.nodes.size
-        told.codes, told.plugin_of = kept.codes[:size].copy(), kept.plugin_of[:size].copy()
-        told.objectors = kept.objectors
-    told.words.write_codes(told.codes)
+        told = rejection_of(view, active)
+        narrowing = [p for p in active if p.narrow is not None]
+        told.narrowed_by = tuple(p.plugin.name for p in narrowing)
+        _ask_in_turn(told, view, active, narrowing)
+    if words:
+        told.words = words.copy(size)
+        told.words.add_codes(told.codes)
     return told
 
 
@@ -120,7 +127,9 @@ class Objections:
     For a class all of whose verdicts are kept, and which no plugin narrows to some rows.
     """
 
-    def __init__(self, nodes: Picture, prepared: Iterable[Prepared]) -> None:
+    def __init__(self, nodes: Picture, prepared: list[Prepared]) -> None:
+        self.filters, self.states = filters_of(prepared), _states(prepared)
+        self.prepared = _reached(prepared)
         self._nodes = nodes
         self._follower = Follower(nodes.journal)
         answers = [p.answers for p in in_turn(prepared)]

@@ -267,8 +267,8 @@ def _ask_the_rest(found: Feasible) -> str:
 def _leave_room(found: Feasible) -> None:
     """Strike out rows that would not take this pod beside the pods nominated to them."""
     record, nominations = found.record, found.view.world.nominations
-    filters = filters_of(found.active)
     if record.domain or found.active is not record.prepared:
+        filters = filters_of(found.active)
         found.words = Words(found.view.nodes.size)
         for row, others in found.view.nominated.items():
             mask = record.ok if found.mask is None else found.mask
@@ -276,6 +276,7 @@ def _leave_room(found: Feasible) -> None:
                 found.words.put(row, judge_beside_nominated(filters, row, others))
     else:
         if record.crowd is None:
+            filters = filters_of(found.active)
             record.crowd = Crowd(found.view.world, found.pod.priority, filters, record.ok)
         found.words = record.crowd.refresh()
         own = found.view.nodes.row_of.get(nominations.node_of(found.pod.uid))

@@ -74,15 +74,14 @@ class Words:
         made._numbers = dict(self._numbers)
         return made
 
-    def write_codes(self, codes: NDArray[np.int8]) -> None:
-        """Enter the codes of the rows of which something is said."""
+    def add_codes(self, codes: NDArray[np.int8]) -> None:
+        """Enter the codes of the rows of which something is said; they must be 0 so far."""
         told = zip(self._said, self._counts, strict=True)
         used = {word.code for word, count in told if count}
         if len(used) == 1:
-            np.copyto(codes, np.int8(used.pop()), where=self.of > 0)
+            codes += (self.of > 0).view(np.int8) * np.int8(used.pop())
         elif used:
-            table = np.array([0, *(word.code for word in self._said)], np.int8)
-            np.copyto(codes, table.take(self.of), where=self.of > 0)
+            codes += np.array([0, *(word.code for word in self._said)], np.int8).take(self.of)
 
     def plugins(self) -> set[str]:
         """Plugins of which something is told."""

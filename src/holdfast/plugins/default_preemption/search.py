@@ -21,6 +21,7 @@ from holdfast.framework.plugin import (
     Candidate,
     Change,
     Code,
+    Needs,
     NeedsRoom,
     RestsOnPods,
     Rows,
@@ -37,7 +38,6 @@ from holdfast.plugins.default_preemption.trial import NO_USE, Trial
 from holdfast.plugins.default_preemption.trials import trials_of
 
 Bools = NDArray[np.bool_]
-_LAST = 127
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
@@ -54,10 +54,12 @@ class Search:
         self._outcomes: dict[int, Candidate | Word] = {}
         self._tried: Bools = rejection.codes == Code.UNSCHEDULABLE
         self._room = _by_room(rejection)
+        self._needs: Needs | None = None
         self._trial: Trial | None = None
         if self._room is not None:
             plugin, state = self._room
-            self._trial = trials.of(view.pod.priority, plugin.needs(state))
+            self._needs = plugin.needs(state)
+            self._trial = trials.of(view.pod.priority, self._needs)
         self._unbounded = self._beyond_room()
         self._hard = self._tried & (self._unbounded | self._resting())
         self._fits: Bools | None = None
@@ -67,7 +69,7 @@ class Search:
         best: Loss | None = None
         rows: list[int] = []
         if self._trial is not None:
-            rows = self._trial.cheapest(self._plain()).tolist()
+            rows = self._trial.cheapest(self._plain())
             if rows:
                 best = self._trial.loss(rows[0], self._view.now)
         for bound, row in self._bounds():
@@ -130,13 +132,13 @@ class Search:
             rejection = self._rejection
             # What rejected a row stood last in turn, for all before it have passed. Rows with
             # words of their own were passed by all.
-            passed = rejection.plugin_of
-            if rejection.words:
-                passed = np.where(rejection.words.of > 0, np.int8(_LAST), passed)
-            begin = int(np.min(passed, where=fits, initial=_LAST))
+            begin = min(rejection.objectors or (0,))
             for index, (plugin, state) in enumerate(rejection.filters):
                 if index >= begin and not self._is_room(plugin):
-                    rows = (fits & (passed <= index)).nonzero()[0]
+                    asked = fits & (rejection.plugin_of <= index)
+                    if rejection.words:
+                        asked &= rejection.words.of == 0
+                    rows = asked.nonzero()[0]
                     fits[rows] = plugin.filter(state, rows) == 0
             self._fits = fits
         return self._fits
@@ -179,11 +181,11 @@ class Search:
     def _beyond_room(self) -> Bools:
         """Rows of which the trial tells nothing: not the needs, not the order, not who is near."""
         beyond = np.zeros(self._size, np.bool_)
-        if self._trial is None or self._room is None:
+        if self._trial is None or self._needs is None:
             return ~beyond
-        apart, ranks = self._room[0].needs(self._room[1]).apart, self._view.nodes.importance()
-        if apart is not None:
-            beyond |= apart[: self._size]
+        ranks = self._view.nodes.importance()
+        if self._needs.apart is not None:
+            beyond |= self._needs.apart[: self._size]
         if ranks.latest >= self._view.now:
             beyond |= ranks.newest[: self._size] >= self._view.now
         own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))

@@ -18,6 +18,7 @@ from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import Needs, Rows
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets, SomeRows, Standing
+from holdfast.plugins.default_preemption.leaders import HOW_MANY, Key, Leaders
 from holdfast.plugins.default_preemption.letting_back import Rest, let_back, let_back_columns
 from holdfast.plugins.default_preemption.losses import SHIFT, Loss
 
@@ -26,6 +27,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 NO_USE = 2**62
 """The weight of a row on which nobody could make room."""
+_NO_USE: Key = (NO_USE, -1, 0.0)
 _ENOUGH = 2**60
 _GUARDED, _ONE = 2**33, 2**16
 _BITS = 62
@@ -59,6 +61,7 @@ class Trial:
         self._needs = needs
         self._follower = Follower(nodes.journal, nodes.order_journal)
         self._paid: tuple[int, tuple[Standing, ...]] = (-1, ())
+        self._leaders: Leaders | None = None
         self.lower: Ints = np.zeros(nodes.capacity, np.int64)
         self.short: Ints = np.zeros(nodes.capacity, np.int64)
         self.weight: Ints = np.full(nodes.capacity, NO_USE, np.int64)
@@ -83,7 +86,13 @@ class Trial:
         if isinstance(stale, list):
             for row in stale:
                 self._try_one(row, ranks)
+                if self._leaders is not None:
+                    self._leaders.change(row, self._key(row))
+            if stale and (self._leaders is None or self._leaders.spent):
+                # Asked again with little changed: keeping the cheapest begins to pay.
+                self._leaders = self._lead()
         elif isinstance(stale, slice) or len(stale):
+            self._leaders = None
             self._try_many(stale, ranks)
 
     def loss(self, row: int, now: float) -> Loss:
@@ -94,19 +103,35 @@ class Trial:
             -(now if start == UNSTARTED else start),
         )  # fmt: skip
 
-    def cheapest(self, among: Bools) -> Rows:
-        """The rows where least is lost; none if the pod would fit on none of them."""
+    def cheapest(self, among: Bools) -> list[int]:
+        """The rows where least is lost, ascending; none if the pod would fit on none of them."""
+        found = self._leaders.first(among) if self._leaders is not None else None
+        return self._look_at_all(among) if found is None else found
+
+    def _look_at_all(self, among: Bools) -> list[int]:
         weights = np.where(among, self.weight[: len(among)], NO_USE)
         least = weights.min(initial=NO_USE)
         if least == NO_USE:
-            return np.zeros(0, np.intp)
+            return []
         # Many rows are alike so far: cheaper over all of them than picking those.
         totals = np.where(weights == least, self.total[: len(among)], NO_USE)
         rows: Rows = (totals == totals.min()).nonzero()[0]
         if len(rows) > 1:
             starts = self.start[rows]
             rows = rows[starts == starts.max()]
-        return rows
+        found: list[int] = rows.tolist()
+        return found
+
+    def _lead(self) -> Leaders:
+        """Find the cheapest few of all rows."""
+        size = self._world.nodes.size
+        order = np.lexsort((-self.start[:size], self.total[:size], self.weight[:size]))
+        leading = [(self._key(row), row) for row in order[: HOW_MANY + 1].tolist()]
+        bar = min(leading.pop()[0] if len(leading) > HOW_MANY else _NO_USE, _NO_USE)
+        return Leaders(sorted(pair for pair in leading if pair[0] < bar), bar)
+
+    def _key(self, row: int) -> Key:
+        return int(self.weight[row]), int(self.total[row]), -float(self.start[row])
 
     # --- one row, in plain numbers ------------------------------------------------------------
 
@@ -115,7 +140,7 @@ class Trial:
         ranks = self._world.nodes.importance()
         pods, bits = ranks.pods[row], int(self.gone[row])
         if bits and not self._budgets.standings:
-            return [pod.uid for place, pod in enumerate(pods) if bits >> place & 1], 0
+            return [pods[place].uid for place in _places(bits)], 0
         walk = self._walk(row, ranks)
 
         def order(place: int) -> tuple[int, float, bool]:
@@ -229,3 +254,12 @@ class Trial:
                 bits |= going.astype(np.int64) << place
         self.weight[rows] = guarded * _GUARDED + highest + SHIFT
         self.total[rows], self.start[rows], self.gone[rows] = total, start, bits
+
+
+def _places(bits: int) -> list[int]:
+    """Which bits are set."""
+    found = []
+    while bits:
+        found.append((bits & -bits).bit_length() - 1)
+        bits &= bits - 1
+    return found
