@@ -15,15 +15,19 @@ from numpy.typing import NDArray
 
 
 class Grid:
-    """``rows`` is [row, place], ``columns()`` the same as [place, row]; unused cells are empty."""
+    """``rows`` is [row, place], ``columns()`` the same as [place, row]; unused cells are empty.
 
-    __slots__ = ("_columns", "_empty", "_moved", "rows")
+    ``totals`` are the sums of rows, if cells are empty at 0.
+    """
+
+    __slots__ = ("_columns", "_empty", "_moved", "rows", "totals")
 
     def __init__(self, rows: int, places: int, dtype: Any, empty: float = 0) -> None:
         self._empty = empty
         self._moved: set[int] = set()
         self._columns: NDArray[Any] | None = None
         self.rows: NDArray[Any] = np.full((rows, places), empty, dtype)
+        self.totals: NDArray[Any] = np.zeros(rows, dtype)
 
     def columns(self) -> NDArray[Any]:
         """The values as [place, row]. Not to be written to."""
@@ -39,6 +43,8 @@ class Grid:
         """Write a row, of which so many places were in use."""
         count = len(values)
         self.rows[row, :count] = values
+        if not self._empty:
+            self.totals[row] = sum(values)
         if count < before:
             self.rows[row, count:before] = self._empty
         self._moved.add(row)
@@ -47,6 +53,8 @@ class Grid:
         """Take some places, ascending, out of a row; what comes after moves up."""
         here = self.rows[row]
         for place in reversed(places):
+            if not self._empty:
+                self.totals[row] -= here[place]
             here[place : before - 1] = here[place + 1 : before]
         here[before - len(places) : before] = self._empty
         self._moved.add(row)

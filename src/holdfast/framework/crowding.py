@@ -80,7 +80,8 @@ class Crowd:
         return self._wants[short]
 
     def _many(self, moved: Bools) -> None:
-        self.words.put_all(moved.nonzero()[0], None)
+        if self.words:
+            self.words.put_all(moved.nonzero()[0], None)
         rows = np.unique(self._world.nominations.promised.rows())
         rows = rows[moved[rows] & self._ok[rows]]
         if self._room is None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from holdfast.columns.follower import Follower
 from holdfast.columns.importance import UNSTARTED, Importance
 from holdfast.columns.interner import PODS
+from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import Needs, Rows
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets, SomeRows, Standing
@@ -23,7 +24,6 @@ from holdfast.plugins.default_preemption.letting_back import Rest, let_back, let
 from holdfast.plugins.default_preemption.losses import SHIFT, Loss
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 NO_USE = 2**62
 """The weight of a row on which nobody could make room."""
@@ -198,13 +198,15 @@ class Trial:
         deep = int(ranks.count[rows].max(initial=0))
         priority = ranks.priority.columns()[:deep, rows]
         lower = priority < self._ceiling
-        asked = [ranks.amounts(r).columns()[:deep, rows] for r, _ in self._needs.amounts]
-        there = ranks.count[rows]
+        grids = [ranks.amounts(resource) for resource, _ in self._needs.amounts]
+        asked = [grid.columns()[:deep, rows] for grid in grids]
+        there, given = ranks.count[rows], [grid.totals[rows] for grid in grids]
         if deep and (~lower[0] & (there > 0)).any():
             # Not everybody is less important. (Where nobody stands nothing is asked for anyway.)
             there = lower.sum(axis=0)
             asked = [amounts * lower for amounts in asked]
-        left = self._left(rows, there, [amounts.sum(axis=0) for amounts in asked])
+            given = [amounts.sum(axis=0) for amounts in asked]
+        left = self._left(rows, there, given)
         short = np.zeros(len(there), np.int64)
         for bit, rest in enumerate(left):
             short |= (rest < 0).astype(np.int64) << bit
@@ -215,7 +217,7 @@ class Trial:
         slots = [] if (left[0] >= there).all() else [Rest(left[0], lower.astype(np.int64))]
         gone = let_back_columns(lower, beyond, [*slots, *map(Rest, left[1:], asked)])
         self.lower[rows], self.short[rows] = there, short
-        self._tell(rows, gone, beyond, priority, ranks.started.columns()[:deep, rows])
+        self._tell(rows, gone, beyond, ranks)
         self.weight[rows] = np.where((short == 0) & (there > 0), self.weight[rows], NO_USE)
 
     def _left(self, rows: SomeRows, there: Ints, given: list[Ints]) -> list[Ints]:
@@ -233,11 +235,11 @@ class Trial:
             left = [rest - taken[rows] for rest, taken in zip(left, coming, strict=True)]
         return left
 
-    def _tell(
-        self, rows: SomeRows, gone: Bools, beyond: Bools | None, priority: Ints, started: Floats
-    ) -> None:
+    def _tell(self, rows: SomeRows, gone: Bools, beyond: Bools | None, ranks: Importance) -> None:
         """Add up what the victims cost, the most important one last: it has the last word."""
         size = gone.shape[1]
+        costs = ranks.grid("costs", _cost).columns()[:, rows]
+        priority, started = ranks.priority.columns()[:, rows], ranks.started.columns()[:, rows]
         total, bits = np.zeros(size, np.int64), np.zeros(size, np.int64)
         highest, start = np.full(size, -SHIFT), np.full(size, UNSTARTED)
         guarded = np.zeros(size, np.int64)
@@ -245,7 +247,7 @@ class Trial:
             going = gone[place]
             if not going.any():
                 continue
-            total += (priority[place] * _ONE + (SHIFT * _ONE + 1)) * going
+            total += costs[place] * going
             highest = np.where(going, priority[place], highest)
             start = np.where(going, started[place], start)
             if beyond is not None:
@@ -254,6 +256,10 @@ class Trial:
                 bits |= going.astype(np.int64) << place
         self.weight[rows] = guarded * _GUARDED + highest + SHIFT
         self.total[rows], self.start[rows], self.gone[rows] = total, start, bits
+
+
+def _cost(pod: PodFacts) -> int:
+    return (pod.priority + SHIFT) * _ONE + 1
 
 
 def _places(bits: int) -> list[int]:
