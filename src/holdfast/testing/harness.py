@@ -29,7 +29,7 @@ from holdfast.cluster import Components
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
-from holdfast.settings import NodeSettings, SchedulerSettings
+from holdfast.settings import NodeSettings, ReservationSettings, SchedulerSettings
 from holdfast.store.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
@@ -54,12 +54,14 @@ class Harness:
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
+        reservations: ReservationSettings | None = None,
     ) -> None:
         self._directory = directory
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
         self._profiles = profiles
+        self._reservations = reservations
         self.store: Store
         self.server: ApiServer
         self.client: Client
@@ -128,6 +130,13 @@ class Harness:
         listing = await self.client.list(EVENTS, namespace)
         return [(e.reason, e.message) for e in listing.items if e.involved_object.name == name]
 
+    async def skip(self, seconds: float) -> None:
+        """Let much time pass while nobody runs, then start everybody anew from the API alone."""
+        await self._stop_components()
+        self.clock.skip(seconds)
+        await self._start_components()
+        await self.settle()
+
     def metric(self, name: str, **labels: str) -> float:
         """A sample of the scheduler's metrics page, 0 if there is none."""
         told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
@@ -164,7 +173,7 @@ class Harness:
     async def _start_components(self) -> None:
         self.components = Components(
             self._component_client, self.clock, SchedulerSettings(seed=self._seed),
-            NodeSettings(0), self._profiles,
+            NodeSettings(0), self._profiles, reservations=self._reservations,
         )  # fmt: skip
         await self._as_time_passes(self.components.start())
 
