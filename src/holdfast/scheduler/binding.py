@@ -7,7 +7,7 @@ its failure) goes back into the plugin's generator.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -36,6 +36,8 @@ LONGEST_WAIT = 5.0
 METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
            "delete": "DELETE", "get": "GET"}  # fmt: skip
 
+Binder = Callable[[Placement], Awaitable[bool]]
+
 
 class BindFailed(Exception):
     """A pod was not bound; the words are what its condition then says.
@@ -58,6 +60,8 @@ class Driver:
 
     client: Client
     clock: Clock
+    binder: Binder | None = None
+    """Somebody else who binds pods, and tells whether it did."""
     asleep: int = 0
 
     async def run(self, steps: Generator[Call, Any, None]) -> None:
@@ -159,6 +163,8 @@ def _stop_if_recalled(placement: Placement) -> None:
 
 
 async def _bind_pod(driver: Driver, profile: Profile, placement: Placement) -> None:
+    if driver.binder is not None and await driver.binder(placement):
+        return
     for plugin in profile.having(Binds):
         steps = plugin.bind(placement.states.get(plugin.name), placement)
         if not isinstance(steps, Skip):

@@ -24,6 +24,7 @@ from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, Question, dr
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 VICTIM_LEAVING = "preemption: not eligible due to a terminating pod on the nominated node."
+NO_CANDIDATE = "preemption: no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"
 BY_RESERVATION = "preemption: not eligible, preemption by reservations is not built yet."
 _SHIFT = 2**31
@@ -69,6 +70,13 @@ class DefaultPreemption:
             return Effect(
                 self.name, f"preemption: {available(rejection.nodes, words)}", nominate=""
             )
+        agreement = rejection.agreement
+        if agreement is not None:
+            if agreement.error:
+                return Effect(self.name, f"preemption: {agreement.error}", code=Code.ERROR)
+            candidates = agreement.of(candidates)
+        if not candidates:
+            return Effect(self.name, NO_CANDIDATE)
         ranked = sorted(candidates, key=lambda candidate: cost(candidate, view.now))
         best = ranked[0]
         tied = tuple(c.node for c in ranked if cost(c, view.now) == cost(best, view.now))
