@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.controllers.group import ControllerGroup
 from holdfast.errors import HoldfastError, Refused
+from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.profile import Profile
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
@@ -112,11 +113,12 @@ class Components:
         nodes: NodeSettings,
         profiles: Mapping[str, Profile] | None = None,
         *,
+        extenders: Sequence[ExtenderConfig] = (),
         reservations: ReservationSettings | None = None,
     ) -> None:
         self.scheduler = Scheduler(
             client_for("system:kube-scheduler"), clock, profiles or default_profiles(),
-            seed=scheduler.seed, check=scheduler.check_invariants,
+            extenders=extenders, seed=scheduler.seed, check=scheduler.check_invariants,
         )  # fmt: skip
         self.controllers = ControllerGroup(
             client_for("system:kube-controller-manager"), clock, reservations=reservations

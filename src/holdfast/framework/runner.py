@@ -8,7 +8,7 @@ remembered between calls only makes the next one cheaper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,15 +175,17 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
 
 
 def _merged(effects: list[Effect]) -> Effect:
+    """What they want together; one that ended the asking has the only word, but writes stand."""
     last = effects[-1]
-    if last.code is Code.PASS:
-        return last
+    calls = tuple(call for e in effects for call in e.calls)
+    if last.code is not Code.UNSCHEDULABLE:
+        return replace(last, calls=calls)
     return Effect(
         plugin=last.plugin,
         message=", ".join(e.message for e in effects if e.message),
         nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
         evict=tuple(pod for e in effects for pod in e.evict),
-        calls=tuple(call for e in effects for call in e.calls),
+        calls=calls,
         code=last.code,
     )
 

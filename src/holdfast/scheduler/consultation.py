@@ -119,7 +119,7 @@ class Consultations:
 
     def _place(self, queued: QueuedPod, found: Feasible, points: Points) -> Outcome:
         now = self.clock.now()
-        return conclude(self._profile(queued), found, self.world, now, self.rng, points)
+        return conclude(self._profile(queued), found, self.world, now, self.rng, points=points)
 
     async def _turn_away(
         self, queued: QueuedPod, opinion: Opinion | None, rejection: Rejection
@@ -127,10 +127,10 @@ class Consultations:
         """Turn the pod away; who is to be evicted for it, extenders may want to talk about."""
         profile, facts = self._profile(queued), queued.facts
         outcome = turned_away(profile, rejection, self.world, self.clock.now())
-        candidates = () if outcome.effect is None else outcome.effect.candidates
-        if not candidates or not self.extenders.weigh_evictions(facts):
+        effect = outcome.effect
+        if effect is None or not effect.evict or not self.extenders.weigh_evictions(facts):
             return outcome
-        agreement = await self.extenders.agreement(facts, candidates)
+        agreement = await self.extenders.agreement(facts, effect.candidates)
         again = self._hear(queued, opinion) if _unchanged(queued, facts) else None
         if not isinstance(again, Rejection):
             return None

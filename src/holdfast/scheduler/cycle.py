@@ -57,6 +57,7 @@ def conclude(
     world: World,
     now: float,
     rng: np.random.Generator,
+    *,
     points: NDArray[np.float64] | None = None,
 ) -> Placement | TurnedAway:
     """Take the best of the feasible nodes and hold the room there; ``points`` count besides."""

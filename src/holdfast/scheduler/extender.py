@@ -82,7 +82,7 @@ def _endpoint(config: ExtenderConfig) -> Endpoint:
 
 
 def _tls(config: ExtenderConfig, tls: ExtenderTLS) -> ssl.SSLContext:
-    """Make the TLS context; asked for HTTPS without an authority we believe anybody, as upstream."""
+    """Make the TLS context; asked for HTTPS without an authority we believe anybody."""
     trusted = bool(tls.ca_file or tls.ca_data)
     if trusted and tls.insecure:
         raise BadConfiguration(

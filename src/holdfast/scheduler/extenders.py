@@ -10,10 +10,11 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from holdfast.api.resource import Resource
 from holdfast.api.scheme import NODES, PODS
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
@@ -40,8 +41,8 @@ from holdfast.scheduler.extender import HttpExtender
 
 log = logging.getLogger(__name__)
 
-RAW_NODES = replace(NODES, type=dict)
-RAW_PODS = replace(PODS, type=dict)
+RAW_NODES: Resource[dict[str, Any]] = replace(cast("Resource[Any]", NODES), type=dict)
+RAW_PODS: Resource[dict[str, Any]] = replace(cast("Resource[Any]", PODS), type=dict)
 """Extenders are told of objects as they are stored, not only of what we read of them."""
 
 
@@ -129,6 +130,8 @@ class Extenders:
     async def bind(self, placement: Placement) -> bool:
         """Let an extender bind the pod, if one does that; tell whether it did."""
         pod = placement.pod
+        if not self.binds(pod):
+            return False
         for extender in self._speaking(pod, "bind_verb"):
             try:
                 await self._ask(extender, "bind_verb", binding_question(placement), binding_answer)
@@ -180,9 +183,7 @@ class Extenders:
                 opinion.score(extender.config, answer)
 
     def _speaking(self, pod: PodFacts, verb: str) -> Iterator[HttpExtender]:
-        return (
-            e for e in self._all if getattr(e.config, verb) and e.config.interested(pod)
-        )
+        return (e for e in self._all if getattr(e.config, verb) and e.config.interested(pod))
 
     async def _ask(self, extender: HttpExtender, verb: str, question: Any, read: Any) -> Any:
         self.asking += 1

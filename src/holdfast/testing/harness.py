@@ -12,7 +12,7 @@ without time passing, so a test asserts without waiting::
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -26,6 +26,7 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
+from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
@@ -51,6 +52,7 @@ class Harness:
         directory: Path,
         *,
         profiles: Mapping[str, Profile] | None = None,
+        extenders: Sequence[ExtenderConfig] = (),
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
@@ -61,6 +63,7 @@ class Harness:
         self._wrap = wrap
         self._seed = seed
         self._profiles = profiles
+        self._extenders = extenders
         self._reservations = reservations
         self.store: Store
         self.server: ApiServer
@@ -173,7 +176,8 @@ class Harness:
     async def _start_components(self) -> None:
         self.components = Components(
             self._component_client, self.clock, SchedulerSettings(seed=self._seed),
-            NodeSettings(0), self._profiles, reservations=self._reservations,
+            NodeSettings(0), self._profiles, extenders=self._extenders,
+            reservations=self._reservations,
         )  # fmt: skip
         await self._as_time_passes(self.components.start())
 
