@@ -91,7 +91,7 @@ def test_an_owner_on_a_node_without_a_reservation_draws_on_nobodys():
 def test_whoever_must_use_a_reservation_waits_when_all_are_taken():
     cluster = Cluster(held(cpu="2"))
     assert cluster.place("1", "first") == {"r": 1000}
-    assert "no reservation(s) to meet the requirements" in cluster.place("1", "second", must=True)
+    assert "no reservations match reservation affinity" in cluster.place("1", "second", must=True)
     assert cluster.place("1", "third") == {}
 
 

@@ -227,8 +227,8 @@ def test_the_registry_names_plugins_as_they_name_themselves():
         (
             {"args": {"DefaultPreemption": {"minCandidateNodesPercentage": 0,
                                             "minCandidateNodesAbsolute": 0}}},
-            "minCandidateNodesPercentage: cannot be zero at the same time; "
-            "minCandidateNodesAbsolute",
+            "minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as "
+            "minCandidateNodesAbsolute, minCandidateNodesAbsolute: Invalid value: 0",
         ),
         (
             {"args": {"NodeResourcesBalancedAllocation": {"resources": [
@@ -236,12 +236,12 @@ def test_the_registry_names_plugins_as_they_name_themselves():
             "must be 1",
         ),
         ({"args": {"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": [{}]}}},
-         r"defaultConstraints\[0\].maxSkew: not in valid range"),
+         r"defaultConstraints\[0\].maxSkew: Invalid value: 0: not in valid range"),
         ({"args": {"PodTopologySpread": {"defaultConstraints": [
             {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]}}},
          "when .defaultConstraints are not empty"),
         ({"args": {"InterPodAffinity": {"hardPodAffinityWeight": 101}}},
-         r"hardPodAffinityWeight: not in valid range \[0, 100\]"),
+         r"hardPodAffinityWeight: Invalid value: 101: not in valid range \[0, 100\]"),
     ],
 )  # fmt: skip
 def test_a_configuration_that_cannot_be_is_refused(options, words):

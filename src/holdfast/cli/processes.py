@@ -9,11 +9,10 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from holdfast.cli.explain import configured_profiles
+from holdfast.cli.configured import configured
 from holdfast.cli.foreground import warn_if_open
 from holdfast.cli.health import HealthPage
 from holdfast.cli.signals import stop_signal
-from holdfast.cli.snapshot import built_in_profiles
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
@@ -40,8 +39,7 @@ def schedule(
     kubeconfig: Path | None, config: Path | None, health_port: int, settings: SchedulerSettings
 ) -> None:
     """Schedule for the cluster of a kubeconfig."""
-    profiles = built_in_profiles() if config is None else configured_profiles(config)
-    asyncio.run(_schedule(kubeconfig, profiles, health_port, settings))
+    asyncio.run(_schedule(kubeconfig, configured(config).profiles, health_port, settings))
 
 
 async def _serve(

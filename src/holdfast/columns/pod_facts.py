@@ -12,7 +12,7 @@ import msgspec
 from holdfast.api.pod import Affinity, Pod, PodSpec, Volume
 from holdfast.api.requests import pod_request
 from holdfast.columns.amounts import MOST, Request
-from holdfast.columns.interner import ResourceNames
+from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
 from holdfast.columns.terms import NO_TERMS, PodTerms, read_terms
@@ -79,6 +79,11 @@ class PodFacts:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def slots(self) -> int:
+        """Pod slots it takes besides what it requests of them, as a reserve pod may."""
+        return 0 if self.reserve_for and any(r == PODS for r, _ in self.request) else 1
 
     def started(self, now: float) -> float:
         """When the pod started; one that has not counts as starting now."""

@@ -12,9 +12,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.causes import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.derived import Derived
@@ -22,7 +24,7 @@ from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.devices.served import Served
-from holdfast.framework.arguments import Arguments
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip
 from holdfast.framework.view import View
 
@@ -44,6 +46,19 @@ class _State:
         return tuple((id_, 0) for id_, _ in self.terms)
 
 
+class _Resource(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    weight: int = 1
+
+
+class _Args(PluginArgs, frozen=True):
+    resources: tuple[_Resource, ...] = ()
+
+
+def _resources(args: _Args) -> list[tuple[str, int]]:
+    return [(r.name, r.weight) for r in args.resources] or [("cpu", 1), ("memory", 1)]
+
+
 class BalancedAllocation:
     """Score how much more even the node becomes with the pod."""
 
@@ -53,16 +68,15 @@ class BalancedAllocation:
     sliced: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any]) -> None:
-        read = Arguments(self.name, args, ("resources",))
-        default = ({"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1})
+        wrong = Arguments(self.name)
         names: list[str] = []
-        for i, entry in enumerate(read.get("resources", default)):
-            if entry.get("weight", 1) != 1:
-                read.wrong(f"resources[{i}].weight", "must be 1")
-            if entry.get("name") in names:
-                read.wrong(f"resources[{i}].name", "Duplicate value", "FieldValueDuplicate")
-            names.append(str(entry.get("name", "")))
-        read.refuse_if_wrong()
+        for i, (name, weight) in enumerate(_resources(wrong.read(_Args, args))):
+            if name in names:
+                wrong.append(duplicate(f"resources[{i}].name", name))
+            if weight != 1:
+                wrong.append(invalid(f"resources[{i}].weight", weight, "must be 1"))
+            names.append(name)
+        wrong.refuse_if_wrong()
         self._names = tuple(names)
         self._scalars = any(map(is_scalar, names))
         if self._scalars:  # devices may serve them

@@ -18,7 +18,9 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
 from holdfast.api.reservation import Reservation
+from holdfast.capacity.offer import alike
 from holdfast.capacity.offers import HOLDING
+from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
@@ -120,8 +122,18 @@ class NewsDesk:
         if old is not None and held and not holds:
             # Room comes back, as when a pod goes; whoever waits for that waits for this too.
             self._tell("AssignedPod", "Delete", reserve_pod(old), None)
-        elif new is not None and holds and (old is None or _differs(old, new)):
+        elif new is not None and holds and not (old is not None and held and alike(old, new)):
             self._tell("Reservation", "Update" if held else "Add", old, new)
+            self._tell_of_neighbour(new)
+
+    def _tell_of_neighbour(self, reservation: Reservation) -> None:
+        """Others have a neighbour more; to its owners it is as if a pod had made room for them."""
+        pod, rules = reserve_pod(reservation), compile_owners(reservation.spec.owners) or ()
+        self._tell("AssignedPod", "Add", None, pod)
+        self._queue.notify(
+            ClusterEvent("AssignedPod", "Delete", pod, None), self._now(),
+            lambda queued: any(rule.owns(queued.facts.pod) for rule in rules),
+        )  # fmt: skip
 
     def on_other(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Make a handler for a kind that only the world cares about."""
@@ -302,10 +314,6 @@ def _holds_room(reservation: Reservation | None) -> bool:
     return reservation is not None and bool(
         reservation.status.node_name and reservation.phase in HOLDING
     )
-
-
-def _differs(old: Reservation, new: Reservation) -> bool:
-    return old.spec != new.spec or old.status != new.status
 
 
 def _action(old: Object | None, new: Object | None) -> str:
