@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.durations import parse_seconds
+from holdfast.api.mistakes import Seconds
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.values import Candidate, Placement
@@ -21,12 +21,13 @@ EXTENDER = "Extender"
 """Who is to blame when extenders refuse a pod; no plugin has this name."""
 HIGHEST_PRIORITY = 10
 """The best an extender can say of a node; a plugin's best is 100."""
-DEFAULT_TIMEOUT = 5.0
+TIMEOUT = Seconds(5)
+"""How long an extender may take if its configuration does not say."""
 
 Json = dict[str, Any]
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A part of a configuration file."""
 
 
@@ -62,8 +63,7 @@ class ExtenderConfig(_Part, frozen=True):
     weight: int = 0
     enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
     tls_config: ExtenderTLS | None = None
-    http_timeout: str = ""
-    """As Go writes durations; without one, or with zero, 5 s."""
+    http_timeout: Seconds = TIMEOUT
     node_cache_capable: bool = False
     managed_resources: tuple[ManagedResource, ...] = ()
     ignorable: bool = False
@@ -79,11 +79,6 @@ class ExtenderConfig(_Part, frozen=True):
             for container in (*spec.containers, *spec.init_containers)
             for amounts in (container.resources.requests, container.resources.limits)
         )
-
-    @property
-    def timeout(self) -> float:
-        """How many seconds to wait for an answer."""
-        return (parse_seconds(self.http_timeout) if self.http_timeout else 0) or DEFAULT_TIMEOUT
 
     @property
     def decides(self) -> bool:

@@ -7,7 +7,7 @@ finished pods do not exist.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from holdfast.api.meta import Object
@@ -89,6 +89,8 @@ class World:
         self.nominations = Nominations(self.nodes)
         self.evictions = Evictions(self.nodes)
         self.waiting = Waiting()
+        self.uncounted: Callable[[str], bool] = lambda _resource: False
+        """Tells resources that nobody here counts, by configuration: somebody else does."""
         self.memories: dict[int, Memory] = {}
 
     @property
@@ -173,6 +175,7 @@ class World:
         copy.nominations = self.nominations.fork(nodes)
         copy.evictions = self.evictions.fork(nodes)
         copy.waiting = self.waiting.fork()
+        copy.uncounted = self.uncounted
         return copy
 
     def _upsert_pod(self, pod: Pod) -> None:

@@ -33,7 +33,7 @@ class HttpExtender:
         self._clock = clock
         self._url = config.url_prefix.rstrip("/")
         self._transport = HttpTransport(_endpoint(config), timeouts=Timeouts(NEVER, NEVER))
-        self._timeout = config.timeout
+        self._timeout = config.http_timeout
 
     async def ask(self, verb: str, question: Any, read: Callable[[Any], T]) -> T:
         """POST a question and read the answer."""

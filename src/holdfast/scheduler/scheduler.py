@@ -61,6 +61,7 @@ class Scheduler:
         self._clock = clock
         self.profiles = profiles
         self.world = World()
+        self.world.uncounted = lambda name: any(p.uncounted(name) for p in profiles.values())
         self.metrics = Metrics()
         besides = {EXTENDER} if extenders else ()
         hearing = Hearing(profiles, self.world, clock.now, besides)
