@@ -121,6 +121,12 @@ class Reporter:
             body["status"]["nominatedNodeName"] = nominated or None
         await self._write(facts, lambda _: body, PatchType.STRATEGIC)
 
+    async def refuse(self, facts: PodFacts, words: str) -> None:
+        """Say why a reservation is not even tried, unless it says so already."""
+        if not any(c.message == words for c in facts.pod.status.conditions):
+            self.failed(facts, words)
+            await self.mark_reservation(facts, words)
+
     async def mark_reservation(self, facts: PodFacts, message: str) -> None:
         """Write Scheduled=False on a reservation, whatever kept it from a node."""
 

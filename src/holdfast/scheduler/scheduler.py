@@ -32,6 +32,7 @@ from holdfast.scheduler.preemption import Evictor
 from holdfast.scheduler.queue import SchedulingQueue
 from holdfast.scheduler.queued_pod import QueuedPod
 from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.scheduler.sources import Sources
 
 log = logging.getLogger(__name__)
@@ -72,9 +73,13 @@ class Scheduler:
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
         self._desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
-        self.sources = Sources(client, clock, self._desk)
-        self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
         self._errands = Errands()
+        reservations = ReservationDesk(
+            self._desk,
+            lambda facts, words: self._errands.go(self._reporter.refuse(facts, words)),
+        )
+        self.sources = Sources(client, clock, self._desk, reservations)
+        self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
         evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
         self._outcomes = Outcomes(
             client, clock, self.world, self.queue, self._reporter, self.metrics, evictor,
