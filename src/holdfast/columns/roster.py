@@ -39,7 +39,7 @@ class Standing:
 class Roster:
     """Pods by uid and by row; ``namespaces`` are the labels of those that have any."""
 
-    __slots__ = ("_capacity", "_counters", "_of_row", "by_uid", "held", "kinds", "mounts",
+    __slots__ = ("_asked", "_capacity", "_counters", "_of_row", "by_uid", "held", "kinds", "mounts",
                  "namespaces", "ports", "priorities", "seated")  # fmt: skip
 
     def __init__(self, capacity: int, held: HeldTerms) -> None:
@@ -52,6 +52,7 @@ class Roster:
         self.seated: dict[str, Standing] = {}
         """Reserve pods, by uid."""
         self.kinds = Kinds()
+        self._asked: tuple[PodFacts, Kind] | None = None
         self.ports = PortIndex()
         self.mounts = MountIndex()
         self.priorities: dict[int, int] = {}
@@ -63,8 +64,14 @@ class Roster:
 
     def kind_of(self, facts: PodFacts) -> Kind:
         """The kind of a pod, standing or not."""
+        # A decision asks several times about one pod.
+        asked = self._asked
+        if asked is not None and asked[0] is facts:
+            return asked[1]
         counters = self._counters.values()
-        return self.kinds.of(facts.namespace, facts.labels, counters, self.namespaces)
+        kind = self.kinds.of(facts.namespace, facts.labels, counters, self.namespaces)
+        self._asked = (facts, kind)
+        return kind
 
     def enter(self, facts: PodFacts, row: int, *, assumed: bool) -> None:
         """Put a pod on the row; it must stand nowhere."""
@@ -143,6 +150,7 @@ class Roster:
         """
         if not self.kinds.show(keys):
             return False
+        self._asked = None
         for standings in (self.by_uid, self.seated):
             for uid, standing in standings.items():
                 standing.kind = self.kind_of(standing.facts)

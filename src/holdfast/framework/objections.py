@@ -13,7 +13,7 @@ from holdfast.framework.prepared import Prepared
 from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection, Word
 from holdfast.framework.view import View
 
-_place = attrgetter("place")
+_place = attrgetter("traits.place")
 
 
 def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Any, State], ...]:

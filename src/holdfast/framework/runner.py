@@ -255,7 +255,7 @@ def _ask_the_rest(found: Feasible) -> str:
             mask &= allowed
         if not prepared.filters:
             continue
-        if prepared.sliced:
+        if prepared.traits.sliced:
             # Cheaper over all rows than picking some; such a plugin never fails.
             mask &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
             continue

@@ -30,14 +30,18 @@ from holdfast.framework.view import View
 
 Terms = tuple[tuple[int, int], ...]
 """(resource id, amount the pod adds)."""
+_BOTH_FIFTIES = 150.0
+"""A score is 50 and half of 50 and what is gained: the two fifties in one number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
     nodes: Picture
     terms: Terms
-    without: Derived | None
-    """None where devices serve some of the resources: those in ``served``."""
+    before: Derived | None
+    """150 less how even a row is without the pod, so that half of the sum with how even it then is
+    is the score. None where devices serve some of the resources: those in ``served``.
+    """
     served: Mapping[int, Served]
 
     @property
@@ -102,44 +106,41 @@ class BalancedAllocation:
         ids = tuple(id_ for id_, _ in terms)
         if self._scalars and (served := view.world.devices.served(ids)):
             return _State(nodes, terms, None, served)
-        without = nodes.derived.get((self.name, ids))
-        if without is None:
+        before = nodes.derived.get((self.name, ids))
+        if before is None:
             nothing = tuple((id_, 0) for id_ in ids)
-            without = nodes.derived[self.name, ids] = Derived(
+            before = nodes.derived[self.name, ids] = Derived(
                 nodes.journal,
                 nodes.capacity,
-                lambda rows: evenness(nodes.amounts, nothing, rows),
-                lambda row: evenness_at(nodes.amounts, nothing, row),
+                lambda rows: _BOTH_FIFTIES - evenness(nodes.amounts, nothing, rows),
+                lambda row: _BOTH_FIFTIES - evenness_at(nodes.amounts, nothing, row),
             )
-        return _State(nodes, terms, without, {})
+        return _State(nodes, terms, before, {})
 
     def score(self, state: _State, rows: AnyRows) -> RawScores:
         """75 for no change, towards 100 for the better, towards 50 for the worse."""
-        amounts, without = state.nodes.amounts, state.without
+        amounts, before = state.nodes.amounts, state.before
         score: RawScores
-        if without is None:
+        if before is None:
             score = evenness_served(amounts, state.terms, state.served, rows)
-            score -= evenness_served(amounts, state.nothing, state.served, rows)
+            score += _BOTH_FIFTIES - evenness_served(amounts, state.nothing, state.served, rows)
         else:
-            without.refresh(state.nodes.size)
+            before.refresh(state.nodes.size)
             score = evenness(amounts, state.terms, rows)
-            score -= without.values[rows]
-        score += 50.0
+            score += before.values[rows]
         score *= 0.5
-        np.floor(score, out=score)
-        score += 50.0
-        return score
+        return np.floor(score, out=score)
 
     def row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
-        amounts, without = state.nodes.amounts, state.without
-        if without is None:
+        amounts, before = state.nodes.amounts, state.before
+        if before is None:
             gain = evenness_served_at(amounts, state.terms, state.served, row)
-            gain -= evenness_served_at(amounts, state.nothing, state.served, row)
+            gain += _BOTH_FIFTIES - evenness_served_at(amounts, state.nothing, state.served, row)
         else:
-            without.refresh(state.nodes.size)
-            gain = evenness_at(amounts, state.terms, row) - without.at[row]
-        return 0, 50.0 + (50.0 + gain) // 2.0
+            before.refresh(state.nodes.size)
+            gain = evenness_at(amounts, state.terms, row) + before.at[row]
+        return 0, gain // 2.0
 
 
 def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
@@ -165,11 +166,10 @@ def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float6
 
 def _evenness_usual(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
     """The same for cpu and memory on nodes that have both, both resources at once."""
-    used = amounts.room(rows)
-    used[:] = amounts.requested[:2, rows]
-    used[0] += terms[0][1]
-    used[1] += terms[1][1]
-    used /= amounts.divisor[:2, rows]
+    requested, used = amounts.cpu_memory(amounts.requested, rows), amounts.room(rows)
+    np.add(requested[0], float(terms[0][1]), out=used[0])
+    np.add(requested[1], float(terms[1][1]), out=used[1])
+    used /= amounts.cpu_memory(amounts.divisor, rows)
     np.minimum(used, 1.0, out=used)
     gap: NDArray[np.float64] = used[0] - used[1]
     np.abs(gap, out=gap)

@@ -38,6 +38,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.prepared import Prepared, ask
 from holdfast.framework.profile import Profile
+from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_reservation, typed
@@ -141,7 +142,7 @@ def _check_hints(plugin: Any, cluster: RandomCluster, pod: Any) -> None:
 def prepare(plugin: Any, world: World, pod: Any) -> Case:
     """Prepare a plugin for a pod, remembering nothing."""
     facts = world.facts(pod)
-    return Case(plugin, facts, world, ask(plugin, facts, View(world, facts, 0.0), ()))
+    return Case(plugin, facts, world, ask(Traits(plugin), facts, View(world, facts, 0.0), ()))
 
 
 def _check_rows(case: Case, answer: Callable[[Any], Any], random: Random, point: str) -> None:
@@ -274,6 +275,6 @@ def _fingerprint(nodes: Picture) -> tuple[Any, ...]:
     amounts = nodes.amounts
     arrays = (
         amounts.allocatable, amounts.requested, amounts.free, amounts.divisor,
-        amounts.nonzero, nodes.alive, nodes.unschedulable, nodes.taint_set,
+        amounts.nonzero, amounts.spare, nodes.alive, nodes.unschedulable, nodes.taint_set,
     )  # fmt: skip
     return (nodes.seq, nodes.node_journal.seq, *(array.tobytes() for array in arrays))
