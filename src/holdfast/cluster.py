@@ -28,6 +28,7 @@ from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.controllers.group import ControllerGroup
+from holdfast.controllers.reservation_args import settings_of
 from holdfast.errors import HoldfastError, Refused
 from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.profile import Profile
@@ -36,7 +37,6 @@ from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import (
     ClusterSettings,
     NodeSettings,
-    ReservationSettings,
     SchedulerSettings,
     ServerSettings,
 )
@@ -114,15 +114,16 @@ class Components:
         profiles: Mapping[str, Profile] | None = None,
         *,
         extenders: Sequence[ExtenderConfig] = (),
-        reservations: ReservationSettings | None = None,
     ) -> None:
+        profiles = profiles or default_profiles()
         self.scheduler = Scheduler(
-            client_for("system:kube-scheduler"), clock, profiles or default_profiles(),
+            client_for("system:kube-scheduler"), clock, profiles,
             extenders=extenders, seed=scheduler.seed, check=scheduler.check_invariants,
         )  # fmt: skip
         self.controllers = ControllerGroup(
-            client_for("system:kube-controller-manager"), clock, reservations=reservations
-        )
+            client_for("system:kube-controller-manager"), clock,
+            reservations=settings_of(profiles.values()),
+        )  # fmt: skip
         self.fleet = Fleet(client_for("system:nodes"), clock)
         self.nodes = 0
         """How many nodes there were when all was started."""
@@ -189,11 +190,7 @@ class Cluster:
             client_for = await self._start_server()
             settings = self._settings
             self.components = Components(
-                client_for,
-                self._clock,
-                settings.scheduler,
-                settings.nodes,
-                reservations=settings.reservations,
+                client_for, self._clock, settings.scheduler, settings.nodes
             )
             await self.components.start(tell)
         except BaseException:

@@ -62,4 +62,3 @@ class ClusterSettings:
     server: ServerSettings = field(default_factory=ServerSettings)
     nodes: NodeSettings = field(default_factory=NodeSettings)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
-    reservations: ReservationSettings = field(default_factory=ReservationSettings)

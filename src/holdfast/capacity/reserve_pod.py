@@ -25,7 +25,8 @@ def reserve_pod(reservation: Reservation) -> Pod:
     node name in the template is a wish to check, not a fact, so it moves to an annotation.
     """
     template = reservation.spec.template or PodTemplate()
-    spec = _resized(template.spec, resized(reservation))
+    held = reservation.status.allocatable if reservation.active else {}
+    spec = _resized(template.spec, {**resized(reservation), **held})
     annotations = {
         **template.metadata.annotations,
         **reservation.metadata.annotations,

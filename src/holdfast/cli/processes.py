@@ -20,6 +20,7 @@ from holdfast.client.leader import LeaderElection
 from holdfast.clock import SystemClock
 from holdfast.cluster import READY, EmbeddedServer
 from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
+from holdfast.controllers.reservation_args import settings_of
 from holdfast.errors import HoldfastError
 from holdfast.framework.profile import Profile
 from holdfast.scheduler.scheduler import Scheduler
@@ -71,8 +72,9 @@ async def _schedule(
     part = Scheduler(client, clock, profiles, seed=settings.seed, check=settings.check_invariants)
     # What keeps reservations true lives where they are scheduled, on the same informers.
     beside = ControllerGroup(
-        client, clock, part.recorder, kinds=BESIDE_KUBERNETES, informers=part.sources.informers
-    )
+        client, clock, part.recorder, kinds=BESIDE_KUBERNETES, informers=part.sources.informers,
+        reservations=settings_of(profiles.values()),
+    )  # fmt: skip
     identity = f"{socket.gethostname()}_{os.getpid()}"
     election = LeaderElection(client, clock=clock, identity=identity, name=LEASE)
 

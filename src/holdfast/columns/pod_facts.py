@@ -91,7 +91,7 @@ class PodFacts:
         return now if began is None else datetime.fromisoformat(began).timestamp()
 
     def weighs_like(self, other: PodFacts) -> bool:
-        """Tell whether a node cannot tell the two apart: same room, ports, labels, priority."""
+        """Tell whether the two are of the same weight: same room, ports, priority, terms."""
         return (
             self.request == other.request
             and self.nonzero_millicores == other.nonzero_millicores
@@ -99,7 +99,6 @@ class PodFacts:
             and self.host_ports == other.host_ports
             and self.terminating == other.terminating
             and self.priority == other.priority
-            and self.labels == other.labels
             and (self.terms is other.terms or self.pod.spec.affinity == other.pod.spec.affinity)
         )
 

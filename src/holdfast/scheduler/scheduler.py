@@ -32,6 +32,7 @@ from holdfast.scheduler.preemption import Evictor
 from holdfast.scheduler.queue import SchedulingQueue
 from holdfast.scheduler.queued_pod import QueuedPod
 from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.reservation_metrics import ReservationMetrics
 from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.scheduler.sources import Sources
 
@@ -79,6 +80,7 @@ class Scheduler:
             lambda facts, words: self._errands.go(self._reporter.refuse(facts, words)),
         )
         self.sources = Sources(client, clock, self._desk, reservations)
+        self.metrics.registry.register(ReservationMetrics(self.sources.reservations))
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
         evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
         self._outcomes = Outcomes(

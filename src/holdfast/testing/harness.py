@@ -30,7 +30,7 @@ from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
-from holdfast.settings import NodeSettings, ReservationSettings, SchedulerSettings
+from holdfast.settings import NodeSettings, SchedulerSettings
 from holdfast.store.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
@@ -56,7 +56,6 @@ class Harness:
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
-        reservations: ReservationSettings | None = None,
     ) -> None:
         self._directory = directory
         self.clock = clock or VirtualClock()
@@ -64,7 +63,6 @@ class Harness:
         self._seed = seed
         self._profiles = profiles
         self._extenders = extenders
-        self._reservations = reservations
         self.store: Store
         self.server: ApiServer
         self.client: Client
@@ -140,7 +138,7 @@ class Harness:
         await self._start_components()
         await self.settle()
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """A sample of the scheduler's metrics page, 0 if there is none."""
         told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
         start = f"scheduler_{name}{{{told}}} " if told else f"scheduler_{name} "
@@ -177,7 +175,6 @@ class Harness:
         self.components = Components(
             self._component_client, self.clock, SchedulerSettings(seed=self._seed),
             NodeSettings(0), self._profiles, extenders=self._extenders,
-            reservations=self._reservations,
         )  # fmt: skip
         await self._as_time_passes(self.components.start())
 

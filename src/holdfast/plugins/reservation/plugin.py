@@ -78,7 +78,7 @@ class Reservation:
     beyond_spec: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        self._args = read_args(args or {})
+        self.args = read_args(args or {})
 
     def reads(self, pod: PodFacts, view: View) -> Any:
         """Which offers match, what is asked for, and what the annotations demand."""
@@ -106,11 +106,11 @@ class Reservation:
         if not isinstance(matched, Match):
             return Skip() if affinity is None else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
         resources = view.nodes.resources
-        request = tuple((r, a) for r, a in pod.request if not self._args.ignores(resources[r]))
+        request = tuple((r, a) for r, a in pod.request if not self.args.ignores(resources[r]))
         state = OwnerState(
             view.nodes, view.world.offers, matched, request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
-            backed=view.world.devices.backing(pod.request), falls_back=self._args.falls_back,
+            backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
         )  # fmt: skip
         return state if affinity is None else Narrow(state, matched.rows)
 
