@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,7 +164,7 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     view = View(world, rejection.pod, now)
     effects: list[Effect] = []
     for plugin in profile.having(AfterRejects):
-        if implements(plugin, Prepares) and plugin.name not in rejection.prepared:
+        if _missed(plugin, rejection):
             # Another plugin's word ended preparing before this one's turn; upstream's says this.
             effect = Effect(plugin.name, "not found", code=Code.ERROR)
         else:
@@ -174,19 +175,28 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     return _merged(effects) if effects else None
 
 
+def _missed(plugin: Any, rejection: Rejection) -> bool:
+    """Whether a plugin that needs what it prepared did not get to prepare."""
+    if getattr(plugin, "asked_unprepared", False) or not implements(plugin, Prepares):
+        return False
+    return plugin.name not in rejection.prepared
+
+
 def _merged(effects: list[Effect]) -> Effect:
     """What they want together; one that ended the asking has the only word, but writes stand."""
     last = effects[-1]
     calls = tuple(call for e in effects for call in e.calls)
+    notes = tuple(note for e in effects for note in e.notes)
     if last.code is not Code.UNSCHEDULABLE:
-        return replace(last, calls=calls)
+        return replace(last, calls=calls, notes=notes)
     return Effect(
-        plugin=last.plugin,
+        plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),
         nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
         evict=tuple(pod for e in effects for pod in e.evict),
         calls=calls,
         code=last.code,
+        notes=notes,
     )
 
 

@@ -78,7 +78,9 @@ class Outcomes:
 
     def _take_effect(self, facts: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
         """Do at once what a plugin wants done that needs no writing; answers the rest."""
-        if effect.plugin == PREEMPTING:
+        for reason, message in effect.notes:
+            self.reporter.warn(facts, reason, message)
+        if PREEMPTING in effect.plugin:
             self.metrics.preemption_attempts.inc()
         if effect.nominate is not None:
             self.world.nominations.set(facts, effect.nominate)

@@ -21,6 +21,7 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Effect,
     Narrow,
     Placement,
     RawScores,
@@ -32,6 +33,7 @@ from holdfast.framework.plugin import (
     hears,
 )
 from holdfast.framework.view import View
+from holdfast.plugins.reservation import diagnosis
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import draw, notes
 from holdfast.plugins.reservation.nomination import nominate, row_scores
@@ -76,6 +78,7 @@ class Reservation:
         "Reservation": (),
     }
     beyond_spec: ClassVar[bool] = True
+    asked_unprepared: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self.args = read_args(args or {})
@@ -152,6 +155,18 @@ class Reservation:
     def scale(self, _state: Any, raw: Any, _low: float, high: float) -> Any:
         """The best row gets 100."""
         return np.floor(100.0 * raw / high) if high > 0 else raw
+
+    def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
+        """Sum up what became of the pod's reservations; nothing can be done about it here."""
+        pod = view.pod
+        counts = diagnosis.count(view.world.offers, pod)
+        must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
+        told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
+        if not told or pod.reserve_for:
+            return Effect(self.name)
+        histogram = rejection.histogram() if rejection.prefilter is None else {}
+        event = (diagnosis.EVENT, diagnosis.event_of(told, histogram))
+        return Effect(self.name, ", ".join(told), notes=(event,) if must else ())
 
     def reserve(self, state: OwnerState | ReserveState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
