@@ -72,9 +72,7 @@ async def gpus():
 @pytest.fixture
 async def cluster(tmp_path, gpus):
     chosen = read(yaml.safe_load(CONFIG.format(url=gpus.url)))
-    async with Harness(
-        tmp_path / "store", profiles=chosen.profiles, extenders=chosen.extenders
-    ) as harness:
+    async with Harness(tmp_path / "store", configuration=chosen) as harness:
         gpus.join(harness)
         gpus.client = harness.client
         await harness.create(a_node("n1", cpu="16"), a_node("n2", cpu="16"))
