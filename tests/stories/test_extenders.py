@@ -54,8 +54,7 @@ class SharedGpus(FakeExtender):
 
     async def bind(self, body):
         node, amount = body["Node"], self._wanted[body["PodUID"]]
-        if self.used[node] + amount > 8:
-            return {"Error": f"{node} is full by now"}
+        assert self.used[node] + amount <= 8
         self.used[node] += amount
         made = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": node},
                 "metadata": {"name": body["PodName"], "uid": body["PodUID"]}}  # fmt: skip
@@ -111,7 +110,5 @@ async def test_pods_without_gpus_know_nothing_of_it(cluster, gpus):
 
 async def test_a_crowd_is_placed_without_overbooking_anybody(cluster, gpus):
     await cluster.create(*(sharing(f"p{i}", 2) for i in range(10)))
-    # Whoever was told of room that the one before had not taken yet is tried again.
-    await cluster.advance(30)
     placed = [name for i in range(10) if (name := await cluster.node_of(f"p{i}"))]
     assert (gpus.used, len(placed)) == ({"n1": 8, "n2": 8}, 8)

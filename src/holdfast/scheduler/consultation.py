@@ -6,8 +6,8 @@ would do; when they have answered, the world has moved on, so everything is look
 is feasible *now* is narrowed to what they allow, ranked and held at once. If that leaves nothing
 but there are nodes they were not asked about, they are asked again.
 
-The line is served one pod at a time, as extenders know it from kube-scheduler: one that counts for
-itself must see the last pod's place taken before it hears of the next.
+The line is served one pod at a time, as extenders know it from kube-scheduler. One that binds pods
+itself counts for itself: it hears of the next pod once the last one is bound.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -55,6 +55,8 @@ class Consultations:
     clock: Clock
     rng: np.random.Generator
     conclude: Conclude
+    landed: Callable[[str], Awaitable[None]]
+    """Waits until a pod is bound, or is not, by uid."""
     _line: list[tuple[int, float, int, QueuedPod]] = field(default_factory=list, init=False)
     _order: count[int] = field(default_factory=count, init=False)
     _worker: asyncio.Task[None] | None = field(default=None, init=False)
@@ -86,6 +88,8 @@ class Consultations:
                 log.exception("deciding for %s failed", queued.facts.key)
                 outcome = _failed(str(bug) or repr(bug))
             self.conclude(queued, outcome, self.clock.monotonic() - began)
+            if isinstance(outcome, Placement) and self.extenders.binds(outcome.pod):
+                await self.landed(queued.uid)
 
     async def _decide(self, queued: QueuedPod) -> Outcome | None:
         for _ in range(MOST_ROUNDS):

@@ -29,6 +29,12 @@ class Flight:
     placement: Placement
     took: float
 
+    @property
+    def slow(self) -> bool:
+        """Whether plugins write, or wait for something, before the pod is bound."""
+        preparing = self.profile.having(PreBinds)
+        return any(concerned(plugin, self.placement) for plugin in preparing)
+
 
 @dataclass(slots=True, eq=False)
 class Flights:
@@ -37,7 +43,7 @@ class Flights:
     driver: Driver
     outcomes: Outcomes
     errands: Errands = field(default_factory=Errands)
-    _under_way: dict[str, tuple[Placement, Task]] = field(default_factory=dict, init=False)
+    _under_way: dict[str, tuple[Flight, Task]] = field(default_factory=dict, init=False)
 
     @property
     def writing(self) -> int:
@@ -46,21 +52,21 @@ class Flights:
 
     def begin(self, flight: Flight) -> None:
         """Bind a pod that has its room, once it is permitted."""
-        uid, placement = flight.queued.uid, flight.placement
+        uid = flight.queued.uid
         if self.outcomes.world.waiting.get(uid) is None:
             self.outcomes.granted(flight.queued, flight.took)
-        self.outcomes.queue.activate(placement.activate)
+        self.outcomes.queue.activate(flight.placement.activate)
         task = self.errands.go(self._bind(flight))
-        self._under_way[uid] = (placement, task)
+        self._under_way[uid] = (flight, task)
         task.add_done_callback(lambda _: self._under_way.pop(uid, None))
 
     async def recall(self, uid: str, why: str) -> bool:
         """Stop a binding under way; tell whether the pod is without a node afterwards."""
-        flight = self._under_way.get(uid)
-        if flight is None:
+        if uid not in self._under_way:
             return False
         world = self.outcomes.world
-        placement, task = flight
+        flight, task = self._under_way[uid]
+        placement = flight.placement
         placement.recalled = why
         waiting = world.waiting.get(uid)
         if waiting is not None:
@@ -68,6 +74,13 @@ class Flights:
         await asyncio.wait({task})
         standing = world.nodes.pod(uid)
         return standing is None or standing[1] != placement.row
+
+    async def landed(self, uid: str) -> None:
+        """Wait until a pod is bound, or is not; if something holds it up nobody waits for that."""
+        if uid in self._under_way and self.outcomes.world.waiting.get(uid) is None:
+            flight, task = self._under_way[uid]
+            if not flight.slow:
+                await asyncio.wait({task})
 
     async def finish(self, seconds: float) -> None:
         """Let those that write come to an end; for words that did not come nobody waits."""
@@ -79,8 +92,7 @@ class Flights:
     async def _bind(self, flight: Flight) -> None:
         placement, outcomes = flight.placement, self.outcomes
         waiting = outcomes.world.waiting.get(flight.queued.uid)
-        slow = any(concerned(plugin, placement) for plugin in flight.profile.having(PreBinds))
-        if (slow or waiting is not None) and not placement.pod.reserve_for:
+        if (flight.slow or waiting is not None) and not placement.pod.reserve_for:
             await outcomes.reporter.announce(placement.pod, placement.node)
         if waiting is not None and not await self._permitted(flight, waiting):
             return

@@ -93,10 +93,11 @@ class Scheduler:
             self._errands,
         )  # fmt: skip
         self.extenders = Extenders(extenders, client, clock, self.world)
-        self._consultations = Consultations(
-            self.extenders, profiles, self.world, clock, self._rng, self._conclude
-        )
         self._flights = Flights(Driver(client, clock, self.extenders), self._outcomes)
+        self._consultations = Consultations(
+            self.extenders, profiles, self.world, clock, self._rng, self._conclude,
+            self._flights.landed,
+        )  # fmt: skip
         self._check = check
         self._ready = asyncio.Event()
         self.queue.on_ready = self._ready.set
