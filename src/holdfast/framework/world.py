@@ -7,7 +7,7 @@ finished pods do not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from holdfast.api.meta import Object
@@ -92,6 +92,8 @@ class World:
         self.uncounted: Callable[[str], bool] = lambda _resource: False
         """Tells resources that nobody here counts, by configuration: somebody else does."""
         self.memories: dict[int, Memory] = {}
+        self.remembered: dict[Hashable, Any] = {}
+        """What plugins keep about this world between pods, under keys of their own."""
 
     @property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
