@@ -54,7 +54,10 @@ volume to be made write nothing meanwhile."""
 
 
 class Scheduler:
-    """Finds nodes for the pods (and reservations) of its profiles."""
+    """Finds nodes for the pods (and reservations) of its profiles.
+
+    ``backoff`` is how long a pod waits after its first rejection, and at most; seconds.
+    """
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Scheduler:
         *,
         seed: int | None = None,
         check: bool = False,
+        backoff: tuple[float, float] = (1.0, 10.0),
     ) -> None:
         self._client = client
         self._clock = clock
@@ -75,6 +79,7 @@ class Scheduler:
         self.queue = SchedulingQueue(
             judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
             alike=hearing.alike, on_move=self.metrics.entered,
+            initial_backoff=backoff[0], longest_backoff=backoff[1],
         )  # fmt: skip
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
