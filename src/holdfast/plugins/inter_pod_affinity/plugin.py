@@ -131,21 +131,26 @@ class InterPodAffinity:
 
     def score(self, state: AffinityState, rows: AnyRows) -> RawScores:
         """Weights of all wishes that come true in the row's domains, ours and others'."""
-        total: Any = 0.0
+        total: RawScores | None = None
         for label, parts in state.wishes:
-            sums: Any = 0.0
+            sums: RawScores | None = None
             for weight, domains in parts:
                 domains.refresh()
-                sums = sums + domains.padded * weight
-            total = total + label.read(sums, rows)
-        scores: RawScores = total
-        return scores
+                part = domains.padded * weight
+                sums = part if sums is None else np.add(sums, part, out=sums)
+            assert sums is not None
+            found = label.read(sums, rows)
+            total = found if total is None else total + found
+        assert total is not None
+        return total
 
     def scale(self, _state: AffinityState, raw: Any, low: float, high: float) -> Any:
         """From the lowest to the highest; all the same means nothing."""
         if high <= low:
             return raw * 0.0
-        return np.floor(100.0 * ((raw - low) / (high - low)))
+        scaled = (raw - low) / (high - low)
+        scaled *= 100.0
+        return np.floor(scaled)
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """Pods that begin or cease to match, and nodes that change their domain."""
