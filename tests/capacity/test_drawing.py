@@ -138,3 +138,17 @@ def test_reservations_being_bound_keep_the_other_policy_off_their_node(policy, p
         assert "node(s) reservation allocate policy conflict" in second.message
     release(PROFILE, cluster.world, first)
     assert not cluster.world.offers.placing.keys() & {first.pod.uid}
+
+
+def test_R095_every_one_of_2000_owners_is_allocated_where_there_is_room_for_all():
+    world = World()
+    for i in range(100):
+        world.upsert(typed(a_node(f"n{i}", cpu="16", pods="110")))
+        world.upsert(held(f"r{i}", cpu="1", node=f"n{i}", allocate_once=False))
+    dice = np.random.default_rng(0)
+    for i in range(2000):
+        pod = typed(a_pod(f"o{i}", cpu="50m", labels={"app": "web"}))
+        placement = attempt(PROFILE, world.facts(pod), world, 0.0, dice)
+        assert f"{PREFIX}/reservation-allocated" in placement.annotations
+    assert {len(offer.draws) for offer in world.offers} == {20}
+    check_invariants(world)

@@ -54,6 +54,12 @@ def _ports(ports, more):
     return {"containers": [container]}
 
 
+async def given(cluster, *objects):
+    """Create objects one after the other, each once everybody has reacted to the last."""
+    for obj in objects:
+        await cluster.create(obj)
+
+
 async def drawn_from(cluster, pod, namespace="default"):
     """The reservation a pod says it was allocated from, or None."""
     notes = (await cluster.pod(pod, namespace)).metadata.annotations

@@ -308,7 +308,7 @@ class Picture:
         row = self.row_of.get(node_name)
         standing = self._roster.by_uid.get(uid)
         if standing is not None:
-            if standing.row == row and standing.facts.weighs_like(facts):
+            if standing.row == row and self._roster.same(standing, facts):
                 self._roster.confirm(standing, facts)
                 return
             self._remove(uid)

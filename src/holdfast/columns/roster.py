@@ -137,6 +137,17 @@ class Roster:
             if not (counter.real and facts.reserve_for):
                 counter.move(row, -1, live=not facts.terminating)
 
+    def same(self, standing: Standing, facts: PodFacts) -> bool:
+        """Tell whether nobody can tell newer facts of a pod from those we have.
+
+        Labels nobody looks at do not count: Kubernetes copies the node's zone onto every pod it
+        binds.
+        """
+        was = standing.facts
+        return was.weighs_like(facts) and (
+            was.labels == facts.labels or self.kind_of(facts) is standing.kind
+        )
+
     def confirm(self, standing: Standing, facts: PodFacts) -> None:
         """Replace a pod's facts by newer ones that weigh the same."""
         standing.facts = facts

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,7 +156,7 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     view = View(world, rejection.pod, now)
     effects: list[Effect] = []
     for plugin in profile.having(AfterRejects):
-        if implements(plugin, Prepares) and plugin.name not in rejection.prepared:
+        if _missed(plugin, rejection):
             # Another plugin's word ended preparing before this one's turn; upstream's says this.
             effect = Effect(plugin.name, "not found", code=Code.ERROR)
         else:
@@ -166,17 +167,25 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     return _merged(effects) if effects else None
 
 
+def _missed(plugin: Any, rejection: Rejection) -> bool:
+    """Whether a plugin that needs what it prepared did not get to prepare."""
+    if getattr(plugin, "asked_unprepared", False) or not implements(plugin, Prepares):
+        return False
+    return plugin.name not in rejection.prepared
+
+
 def _merged(effects: list[Effect]) -> Effect:
     last = effects[-1]
     if last.code is Code.PASS:
         return last
     return Effect(
-        plugin=last.plugin,
+        plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),
         nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
         evict=tuple(pod for e in effects for pod in e.evict),
         calls=tuple(call for e in effects for call in e.calls),
         code=last.code,
+        notes=tuple(note for e in effects for note in e.notes),
     )
 
 

@@ -63,7 +63,11 @@ class Reporter:
 
     def failed(self, facts: PodFacts, message: str) -> None:
         """Tell why an attempt put the pod on no node."""
-        self._event(facts, "Warning", "FailedScheduling", shortened(message), "Scheduling")
+        self.warn(facts, "FailedScheduling", message)
+
+    def warn(self, facts: PodFacts, reason: str, message: str) -> None:
+        """Tell what else there is to say about an attempt that failed."""
+        self._event(facts, "Warning", reason, shortened(message), "Scheduling")
 
     def preempted(self, victim: PodFacts, preemptor: PodFacts, words: str) -> None:
         """Tell a victim for whom it had to leave."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 from holdfast.api import scheme
+from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
+from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import NotFound, Retryable
@@ -57,7 +60,14 @@ class Sources:
             (scheme.RESOURCE_POLICIES, desk.on_other("ResourcePolicy")),
             (scheme.PODS, desk.on_pod),
         ]
+        self._reservations: Informer[Reservation] | None = None
         self._on_unreadable = {scheme.RESERVATIONS: reservations.on_unreadable}
+
+    def reservations(self) -> Collection[Reservation]:
+        """Every reservation there is, whatever became of it."""
+        if self._reservations is None:
+            return ()
+        return self._reservations.cache.values()
 
     async def start(self) -> None:
         """Start the informers one after the other, each once the one before has its list."""
@@ -71,6 +81,8 @@ class Sources:
             informer = self.informers.get(resource)
             informer.add_handler(handler)
             informer.on_unreadable = self._on_unreadable.get(resource)
+            if resource == scheme.RESERVATIONS:
+                self._reservations = informer
             await self.informers.start()
 
     async def followed(self) -> None:

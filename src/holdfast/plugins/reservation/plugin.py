@@ -21,6 +21,7 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Effect,
     Narrow,
     Placement,
     RawScores,
@@ -32,6 +33,7 @@ from holdfast.framework.plugin import (
     hears,
 )
 from holdfast.framework.view import View
+from holdfast.plugins.reservation import diagnosis
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import draw, notes
 from holdfast.plugins.reservation.nomination import nominate, row_scores
@@ -76,9 +78,10 @@ class Reservation:
         "Reservation": (),
     }
     beyond_spec: ClassVar[bool] = True
+    asked_unprepared: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        self._args = read_args(args or {})
+        self.args = read_args(args or {})
 
     def reads(self, pod: PodFacts, view: View) -> Any:
         """Which offers match, what is asked for, and what the annotations demand."""
@@ -106,11 +109,11 @@ class Reservation:
         if not isinstance(matched, Match):
             return Skip() if affinity is None else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
         resources = view.nodes.resources
-        request = tuple((r, a) for r, a in pod.request if not self._args.ignores(resources[r]))
+        request = tuple((r, a) for r, a in pod.request if not self.args.ignores(resources[r]))
         state = OwnerState(
             view.nodes, view.world.offers, matched, request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
-            backed=view.world.devices.backing(pod.request), falls_back=self._args.falls_back,
+            backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
         )  # fmt: skip
         return state if affinity is None else Narrow(state, matched.rows)
 
@@ -152,6 +155,18 @@ class Reservation:
     def scale(self, _state: Any, raw: Any, _low: float, high: float) -> Any:
         """The best row gets 100."""
         return np.floor(100.0 * raw / high) if high > 0 else raw
+
+    def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
+        """Sum up what became of the pod's reservations; nothing can be done about it here."""
+        pod = view.pod
+        counts = diagnosis.count(view.world.offers, pod)
+        must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
+        told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
+        if not told or pod.reserve_for:
+            return Effect(self.name)
+        histogram = rejection.histogram() if rejection.prefilter is None else {}
+        event = (diagnosis.EVENT, diagnosis.event_of(told, histogram))
+        return Effect(self.name, ", ".join(told), notes=(event,) if must else ())
 
     def reserve(self, state: OwnerState | ReserveState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
