@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,6 +22,7 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Needs,
     RawScores,
     Reject,
     Rows,
@@ -34,6 +35,7 @@ from holdfast.plugins.node_resources_fit.arguments import FitArgs, read_args
 from holdfast.plugins.node_resources_fit.strategies import Scorer
 
 TOO_MANY = "Too many pods"
+IN_VAIN = "node(s) preemption failed due to insufficient resources"
 # Upstream's scorer does not look at what the pod asks for as a whole; its filter does.
 _BY_CONTAINERS = Reading(pod_level=False)
 
@@ -200,13 +202,30 @@ class NodeResourcesFit:
             return 2
         return 1 if short else 0
 
+    def needs(self, state: FitState) -> Needs:
+        """The request; rows with a matched offer are judged by what is held there too."""
+        return Needs(state.needs, state.backed, state.left)
+
+    def rests_on_pods(self, state: FitState) -> NDArray[np.bool_]:
+        """What a pod draws on an offer does not become free when it leaves."""
+        drawn = np.zeros(len(state.slots), np.bool_)
+        if state.offers:
+            drawn[state.offers.rows_drawn()] = True
+        return drawn
+
     def shortages(self, state: FitState, row: int, change: Change = NONE) -> list[Shortage]:
         """Everything that is short on a row, pods first."""
         return _shortages(state, row, change)
 
     def reasons(self, state: FitState, row: int, change: Change = NONE) -> tuple[str, ...]:
-        """Everything that is short, pods first."""
-        return tuple(shortage.reason for shortage in _shortages(state, row, change))
+        """Everything that is short, pods first; or that victims would make no room, but for owners.
+
+        What a victim drew on a reservation stays held for others like it.
+        """
+        short = _shortages(state, row, change)
+        if change and short and not _shortages(state, row, change, _freed_at_all):
+            return (IN_VAIN,)
+        return tuple(shortage.reason for shortage in short)
 
     def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
@@ -231,9 +250,28 @@ class NodeResourcesFit:
         return hints.pod_helps(pod.pod, event.old, event.new)
 
 
-def _shortages(state: FitState, row: int, change: Change) -> list[Shortage]:
+Freed = Callable[[Offers, int, Change], tuple[dict[int, int], int]]
+
+
+def _freed_at_all(_offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
+    return change.freed(row)
+
+
+def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
+    """Room that becomes free on a row; what a victim drew on an offer stays held for owners."""
+    freed, slots = change.freed(row)
+    for _, held, _ in offers.regained(pod.uid for pod in change.removed.get(row, ())):
+        for resource, amount in held.items():
+            freed[resource] = freed.get(resource, 0) - amount
+        slots -= held[PODS]
+    return freed, slots
+
+
+def _shortages(
+    state: FitState, row: int, change: Change, freed_by: Freed = _freed
+) -> list[Shortage]:
     """Everything that is short on a row."""
-    freed, slots = _freed(state.offers, row, change) if change else ({}, 0)
+    freed, slots = freed_by(state.offers, row, change) if change else ({}, 0)
     short = []
     if state.slots_at[row] + slots < 1:
         capacity = state.amounts.allocatable_at[PODS][row]
@@ -247,16 +285,6 @@ def _shortages(state: FitState, row: int, change: Change) -> list[Shortage]:
             name = state.names[resource]
             short.append(Shortage(name, amount, have - free, have, amount > have))
     return short
-
-
-def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
-    """Room that becomes free on a row; what a victim drew on an offer stays held for owners."""
-    freed, slots = change.freed(row)
-    for _, held, _ in offers.regained(pod.uid for pod in change.removed.get(row, ())):
-        for resource, amount in held.items():
-            freed[resource] = freed.get(resource, 0) - amount
-        slots -= held[PODS]
-    return freed, slots
 
 
 def _scored(pod: PodFacts) -> tuple[int, int]:
