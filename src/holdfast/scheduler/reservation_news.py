@@ -16,7 +16,7 @@ from holdfast.client.wire import Unreadable
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.news import NewsDesk, forgiving
+from holdfast.scheduler.news import NewsDesk
 from holdfast.validation.reservation import check_reservation, words_of
 
 Refuse = Callable[[PodFacts, str], object]
@@ -32,7 +32,6 @@ class ReservationDesk:
         self._refused: dict[str, str] = {}
         """Why a waiting reservation is not tried, by uid."""
 
-    @forgiving
     def on_reservation(self, _kind: str, old: Reservation | None, new: Reservation | None) -> None:
         """A reservation came, changed or went; a pending one queues for a node like a pod."""
         gone = old if new is None or (old is not None and old.uid != new.uid) else None
