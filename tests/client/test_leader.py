@@ -252,7 +252,7 @@ async def test_a_write_that_waited_until_the_lease_was_lost_never_leaves(pair, w
     [
         ((10, 10, 2), "leaseDuration must be greater than renewDeadline"),
         ((15, 2, 2), "renewDeadline must be greater than 1.2 times retryPeriod"),
-        ((15, 10, 0), "retryPeriod, and that positive"),
+        ((15, 10, 0), "retryPeriod, a positive one"),
     ],
 )
 def test_terms_that_cannot_be_kept_are_refused(terms, words):

@@ -49,7 +49,7 @@ class Terms:
             raise BadConfiguration("leaseDuration must be greater than renewDeadline")
         if self.renew_seconds <= JITTER * self.retry_seconds or self.retry_seconds <= 0:
             raise BadConfiguration(
-                f"renewDeadline must be greater than {JITTER:g} times retryPeriod, and that positive"
+                f"renewDeadline must be greater than {JITTER:g} times retryPeriod, a positive one"
             )
 
 

@@ -77,6 +77,8 @@ class Catalog:
                 "stands in a file: use --config FILE"
             )
         module, _, attribute = name.partition(":")
+        if not module or not attribute:
+            raise BadConfiguration(f'plugin "{name}" is no name of the form module:Class')
         return _attribute(name, self._module(name, module), attribute)
 
     def _installed(self, name: str) -> Any:
@@ -118,7 +120,7 @@ def _attribute(name: str, module: Any, attribute: str) -> Any:
         )
         there = f"there are {', '.join(mine)}" if mine else "there is none at all"
         raise BadConfiguration(
-            f'plugin "{name}": {module.__name__} has no class {attribute or "of no name"}; {there}'
+            f'plugin "{name}": {module.__name__} has no class {attribute}; {there}'
         )
     return found
 

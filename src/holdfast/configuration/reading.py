@@ -41,8 +41,8 @@ class Configuration:
     profiles: Mapping[str, Profile] = field(default_factory=default_profiles)
     """By scheduler name."""
     extenders: tuple[Extender, ...] = ()
-    initial_backoff: float = 1.0
-    longest_backoff: float = 10.0
+    backoff: tuple[float, float] = (1.0, 10.0)
+    """How long a pod waits after its first rejection, and at most; seconds."""
     leader_election: LeaderElection = field(default_factory=LeaderElection)
     client_connection: ClientConnection = field(default_factory=ClientConnection)
     warnings: tuple[str, ...] = ()
@@ -55,6 +55,9 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     Without apiVersion and kind it is taken for what it should be.
     """
     found = Findings()
+    if not isinstance(raw, dict):
+        found.wrong(invalid(KIND, raw, "must be an object"))
+        raw = {}
     document = _defaulted(read_struct(Document, raw, "", found.mistakes))
     _check_kind(document, found)
     check_process(document, found)
@@ -67,8 +70,10 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     return Configuration(
         profiles=profiles or default_profiles(),
         extenders=document.extenders,
-        initial_backoff=float(document.pod_initial_backoff_seconds),
-        longest_backoff=float(document.pod_max_backoff_seconds),
+        backoff=(
+            float(document.pod_initial_backoff_seconds),
+            float(document.pod_max_backoff_seconds),
+        ),
         leader_election=document.leader_election,
         client_connection=document.client_connection,
         warnings=tuple(found.warnings),

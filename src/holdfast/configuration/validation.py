@@ -9,6 +9,9 @@ from holdfast.api.resource_names import is_extended
 from holdfast.configuration.document import Document, Extender, LeaderElection
 from holdfast.configuration.findings import Findings
 
+JITTER = 1.2
+"""How much longer than retryPeriod a try may take, as client-go counts."""
+
 
 def check_process(document: Document, found: Findings) -> None:
     """Check how the process runs: connection, election, parallelism."""
@@ -79,6 +82,9 @@ def _check_election(election: LeaderElection, found: Findings) -> None:
     if election.lease_duration <= election.renew_deadline:
         words = "must be greater than `RenewDeadline`"
         found.wrong(invalid("leaderElection.leaseDuration", _go(election.renew_deadline), words))
+    elif 0 < election.renew_deadline <= election.retry_period * JITTER:
+        words = "renewDeadline must be greater than retryPeriod*JitterFactor"
+        found.wrong(invalid("leaderElection.renewDeadline", _go(election.renew_deadline), words))
     for name, text in (
         ("resourceNamespace", election.resource_namespace),
         ("resourceName", election.resource_name),

@@ -38,6 +38,7 @@ from holdfast.framework.values import (
     Code,
     Effect,
     Narrow,
+    Needs,
     Part,
     Placement,
     RawScores,
@@ -196,6 +197,31 @@ class JudgesOne(Protocol):
 
 
 @runtime_checkable
+class RestsOnPods(Protocol):
+    """Tell where a verdict has to do with the pods that stand there.
+
+    Preemption tries thousands of rows with pods taken away. Where this says no, it need not ask
+    again; a plugin without it is asked about every row. Scope NODE implies that it never has to.
+    """
+
+    def rests_on_pods(self, state: State) -> NDArray[np.bool_]:
+        """Tell for every row whether some pods' leaving it could change the verdict there."""
+        ...
+
+
+@runtime_checkable
+class NeedsRoom(Protocol):
+    """Rule out rows for want of room and nothing else: then all rows can be tried as columns.
+
+    Such a plugin may rest on pods too: where it does, room is needed but may not be enough.
+    """
+
+    def needs(self, state: State) -> Needs:
+        """What must be free for the row to pass."""
+        ...
+
+
+@runtime_checkable
 class Tiers(Protocol):
     """Strict pools: a lower tier wins whatever the scores say."""
 
@@ -335,6 +361,8 @@ __all__ = [
     "Hints",
     "JudgesOne",
     "Narrow",
+    "Needs",
+    "NeedsRoom",
     "Normalizes",
     "Part",
     "Permits",
@@ -348,6 +376,7 @@ __all__ = [
     "RawScores",
     "Reject",
     "Reserves",
+    "RestsOnPods",
     "Rows",
     "ScalarTwin",
     "Scales",

@@ -40,6 +40,7 @@ from holdfast.scheduler.queued_pod import QueuedPod
 from holdfast.scheduler.reports import Reporter
 from holdfast.scheduler.reservation_metrics import ReservationMetrics
 from holdfast.scheduler.reservation_news import ReservationDesk
+from holdfast.scheduler.resizing import Resizer
 from holdfast.scheduler.sources import Sources
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,10 @@ volume to be made write nothing meanwhile."""
 
 
 class Scheduler:
-    """Finds nodes for the pods (and reservations) of its profiles."""
+    """Finds nodes for the pods (and reservations) of its profiles.
+
+    ``backoff`` is how long a pod waits after its first rejection, and at most; seconds.
+    """
 
     def __init__(
         self,
@@ -64,6 +68,7 @@ class Scheduler:
         *,
         seed: int | None = None,
         check: bool = False,
+        backoff: tuple[float, float] = (1.0, 10.0),
     ) -> None:
         self._client = client
         self._clock = clock
@@ -75,13 +80,16 @@ class Scheduler:
         self.queue = SchedulingQueue(
             judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
             alike=hearing.alike, on_move=self.metrics.entered,
+            initial_backoff=backoff[0], longest_backoff=backoff[1],
         )  # fmt: skip
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
         self._desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
+        self._resizer = Resizer(client, clock, self.world, self.recorder, self._go)
         reservations = ReservationDesk(
-            self._desk, lambda facts, words: self._go(self._reporter.refuse(facts, words))
-        )
+            self._desk, lambda facts, words: self._go(self._reporter.refuse(facts, words)),
+            self._resizer,
+        )  # fmt: skip
         self.sources = Sources(client, clock, self._desk, reservations)
         self.metrics.registry.register(ReservationMetrics(self.sources.reservations))
         self._evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
@@ -161,6 +169,7 @@ class Scheduler:
             now = self._clock.now()
             await self._clock.sleep(1.0 - now % 1.0)
             self.queue.flush(self._clock.now())
+            self._resizer.retry()
 
     def try_one(self, queued: QueuedPod) -> None:
         """Give one pod its turn; what takes time goes on beside the next pod's turn."""

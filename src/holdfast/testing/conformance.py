@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.memory import Memory
+from holdfast.framework.per_node import columnar
 from holdfast.framework.plugin import (
     NONE,
     Change,
@@ -83,9 +84,10 @@ def check_plugin(
 ) -> None:
     """Raise AssertionError naming the law that the plugin breaks.
 
-    ``pods`` makes the pods it is asked about; give your own if random ones never concern it.
+    ``factory`` makes the plugin, in columns or one for a node at a time. ``pods`` makes the pods it
+    is asked about; give your own if random ones never concern it.
     """
-    plugin = factory()
+    plugin = columnar(factory())
     assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
     assert isinstance(plugin.epochs, tuple), f"{plugin.name}: epochs is a tuple of names"
     if not (implements(plugin, Prepares) or implements(plugin, Filters)):

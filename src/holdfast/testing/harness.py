@@ -28,9 +28,11 @@ from holdfast.client import telling
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
+from holdfast.configuration.reading import Configuration
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
 from holdfast.settings import NodeSettings, SchedulerSettings
 from holdfast.store.store import Store
 from holdfast.testing.builders import resource_of
@@ -58,7 +60,8 @@ class Harness:
 
     ``wrap`` puts something (a FaultyTransport) between the components and the server; the test's
     own ``client`` always speaks plainly. Nodes are Node objects the test creates; the fleet
-    adopts them. ``profiles`` are what the scheduler decides by, if not by the built-in ones.
+    adopts them. ``profiles`` are what the scheduler decides by, if not by the built-in ones;
+    ``configuration`` says that and more.
     """
 
     def __init__(
@@ -69,12 +72,13 @@ class Harness:
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
+        configuration: Configuration | None = None,
     ) -> None:
         self._directory = directory
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
-        self._profiles = profiles
+        self._configuration = configuration or Configuration(profiles or default_profiles())
         self.failures: list[str] = []
         """Defects of handlers, which stop nobody but a test; clear it if you made them."""
         self.store: Store
@@ -195,7 +199,7 @@ class Harness:
     async def _start_components(self) -> None:
         self.components = Components(
             self._component_client, self.clock, SchedulerSettings(seed=self._seed),
-            NodeSettings(0), self._profiles,
+            NodeSettings(0), self._configuration,
         )  # fmt: skip
         await self._as_time_passes(self.components.start())
 

@@ -97,6 +97,14 @@ class InterPodAffinity:
         """The same for one row."""
         return int(_CODES[_objection(state, row, change)])
 
+    def rests_on_pods(self, state: AffinityState) -> NDArray[np.bool_]:
+        """Where pods stand that a term means, or that hold one about this pod."""
+        found = np.zeros(state.nodes.capacity, np.bool_)
+        counted = [c.domains for c in (*state.near, *state.far)]
+        for domains in (*counted, *(term.domains for term in state.shunned)):
+            found |= domains.per_row > 0
+        return found
+
     def reasons(self, state: AffinityState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Which of the three rules it was."""
         return (_REASONS[_objection(state, row, change)],)

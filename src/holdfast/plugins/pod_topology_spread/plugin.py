@@ -199,6 +199,13 @@ class PodTopologySpread:
         assert verdicts is not None
         return verdicts
 
+    def rests_on_pods(self, state: SpreadState) -> NDArray[np.bool_]:
+        """Where pods stand that a constraint counts."""
+        found = np.zeros(state.nodes.capacity, np.bool_)
+        for counted in state.counted:
+            found |= counted.domains.per_row > 0
+        return found
+
     def reasons(self, state: SpreadState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Which of the two it was."""
         verdict = self.filter(state, np.array([row], np.intp), change)[0]
