@@ -24,7 +24,7 @@ from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
 from holdfast.columns.journal import Journal
 from holdfast.columns.kinds import Kind
 from holdfast.columns.mounts import MountIndex
-from holdfast.columns.node_labels import LabelColumn, NodeLabels
+from holdfast.columns.node_labels import Ids, LabelColumn, NodeLabels
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import PortIndex
 from holdfast.columns.roster import Choices, Roster
@@ -137,7 +137,7 @@ class Picture:
         rows: Rows = self.alive[: self.size].nonzero()[0]
         return rows
 
-    def label(self, key: str) -> NDArray[np.int32]:
+    def label(self, key: str) -> Ids:
         """The value id of each row under a label key, -1 where it has none."""
         return self.labels.column(key).ids
 

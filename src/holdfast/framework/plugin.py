@@ -60,14 +60,14 @@ if TYPE_CHECKING:
 class Plugin(Protocol):
     """What every plugin has: a name, and which epochs its remembered answers depend on.
 
-    More class variables may be set; absent means False. ``sliced``: filter, score and normalize
-    also take a slice instead of an array of rows (``column[rows]`` works for both), which saves a
-    copy of every column; such a plugin may be asked to filter rows that are no nodes, and never
-    answers ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace and
-    visible labels (annotations, owners, matched reservations), so it must be asked for every pod;
-    otherwise pods of equal spec are taken to read alike and to be helped by the same events. Such a
-    plugin may have a method ``beyond`` with the arguments of ``reads``, which tells only what it
-    reads beyond the spec, and is cheaper.
+    More class variables may be set; absent means False. ``sliced``: filter, pre_score, score and
+    normalize also take a slice instead of an array of rows (``column[rows]`` works for both), which
+    saves a copy of every column; such a plugin may be asked to filter rows that are no nodes, and
+    never answers ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec,
+    namespace and visible labels (annotations, owners, matched reservations), so it must be asked
+    for every pod; otherwise pods of equal spec are taken to read alike and to be helped by the same
+    events. Such a plugin may have a method ``beyond`` with the arguments of ``reads``, which tells
+    only what it reads beyond the spec, and is cheaper.
     ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
     before its turn.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to

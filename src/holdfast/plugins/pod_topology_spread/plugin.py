@@ -194,7 +194,7 @@ class PodTopologySpread:
             table = np.empty(len(uneven) + 1, np.int8)
             table[:-1] = uneven
             table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
-            found = table.take(counted.label.ids[rows], mode="wrap")
+            found = counted.label.read(table, rows)
             verdicts = found if verdicts is None else np.where(verdicts, verdicts, found)
         assert verdicts is not None
         return verdicts
