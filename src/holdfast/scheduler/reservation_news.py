@@ -12,11 +12,13 @@ from holdfast.api.reservation import PENDING, PodTemplate, Reservation, Reservat
 from holdfast.capacity.offer import alike
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.capacity.resizing import gives_back
 from holdfast.client.wire import Unreadable
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.news import NewsDesk, forgiving
+from holdfast.scheduler.resizing import Resizer
 from holdfast.validation.reservation import check_reservation, words_of
 
 Refuse = Callable[[PodFacts, str], object]
@@ -26,9 +28,10 @@ Refuse = Callable[[PodFacts, str], object]
 class ReservationDesk:
     """Keeps the world and the queue as the API server last said reservations are."""
 
-    def __init__(self, desk: NewsDesk, refuse: Refuse) -> None:
+    def __init__(self, desk: NewsDesk, refuse: Refuse, resizer: Resizer | None = None) -> None:
         self._desk = desk
         self._refuse = refuse
+        self._resizer = resizer
         self._refused: dict[str, str] = {}
         """Why a waiting reservation is not tried, by uid."""
 
@@ -40,10 +43,29 @@ class ReservationDesk:
             self._desk.world.delete(gone)
             self._desk.withdraw(gone.uid)
             self._refused.pop(gone.uid, None)
+            self._resize(gone, gone=True)
         if new is not None:
-            self._desk.world.upsert(new)
+            self._take_in(new)
             self._queue(None if gone is not None else old, new)
         self._tell(old, new)
+        if new is not None:
+            self._resize(new, gone=not new.active)
+
+    def _take_in(self, new: Reservation) -> None:
+        try:
+            self._desk.world.upsert(self._resizer.seen(new) if self._resizer else new)
+        except HoldfastError:
+            # What it holds stays as it was known; it is told what it was edited to.
+            self._resize(new, gone=not new.active)
+            raise
+
+    def _resize(self, reservation: Reservation, *, gone: bool) -> None:
+        if self._resizer is None:
+            return
+        if gone:
+            self._resizer.gone(reservation.uid)
+        elif self._desk.ours(reservation.scheduler_name):
+            self._resizer.consider(reservation)
 
     def on_unreadable(self, broken: Unreadable) -> None:
         """Say on a reservation without a node what of it makes no sense at all."""
@@ -115,6 +137,8 @@ class ReservationDesk:
         elif new is not None and holds and not (old is not None and held and alike(old, new)):
             self._desk.tell("Reservation", "Update" if held else "Add", old, new)
             self._tell_of_neighbour(new)
+            if old is not None and held and gives_back(old, new):
+                self._desk.tell("AssignedPod", "Delete", reserve_pod(old), None)
 
     def _tell_of_neighbour(self, reservation: Reservation) -> None:
         """Others have a neighbour more; to its owners it is as if a pod had made room for them."""

@@ -40,6 +40,7 @@ from holdfast.scheduler.queued_pod import QueuedPod
 from holdfast.scheduler.reports import Reporter
 from holdfast.scheduler.reservation_metrics import ReservationMetrics
 from holdfast.scheduler.reservation_news import ReservationDesk
+from holdfast.scheduler.resizing import Resizer
 from holdfast.scheduler.sources import Sources
 
 log = logging.getLogger(__name__)
@@ -84,9 +85,11 @@ class Scheduler:
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
         self._desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
+        self._resizer = Resizer(client, clock, self.world, self.recorder, self._go)
         reservations = ReservationDesk(
-            self._desk, lambda facts, words: self._go(self._reporter.refuse(facts, words))
-        )
+            self._desk, lambda facts, words: self._go(self._reporter.refuse(facts, words)),
+            self._resizer,
+        )  # fmt: skip
         self.sources = Sources(client, clock, self._desk, reservations)
         self.metrics.registry.register(ReservationMetrics(self.sources.reservations))
         self._evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
@@ -166,6 +169,7 @@ class Scheduler:
             now = self._clock.now()
             await self._clock.sleep(1.0 - now % 1.0)
             self.queue.flush(self._clock.now())
+            self._resizer.retry()
 
     def try_one(self, queued: QueuedPod) -> None:
         """Give one pod its turn; what takes time goes on beside the next pod's turn."""

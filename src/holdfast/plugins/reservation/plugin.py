@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api.reservation import Reservation as PendingReservation
 from holdfast.capacity import names
@@ -113,6 +114,13 @@ class Reservation:
                     verdicts[row] = Code.UNRESOLVABLE
         found: Verdicts = verdicts[rows]
         return found
+
+    def rests_on_pods(self, state: AnyState) -> NDArray[np.bool_]:
+        """Where the pod has an offer, or hopes for room: it may become free."""
+        offered = np.full(state.nodes.capacity, isinstance(state, InheritState), np.bool_)
+        if isinstance(state, OwnerState):
+            offered[state.match.rows] = True
+        return offered
 
     def reasons(self, state: AnyState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Say what is missing: by the node, or inside the reservation."""
