@@ -67,7 +67,7 @@ class Inheritance(NamedTuple):
     pods: tuple[PodFacts, ...] = ()
     lacking: int = 0
     by_node: frozenset[int] = frozenset()
-    inside: frozenset[int] = frozenset()
+    inside: tuple[int, ...] = ()
     refused: bool = False
 
     def score(self, will: Will) -> int:
@@ -84,16 +84,16 @@ def inherit(will: Will, free: Amounts, candidates: Sequence[PodFacts]) -> Inheri
     alone = will.short(free, {})
     if will.prefers_none and not will.required and not alone:
         return Inheritance()
-    ordered = candidates if will.ranked and will.multiple else _by_score(will, candidates)
+    ordered = candidates if will.ranked and will.multiple else by_score(will, candidates)
     chosen, by_node, inside = (_several if will.multiple else _one)(will, free, ordered)
     if chosen:
         return Inheritance(tuple(chosen))
     if will.required:
-        return Inheritance((), 0, frozenset(by_node), frozenset(inside), refused=True)
+        return Inheritance((), 0, frozenset(by_node), tuple(inside), refused=True)
     if not alone:
         return Inheritance()
     if any(not will.exceeded(given(pod)) for pod in candidates):
-        return Inheritance((), 0, frozenset(by_node), frozenset(inside), refused=True)
+        return Inheritance((), 0, frozenset(by_node), refused=True)
     return Inheritance(lacking=max(_lacking(will, free, r) for r in alone))
 
 
@@ -107,7 +107,7 @@ def given(*pods: PodFacts) -> Counter[int]:
     return total
 
 
-def _by_score(will: Will, candidates: Iterable[PodFacts]) -> list[PodFacts]:
+def by_score(will: Will, candidates: Iterable[PodFacts]) -> list[PodFacts]:
     """The best filling first; ties as they come, or by uid where no order was given."""
     found = list(candidates)
     if not will.ranked:
@@ -115,19 +115,20 @@ def _by_score(will: Will, candidates: Iterable[PodFacts]) -> list[PodFacts]:
     return sorted(found, key=will.score, reverse=True)
 
 
-_Found = tuple[list[PodFacts], set[int], set[int]]
+_Found = tuple[list[PodFacts], set[int], dict[int, None]]
+"""Whom it inherits from; else what is short by the node, and inside the reservation."""
 
 
 def _one(will: Will, free: Amounts, ordered: Iterable[PodFacts]) -> _Found:
     by_node: set[int] = set()
-    inside: set[int] = set()
+    inside: dict[int, None] = {}
     for pod in ordered:
         leaves = given(pod)
         short, exceeded = will.short(free, leaves), will.exceeded(leaves)
         if not short and not exceeded:
-            return [pod], set(), set()
+            return [pod], set(), {}
         by_node.update(short)
-        inside.update(exceeded)
+        inside.update(dict.fromkeys(exceeded))
     return [], by_node, inside
 
 
@@ -141,8 +142,8 @@ def _several(will: Will, free: Amounts, ordered: Iterable[PodFacts]) -> _Found:
         chosen.append(pod)
         total = trial
         if not will.short(free, total):
-            return chosen, set(), set()
-    return [], set(will.short(free, total)) if chosen else set(), set()
+            return chosen, set(), {}
+    return [], set(will.short(free, total)) if chosen else set(), {}
 
 
 def _lacking(will: Will, free: Amounts, resource: int) -> int:

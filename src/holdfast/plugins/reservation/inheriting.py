@@ -107,7 +107,7 @@ def reasons(state: InheritState, row: int, change: Change = NONE) -> tuple[str, 
     by_node = set(never) if heir.lacking else heir.by_node
     words = [_short(names[r], " by node") for r in by_node]
     inside = [f"Reservation(s) {_short(names[r], '')}" for r in heir.inside]
-    return (*sorted(words), *sorted(inside)) or (NONE_SUITABLE,)
+    return (*sorted(words), *inside) or (NONE_SUITABLE,)
 
 
 def scaled(raw: RawScores, low: float) -> RawScores:
