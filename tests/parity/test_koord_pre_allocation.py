@@ -14,7 +14,7 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation as Plugin
 from holdfast.plugins.reservation.inheriting import InheritState, reasons, verdicts
-from holdfast.plugins.reservation.site import ReserveState
+from holdfast.plugins.reservation.placing import ReserveState
 from holdfast.testing import a_pod
 from parity.harness import parity
 from parity.scheduling import node, status

@@ -13,14 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.heritable import ClusterMode, candidates
+from holdfast.capacity.heritable import ClusterMode, by_cluster, candidates, will_of
 from holdfast.capacity.inheritance import Inheritance, Will, inherit
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import NONE, Change, Code, RawScores, Rows, Verdicts
-from holdfast.plugins.reservation.site import ReserveState
+from holdfast.framework.plugin import (
+    NONE,
+    Change,
+    Code,
+    Narrow,
+    RawScores,
+    Reject,
+    Rows,
+    Verdicts,
+)
+from holdfast.framework.view import View
+from holdfast.plugins.reservation.arguments import PreAllocation
+from holdfast.plugins.reservation.placing import (
+    ReserveState,
+    filter_reserve_pod,
+    inherits,
+    prepare_reserve_pod,
+)
 
 NO_CLUSTER_MODE = "reservation requires cluster mode pre-allocation which is disabled"
 NOBODY = "node(s) no pod match reservation with pre allocation required"
@@ -88,13 +104,32 @@ class InheritState:
         return int(self.nodes.allocatable[resource, row]) if known else 0
 
 
+def prepare_heir(
+    pod: PodFacts, view: View, ways: PreAllocation
+) -> ReserveState | InheritState | Narrow | Reject:
+    """Read the reservation behind a reserve pod, and how it chooses if it may inherit."""
+    site = prepare_reserve_pod(pod, view)
+    if isinstance(site, Reject) or not inherits(pod, view):
+        return site
+    reservation = site.offers.pending[pod.reserve_for]
+    if by_cluster(reservation) and not ways.enable_cluster_mode:
+        return Reject(Code.UNRESOLVABLE, (NO_CLUSTER_MODE,))
+    will = will_of(reservation, pod, prefers_none=ways.prefer_no_pre_allocated_pods)
+    cluster = ClusterMode(ways.cluster_label_key, ways.cluster_priority_annotation_key)
+    state = InheritState(view.nodes, site.offers, reservation, will, cluster, site)
+    if not will.required:
+        return state
+    rows = np.array(sorted(state.seen().candidates), np.intp)
+    return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NOBODY,))
+
+
 def verdicts(state: InheritState, rows: Rows, change: Change = NONE) -> Verdicts:
     """Answer for each row."""
     found: Verdicts = state.seen().verdicts[rows].copy()
     if change:
         for position, row in change.touches(rows):
             found[position] = _code(state, row, state.at(row, change))
-    both: Verdicts = np.maximum(found, state.site.verdicts(rows))
+    both: Verdicts = np.maximum(found, filter_reserve_pod(state.site, rows))
     return both
 
 

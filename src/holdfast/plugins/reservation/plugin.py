@@ -8,10 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.reservation import Reservation as PendingReservation
 from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of
-from holdfast.capacity.heritable import ClusterMode, by_cluster, will_of
 from holdfast.capacity.matching import Match, ignores
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest
@@ -36,12 +34,17 @@ from holdfast.framework.view import View
 from holdfast.plugins.reservation import diagnosis, inheriting
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import draw, notes
-from holdfast.plugins.reservation.inheriting import InheritState
-from holdfast.plugins.reservation.nomination import nominate, row_scores
+from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
+from holdfast.plugins.reservation.nomination import nominate, row_scores, why_none
 from holdfast.plugins.reservation.owner import OwnerState, fit
-from holdfast.plugins.reservation.site import ReserveState
+from holdfast.plugins.reservation.placing import (
+    ReserveState,
+    filter_reserve_pod,
+    inherits,
+    what_it_brings,
+)
 from holdfast.plugins.reservation.status import bind_reservation
-from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable, owner_reasons
+from holdfast.plugins.reservation.words import NO_MATCH, none_matchable, owner_reasons
 
 AnyState = OwnerState | ReserveState | InheritState
 
@@ -68,7 +71,7 @@ class Reservation:
         """Which offers match, what is asked for, and what the annotations demand."""
         notes = pod.pod.metadata.annotations
         if pod.reserve_for:
-            return _reserve_pod_reads(pod, view)
+            return what_it_brings(pod, view)
         matched = view.matched
         affinity = notes.get(names.AFFINITY)
         if matched is None:
@@ -81,7 +84,7 @@ class Reservation:
         if view.world.offers is None:
             return Skip()
         if pod.reserve_for:
-            return self._prepare_reserve_pod(pod, view)
+            return prepare_heir(pod, view, self.args.pre_allocation_config)
         try:
             affinity = None if ignores(pod) else affinity_of(pod.pod)
         except BadRequest as wrong:
@@ -101,7 +104,7 @@ class Reservation:
     def filter(self, state: AnyState, rows: Rows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
         if isinstance(state, ReserveState):
-            return state.verdicts(rows)
+            return filter_reserve_pod(state, rows)
         if isinstance(state, InheritState):
             return inheriting.verdicts(state, rows, change)
         verdicts = np.zeros(state.nodes.capacity, np.int8)
@@ -177,7 +180,8 @@ class Reservation:
         without = Change(removed={placement.row: (placement.pod,)})
         chosen, others = nominate(state, placement.row, without)
         if chosen is None:
-            return Reject(Code.UNSCHEDULABLE, (NONE_MEETS,)) if state.must else None
+            words = why_none(state, placement.row)
+            return Reject(Code.UNSCHEDULABLE, (words,)) if state.must else None
         draws = draw(placement.pod, chosen, others)
         state.offers.assign(placement.pod.uid, draws)
         placement.annotations.update(notes(state, chosen, draws))
@@ -210,43 +214,5 @@ class Reservation:
         if event.resource == "UnschedulablePod":
             return event.new is not None and bool(event.new.uid == pod.uid)
         if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
-            return bool(pod.reserve_for) and _inherits(_reservation(pod, view))
+            return inherits(pod, view)
         return hears(self, event)
-
-    def _prepare_reserve_pod(self, pod: PodFacts, view: View) -> Any:
-        offers, reservation = view.world.offers, _reservation(pod, view)
-        policy = "" if reservation is None else reservation.spec.allocate_policy
-        pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
-        site = ReserveState(view.nodes, offers, pinned, policy)
-        if reservation is None or not _inherits(reservation):
-            return site
-        ways = self.args.pre_allocation_config
-        if by_cluster(reservation) and not ways.enable_cluster_mode:
-            return Reject(Code.UNRESOLVABLE, (inheriting.NO_CLUSTER_MODE,))
-        will = will_of(reservation, pod, prefers_none=ways.prefer_no_pre_allocated_pods)
-        cluster = ClusterMode(ways.cluster_label_key, ways.cluster_priority_annotation_key)
-        state = InheritState(view.nodes, offers, reservation, will, cluster, site)
-        if not will.required:
-            return state
-        rows = np.array(sorted(state.seen().candidates), np.intp)
-        return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (inheriting.NOBODY,))
-
-
-def _reservation(pod: PodFacts, view: View) -> PendingReservation | None:
-    found: PendingReservation | None = view.world.offers.pending.get(pod.reserve_for)
-    return found
-
-
-def _inherits(reservation: PendingReservation | None) -> bool:
-    return reservation is not None and reservation.spec.pre_allocation
-
-
-def _reserve_pod_reads(pod: PodFacts, view: View) -> Any:
-    """A pin and a policy; one that inherits is like no other, and looks at pods everywhere."""
-    reservation = _reservation(pod, view)
-    pin = pod.pod.metadata.annotations.get(names.RESERVATION_NODE)
-    if reservation is None:
-        return (pin, "")
-    if _inherits(reservation):
-        return (pin, pod.uid, pod.pod.metadata.resource_version, view.nodes.seq)
-    return (pin, reservation.spec.allocate_policy)
