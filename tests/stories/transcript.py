@@ -53,7 +53,7 @@ def steps_of(document):
 
 
 @contextmanager
-def running_cluster(directory):
+def running_cluster(directory, *options):
     """`holdfast up`, and the environment in which the commands of a document find it."""
     tools = directory / "bin"
     tools.mkdir()
@@ -65,7 +65,7 @@ def running_cluster(directory):
         "KUBECONFIG": str(data / "holdfast" / "kubeconfig"),
         "KUBECACHEDIR": str(directory / "cache"),
     }  # fmt: skip
-    up = ["holdfast", "up", "--port", "0", "--detach"]
+    up = ["holdfast", "up", "--port", "0", "--detach", *options]
     subprocess.run(up, env=env, check=True, cwd=ROOT, timeout=90)
     try:
         yield env
