@@ -153,7 +153,7 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     """
     if rejection.error or not rejection.nodes:
         return None
-    view = View(world, rejection.pod, now)
+    view = View(world, rejection.pod, now, offers=memory_of(profile, world).offers)
     effects: list[Effect] = []
     for plugin in profile.having(AfterRejects):
         if _missed(plugin, rejection):
