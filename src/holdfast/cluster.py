@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +29,16 @@ from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.controllers.group import ControllerGroup
 from holdfast.errors import HoldfastError, Refused
+from holdfast.framework.profile import Profile
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
-from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
+from holdfast.settings import (
+    ClusterSettings,
+    NodeSettings,
+    ReservationSettings,
+    SchedulerSettings,
+    ServerSettings,
+)
 from holdfast.store.store import Store
 
 ClientFor = Callable[[str], Client]
@@ -103,12 +110,17 @@ class Components:
         clock: Clock,
         scheduler: SchedulerSettings,
         nodes: NodeSettings,
+        profiles: Mapping[str, Profile] | None = None,
+        *,
+        reservations: ReservationSettings | None = None,
     ) -> None:
         self.scheduler = Scheduler(
-            client_for("system:kube-scheduler"), clock, default_profiles(),
+            client_for("system:kube-scheduler"), clock, profiles or default_profiles(),
             seed=scheduler.seed, check=scheduler.check_invariants,
         )  # fmt: skip
-        self.controllers = ControllerGroup(client_for("system:kube-controller-manager"), clock)
+        self.controllers = ControllerGroup(
+            client_for("system:kube-controller-manager"), clock, reservations=reservations
+        )
         self.fleet = Fleet(client_for("system:nodes"), clock)
         self.nodes = 0
         """How many nodes there were when all was started."""
@@ -175,7 +187,11 @@ class Cluster:
             client_for = await self._start_server()
             settings = self._settings
             self.components = Components(
-                client_for, self._clock, settings.scheduler, settings.nodes
+                client_for,
+                self._clock,
+                settings.scheduler,
+                settings.nodes,
+                reservations=settings.reservations,
             )
             await self.components.start(tell)
         except BaseException:

@@ -37,6 +37,20 @@ class SchedulerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationSettings:
+    """How reservations are looked after once they have their node; seconds."""
+
+    workers: int = 1
+    """Reservations brought up to date at once."""
+    collect: bool = True
+    """Delete those that ended."""
+    keep_ended: float = 86400.0
+    """How long they are kept before; on a node that is gone not at all."""
+    collect_every: float = 60.0
+    """How often to look for them."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """`holdfast up`: everything in one place."""
 
@@ -48,3 +62,4 @@ class ClusterSettings:
     server: ServerSettings = field(default_factory=ServerSettings)
     nodes: NodeSettings = field(default_factory=NodeSettings)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
+    reservations: ReservationSettings = field(default_factory=ReservationSettings)

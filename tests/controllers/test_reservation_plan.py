@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.api.timestamps import rfc3339
 from holdfast.capacity import names
-from holdfast.controllers.reservation import plan_collection, plan_reservation
+from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation_usage import Ground
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
@@ -229,11 +229,11 @@ def test_what_ended_a_day_ago_is_collected():
         ended("Failed", "Unschedulable", 1e6, "failed-otherwise"),
         an_rsv(age=1e6, ttl="0", name="alive"),
     ]
-    deletions = plan_collection([*long_ago, *kept], {"n"}, NOW)
+    deletions = plan_collection([*long_ago, *kept], {"n"}, NOW, 86400)
     assert [d.name for d in deletions] == ["expired", "succeeded"]
     assert all(d.uid for d in deletions)
 
 
 def test_what_ended_on_a_node_that_is_gone_is_collected_at_once():
-    assert len(plan_collection([ended("Failed", "Expired", 1)], {"other"}, NOW)) == 1
-    assert plan_collection([ended("Failed", "Expired", 1)], {"n"}, NOW) == ()
+    assert len(plan_collection([ended("Failed", "Expired", 1)], {"other"}, NOW, 86400)) == 1
+    assert plan_collection([ended("Failed", "Expired", 1)], {"n"}, NOW, 86400) == ()

@@ -46,16 +46,8 @@ async def cluster(tmp_path, line):
         yield harness
 
 
-def metric(cluster, name, **labels):
-    """A sample of the scheduler's metrics page, 0 if there is none."""
-    told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
-    start = f"scheduler_{name}{{{told}}} " if told else f"scheduler_{name} "
-    page = cluster.components.scheduler.metrics_page().decode()
-    return next((float(x[len(start) :]) for x in page.splitlines() if x.startswith(start)), 0.0)
-
-
 def pending(cluster, queue):
-    return metric(cluster, "pending_pods", queue=queue)
+    return cluster.metric("pending_pods", queue=queue)
 
 
 def taken(cluster, node="n"):
@@ -111,10 +103,10 @@ async def test_S011_an_idle_scheduler_does_not_wait_for_backoff(cluster):
     for _ in range(3):
         await in_vain(cluster, "p")
     early = {"queue": "active", "event": "PopFromBackoffQ"}
-    before = metric(cluster, "queue_incoming_pods_total", **early)
+    before = cluster.metric("queue_incoming_pods_total", **early)
     await cluster.delete(PODS, "blocker", "default")
     assert await cluster.node_of("p") == "n"
-    assert metric(cluster, "queue_incoming_pods_total", **early) == before + 1
+    assert cluster.metric("queue_incoming_pods_total", **early) == before + 1
 
 
 async def in_vain(cluster, name):
@@ -154,7 +146,7 @@ async def test_S013_a_gated_pod_is_not_tried_until_its_last_gate_is_gone(cluster
     gates = [{"name": "a"}, {"name": "b"}]
     await cluster.create(a_node("n"), a_pod("p", scheduling_gates=gates))
     assert (pending(cluster, "gated"), await cluster.events("p")) == (1, [])
-    assert metric(cluster, "unschedulable_pods", plugin="SchedulingGates",
+    assert cluster.metric("unschedulable_pods", plugin="SchedulingGates",
                   profile="default-scheduler") == 1  # fmt: skip
     for left in (gates[1:], []):
         assert await cluster.node_of("p") == ""
@@ -162,10 +154,10 @@ async def test_S013_a_gated_pod_is_not_tried_until_its_last_gate_is_gone(cluster
         await cluster.client.patch(PODS, "p", patch, "default")
         await cluster.settle()
     assert await cluster.node_of("p") == "n"
-    assert metric(cluster, "schedule_attempts_total", result="scheduled",
+    assert cluster.metric("schedule_attempts_total", result="scheduled",
                   profile="default-scheduler") == 1  # fmt: skip
     entered = {"queue": "active", "event": "UnschedulablePodUpdatePodSchedulingGatesEliminated"}
-    assert metric(cluster, "queue_incoming_pods_total", **entered) == 1
+    assert cluster.metric("queue_incoming_pods_total", **entered) == 1
 
 
 async def test_S014_five_minutes_move_a_rejected_pod_but_not_a_gated_one(cluster):
@@ -178,7 +170,7 @@ async def test_S014_five_minutes_move_a_rejected_pod_but_not_a_gated_one(cluster
     await cluster.advance(60)
     assert (pending(cluster, "gated"), pending(cluster, "unschedulable")) == (1, 1)
     timed_out = {"queue": "active", "event": "UnschedulableTimeout"}
-    assert metric(cluster, "queue_incoming_pods_total", **timed_out) == 1
+    assert cluster.metric("queue_incoming_pods_total", **timed_out) == 1
 
 
 async def test_S016_a_pod_deleted_during_the_attempt_is_not_missed(cluster):
@@ -259,5 +251,5 @@ async def test_metrics_name_the_news_that_brought_a_pod_back(cluster):
     await cluster.settle()
     assert await cluster.node_of("p") == "n"
     entered = {"queue": "active", "event": "NodeUpdateNodeAllocatable"}
-    assert metric(cluster, "queue_incoming_pods_total", **entered) == 1
-    assert metric(cluster, "preemption_attempts_total") == 1
+    assert cluster.metric("queue_incoming_pods_total", **entered) == 1
+    assert cluster.metric("preemption_attempts_total") == 1

@@ -9,7 +9,7 @@ from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
 from holdfast.columns.interner import CPU
 from holdfast.errors import Unavailable
-from holdfast.framework.plugin import Call, Code, Placement, Reject
+from holdfast.framework.plugin import Call, Code, Placement, Reject, Skip
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -94,10 +94,14 @@ def test_a_refused_promise_withdraws_every_plugins_in_reverse(world):
 
 
 def test_a_plugin_with_nothing_to_say_is_not_asked(world):
+    class Prepares(Diary):
+        def prepare(self, _pod, _view):
+            return Skip()
+
     pages = []
-    a, b, c = diaries(pages)
-    hold(Profile("test", (a, b, c)), world, a_placement(world, a, c))
-    assert pages == ["reserve a", "reserve c"]
+    plugins = Prepares("a", pages), Prepares("b", pages), Diary("never prepares", pages)
+    hold(Profile("test", plugins), world, a_placement(world, plugins[0]))
+    assert pages == ["reserve a", "reserve never prepares"]
 
 
 def test_a_plugin_that_breaks_leaves_nothing_held(world):

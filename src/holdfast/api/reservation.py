@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from holdfast.api import reservation_status as conditions
+from holdfast.api.durations import parse_seconds
 from holdfast.api.meta import Condition, LabelSelector, Object, ObjectMeta, ObjectReference, Struct
 from holdfast.api.node import Taint
 from holdfast.api.pod import PodSpec, ResourceAmounts
+from holdfast.api.timestamps import parse_rfc3339
+from holdfast.errors import BadRequest
+
+PENDING, AVAILABLE, WAITING = "Pending", "Available", "Waiting"
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+PHASES = (PENDING, AVAILABLE, WAITING, SUCCEEDED, FAILED)
+HOLDING = (AVAILABLE, WAITING)
+"""Phases in which room is held on a node."""
+FINAL = (SUCCEEDED, FAILED)
+"""Phases that nothing leads out of."""
+DEFAULT_TTL = 86400.0
 
 
 class PodTemplate(Struct, frozen=True):
@@ -75,4 +88,52 @@ class Reservation(Object, frozen=True):
     @property
     def phase(self) -> str:
         """The phase; an empty one means Pending."""
-        return self.status.phase or "Pending"
+        return self.status.phase or PENDING
+
+    @property
+    def active(self) -> bool:
+        """Whether it holds room on a node."""
+        return self.phase in HOLDING and bool(self.status.node_name)
+
+    @property
+    def expired(self) -> bool:
+        """Whether it ended because its time was over or its node gone; other failures differ."""
+        ready = self.condition(conditions.READY)
+        return (
+            self.phase == FAILED
+            and ready is not None
+            and (ready.status, ready.reason) == ("False", conditions.EXPIRED)
+        )
+
+    @property
+    def scheduler_name(self) -> str:
+        """The profile that is to find its node."""
+        template = self.spec.template
+        return (template and template.spec.scheduler_name) or "default-scheduler"
+
+    def condition(self, type_: str) -> Condition | None:
+        """Look a condition up by its type."""
+        return next((c for c in self.status.conditions if c.type == type_), None)
+
+    @property
+    def ends_at(self) -> float | None:
+        """When its time is over, in seconds since the epoch; None for never.
+
+        ``expires`` counts alone where it is given; else ``ttl`` after its creation, of which 0
+        means for ever. What cannot be read counts as not given.
+        """
+        if self.spec.expires and (when := _time(self.spec.expires)) is not None:
+            return when
+        try:
+            ttl = parse_seconds(self.spec.ttl) if self.spec.ttl else DEFAULT_TTL
+        except BadRequest:
+            ttl = DEFAULT_TTL
+        made = _time(self.metadata.creation_timestamp or "")
+        return None if ttl == 0 or made is None else made + ttl
+
+
+def _time(text: str) -> float | None:
+    try:
+        return parse_rfc3339(text)
+    except BadRequest:
+        return None

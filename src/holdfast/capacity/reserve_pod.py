@@ -54,7 +54,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
             scheduler_name=spec.scheduler_name or "default-scheduler",
             priority=_priority(reservation, spec.priority),
         ),
-        status=PodStatus(phase="Pending"),
+        status=PodStatus(phase="Pending", conditions=reservation.status.conditions),
     )
 
 

@@ -20,6 +20,7 @@ from holdfast.client.kubeconfig import load
 from holdfast.client.leader import LeaderElection
 from holdfast.clock import SystemClock
 from holdfast.cluster import READY, EmbeddedServer
+from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
 from holdfast.errors import HoldfastError
 from holdfast.framework.profile import Profile
 from holdfast.scheduler.scheduler import Scheduler
@@ -70,11 +71,16 @@ async def _schedule(
     endpoint = await load(kubeconfig)
     client = Client(HttpTransport(endpoint), "holdfast-scheduler")
     part = Scheduler(client, clock, profiles, seed=settings.seed, check=settings.check_invariants)
+    # What keeps reservations true lives where they are scheduled, on the same informers.
+    beside = ControllerGroup(
+        client, clock, part.recorder, kinds=BESIDE_KUBERNETES, informers=part.sources.informers
+    )
     identity = f"{socket.gethostname()}_{os.getpid()}"
     election = LeaderElection(client, clock=clock, identity=identity, name=LEASE)
 
     async def work() -> None:
         await part.start()
+        await beside.start()
         print(f"scheduling for {endpoint.url} as {', '.join(profiles)}", flush=True)
         await part.stopped()
 
@@ -90,6 +96,7 @@ async def _schedule(
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         # Finish what is being bound while the lease is still ours.
+        await beside.stop()
         await part.stop()
         for task in (working, stopping):
             task.cancel()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import zlib
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -179,7 +180,9 @@ class EventRecorder:
         related: Object | ObjectReference | None,
     ) -> dict[str, Any]:
         now = self._clock.now()
-        name = f"{about.name}.{int(now * 1e6):x}{next(self._number):04x}"
+        # Two components may tell of one object in the same microsecond.
+        teller = zlib.crc32(source.encode()) & 0xFFFF
+        name = f"{about.name}.{int(now * 1e6):x}{teller:04x}{next(self._number):04x}"
         body: dict[str, Any] = {
             "apiVersion": "v1", "kind": "Event",
             "metadata": {"name": name, "namespace": about.namespace or "default"},

@@ -21,6 +21,7 @@ from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
 from holdfast.controllers.stranded_pods import StrandedPodController
 from holdfast.errors import HoldfastError, Retryable
+from holdfast.settings import ReservationSettings
 
 CONTROLLERS: tuple[type[Reconciler], ...] = (
     NamespaceController,
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 class ControllerGroup:
     """Run every controller whose resources the server serves; the rest when it does.
 
+    ``informers`` may be somebody else's in the same process, who has them started already.
+
     ``await start()`` returns when all have read the cluster once; ``run()`` also stays until
     ``stop()``.
     """
@@ -54,11 +57,16 @@ class ControllerGroup:
         recorder: EventRecorder | None = None,
         *,
         kinds: tuple[type[Reconciler], ...] = CONTROLLERS,
+        reservations: ReservationSettings | None = None,
+        informers: InformerSet | None = None,
     ) -> None:
         self._own_recorder = recorder is None
+        self._own_informers = informers is None
         self._recorder = recorder or EventRecorder(client, clock, component="holdfast-controllers")
-        informers = InformerSet(client, clock=clock)
-        self._tools = Tools(client, informers, clock, self._recorder)
+        self._tools = Tools(
+            client, informers or InformerSet(client, clock=clock), clock, self._recorder,
+            reservations or ReservationSettings(),
+        )  # fmt: skip
         self._running: dict[Reconciler, asyncio.Task[None]] = {}
         self._waiting = list(kinds)
         self._collects = kinds is CONTROLLERS
@@ -88,7 +96,8 @@ class ControllerGroup:
         self.ready = False
         if self._looking is not None:
             self._looking.cancel()
-        await self._tools.informers.stop()
+        if self._own_informers:
+            await self._tools.informers.stop()
         for controller in self._running:
             controller.stop()
         for task in self._running.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api.meta import Object
@@ -12,16 +12,18 @@ from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.client.workqueue import WorkQueue, work
 from holdfast.clock import Clock
+from holdfast.settings import ReservationSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a controller is given: one client, shared informers, a clock, a recorder of events."""
+    """What a controller is given: a client, shared informers, a clock, a recorder, its settings."""
 
     client: Client
     informers: InformerSet
     clock: Clock
     recorder: EventRecorder
+    reservations: ReservationSettings = field(default_factory=ReservationSettings)
 
 
 class Reconciler:
@@ -51,9 +53,15 @@ class Reconciler:
         """Work until ``stop``; a failure is tried again and ends nothing."""
         self._running = True
         try:
+            await self.caught_up()
             await work(self.queue, self.reconcile, workers=self.workers, name=self.name)
         finally:
             self._running = False
+
+    async def caught_up(self) -> None:
+        """Wait until all it needs has been read once: half a picture is a wrong one."""
+        for resource in self.needs:
+            await self.informers.get(resource).synced()
 
     def stop(self) -> None:
         """Take no more keys; ``run`` ends when those in line are done."""

@@ -10,9 +10,10 @@ from holdfast.api.pod import Pod
 from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import Reservation
 from holdfast.capacity import names
-from holdfast.capacity.annotations import allocated_of, draws_of
+from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 
 Nanos = Mapping[str, int]
+PODS, ONE = "pods", 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +67,46 @@ def short_of(reservation: Reservation, ground: Ground) -> list[str]:
     """
     assert ground.node is not None, "a reservation on a node that is gone has expired"
     counted = [p for p in ground.pods if not p.finished and not _ignores(p)]
-    others = [n for n in ground.neighbours if n.uid != reservation.uid and n.phase == "Available"]
-    promised = remaining(reservation, counted)
-    for other in others if promised else ():
-        for name, amount in remaining(other, counted).items():
-            if name in promised:
-                promised[name] += amount
+    promised = promises(reservation, counted)
+    if not promised:
+        return []
+    for other in ground.neighbours:
+        if other.uid != reservation.uid and _comes_first(other, reservation):
+            for name, amount in promises(other, counted).items():
+                if name in promised:
+                    promised[name] += amount
     free = {n: nanos(ground.node.status.allocatable.get(n, 0)) for n in promised}
-    for pod in counted if promised else ():
-        for name, amount in request_nanos(pod).items():
+    for pod in counted:
+        for name, amount in {**request_nanos(pod), PODS: ONE}.items():
             if name in free:
                 free[name] -= amount
     return sorted(name for name, amount in promised.items() if amount > free[name])
 
 
-def remaining(reservation: Reservation, pods: Iterable[Pod]) -> dict[str, int]:
-    """Tell what owners may still draw, of the resources of which anything is left."""
-    used = drawn(reservation, users(reservation, pods))
+def _comes_first(other: Reservation, reservation: Reservation) -> bool:
+    """Of two that wait for the same room the older is served first; those open came before."""
+    if other.phase != "Waiting":
+        return other.phase == "Available"
+    return reservation.phase == "Waiting" and _age(other) < _age(reservation)
+
+
+def _age(reservation: Reservation) -> tuple[str, str]:
+    return reservation.metadata.creation_timestamp or "", reservation.uid
+
+
+def promises(reservation: Reservation, pods: Iterable[Pod]) -> dict[str, int]:
+    """Tell what must stay free beside its owners, of the resources of which anything must.
+
+    What owners may still draw, and what is kept back inside; of pod slots one, if it reserves
+    no other number.
+    """
+    owners = users(reservation, pods)
+    used = {**drawn(reservation, owners), PODS: len(owners) * ONE}
+    kept = {n: nanos(amount) for n, amount in inner_reserved(reservation).items()}
     total = {n: nanos(amount) for n, amount in reservation.status.allocatable.items()}
-    return {n: a - used.get(n, 0) for n, a in total.items() if a > used.get(n, 0)}
+    total.setdefault(PODS, ONE)
+    left = {n: max(t - used.get(n, 0), min(kept.get(n, 0), t)) for n, t in total.items()}
+    return {name: amount for name, amount in left.items() if amount > 0}
 
 
 def _ignores(pod: Pod) -> bool:

@@ -12,11 +12,8 @@ from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.framework.plugin import (
     AnyRows,
-    Filters,
-    Part,
     ScalarTwin,
     Scope,
-    Scores,
     State,
     Verdicts,
     implements,
@@ -35,7 +32,9 @@ class Answers:
         "state", "verdict_at", "verdicts",
     )  # fmt: skip
 
-    def __init__(self, plugin: Any, state: State, part: Part | None, nodes: Picture) -> None:
+    def __init__(
+        self, plugin: Any, state: State, nodes: Picture, *, filters: bool, scores: bool
+    ) -> None:
         self.plugin = plugin
         self.state = state
         self._nodes = nodes
@@ -44,8 +43,6 @@ class Answers:
         self._span: tuple[int, float, float] | None = None
         self._sliced = getattr(plugin, "sliced", False)
         self._twin = plugin.row if implements(plugin, ScalarTwin) else None
-        filters = implements(plugin, Filters) and (part is None or part.filters)
-        scores = implements(plugin, Scores) and (part is None or part.scores)
         self.verdicts: Verdicts | None = np.empty(nodes.capacity, np.int8) if filters else None
         self.raw: NDArray[np.float64] | None = np.empty(nodes.capacity) if scores else None
         self.verdict_at: Cells[int] | None = cells(self.verdicts) if filters else None  # type: ignore[arg-type]

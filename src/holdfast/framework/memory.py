@@ -30,12 +30,9 @@ class Memory:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.offers = any(plugin.name == OFFERS_PLUGIN for plugin in profile.plugins)
-        self._deciding: tuple[Any, ...] = tuple(
-            p
-            for p in profile.plugins
-            if any(implements(p, point) for point in (Prepares, Filters, Scores))
-        )
+        self.offers = any(p.name == OFFERS_PLUGIN for p in profile.having(Filters))
+        self._deciding = deciding(profile)
+        self._roles = {p.name: profile.role(p) for p in self._deciding}
         self._epochs = {p.name: ("layout", *p.epochs) for p in self._deciding}
         self._asked = {
             p.name: Prepared(p, (), skip=True)
@@ -74,10 +71,10 @@ class Memory:
         fresh: dict[str, Prepared] = {}
         for prepared in record.fresh:
             plugin = prepared.plugin
-            if implements(plugin, Prepares):
-                answer = plugin.prepare(pod, view)
-                if not isinstance(answer, Skip):
-                    fresh[plugin.name] = take(plugin, answer, prepared.versions)
+            answer = plugin.prepare(pod, view) if implements(plugin, Prepares) else None
+            if not isinstance(answer, Skip):
+                role = self._roles[plugin.name]
+                fresh[plugin.name] = take(plugin, answer, prepared.versions, role)
         if not fresh:
             return record.prepared
         return [fresh.get(p.plugin.name, p) for p in record.prepared]
@@ -93,14 +90,16 @@ class Memory:
         if found is not None and found.versions == versions:
             found.stamp = epochs.stamp
             return found
-        old, found = found, ask(plugin, pod, view, versions)
+        old, found = found, ask(plugin, pod, view, versions, self._roles[plugin.name])
         if old is not None and getattr(plugin, "comparable", False) and _alike(old, found):
             found = old
             found.versions = versions
         found.stamp = epochs.stamp
         if found.reject is None:
             if plugin.scope.kept and not found.skip and found.answers is None:
-                found.answers = Answers(plugin, found.state, found.part, view.nodes)
+                found.answers = Answers(
+                    plugin, found.state, view.nodes, filters=found.filters, scores=found.scores
+                )
             _keep(self._prepared, key, found, 4 * _room(view.nodes.capacity))
         return found
 
@@ -160,6 +159,17 @@ class Memory:
             found = Possible(view.nodes, kept, allowed)
             _keep(self._shared, key, found, 4 * _room(view.nodes.capacity))
         return found
+
+
+def deciding(profile: Profile) -> tuple[Any, ...]:
+    """Plugins that have a say in where a pod goes, those that prepare in the order of preFilter."""
+    asked = [
+        p for p in profile.plugins if any(implements(p, x) for x in (Prepares, Filters, Scores))
+    ]
+    if not profile.lists:
+        return tuple(asked)
+    first = profile.having(Prepares)
+    return (*first, *(p for p in asked if p not in first))
 
 
 def _alike(old: Prepared, new: Prepared) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,17 @@ from holdfast.framework.prepared import Prepared
 from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection, Word
 from holdfast.framework.view import View
 
+_place = attrgetter("place")
+
 
 def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Any, State], ...]:
     """Plugins that filter for this pod, with their states, in order."""
-    return tuple((p.plugin, p.state) for p in active if p.filters and p.reject is None)
+    return tuple((p.plugin, p.state) for p in in_turn(active))
+
+
+def in_turn(active: Iterable[Prepared]) -> list[Prepared]:
+    """What filters for this pod, in the order of the filters, which need not be that of active."""
+    return sorted((p for p in active if p.filters), key=_place)
 
 
 def rejection_of(
@@ -70,8 +78,7 @@ def first_objections(view: View, active: list[Prepared], words: Mapping[int, Wor
         out = (undecided & ~kept).nonzero()[0]
         told.codes[out], told.plugin_of[out] = Code.UNRESOLVABLE, EXCLUDED
         undecided[out] = False
-    filtering = [p for p in active if p.filters and p.reject is None]
-    for index, prepared in enumerate(filtering):
+    for index, prepared in enumerate(in_turn(active)):
         rows = undecided.nonzero()[0]
         verdicts = _verdicts(prepared, rows)
         out = verdicts.nonzero()[0]

@@ -13,8 +13,10 @@ One pod's way through a plugin::
                   filter ───── which rows pass (0), fail but preemption may help (1), fail (2)
                   score, normalize, tier
                   reserve ──── enter the promise in the ledgers   ⇄ unreserve
+                  permit ───── go on, or wait for a word, or not at all
                   pre_bind ─── write claims, annotations          ⇄ undo_bind
                   bind
+                  post_bind ── the pod has its node
 """
 
 from __future__ import annotations
@@ -45,11 +47,13 @@ from holdfast.framework.values import (
     Skip,
     State,
     Verdicts,
+    Wait,
 )
 
 if TYPE_CHECKING:
     from holdfast.columns.pod_facts import PodFacts
     from holdfast.framework.view import View
+    from holdfast.framework.waiting import Waiting
 
 
 class Plugin(Protocol):
@@ -221,6 +225,19 @@ class Reserves(Protocol):
 
 
 @runtime_checkable
+class Permits(Protocol):
+    """Have the last word before a pod is bound: go on, wait, or not at all."""
+
+    def permit(self, state: State, placement: Placement, waiting: Waiting) -> Wait | Reject | None:
+        """None lets the pod go on; Wait keeps its room until a word comes, or time is up.
+
+        The word is given through ``waiting``, which has every pod that waits now: by this plugin
+        when another pod comes, or by whoever holds the scheduler. 15 minutes are the longest wait.
+        """
+        ...
+
+
+@runtime_checkable
 class PreBinds(Protocol):
     """Write to the API server before the pod is bound."""
 
@@ -239,6 +256,15 @@ class Binds(Protocol):
 
     def bind(self, state: State, placement: Placement) -> Calls | Skip:
         """Yield the binding call, or Skip to leave it to the next binder."""
+        ...
+
+
+@runtime_checkable
+class PostBinds(Protocol):
+    """Hear that a pod has its node."""
+
+    def post_bind(self, state: State, placement: Placement) -> Calls | None:
+        """Tidy up; writes may be yielded. Nothing can fail the pod any more, errors are logged."""
         ...
 
 
@@ -286,6 +312,11 @@ def implements(plugin: Any, point: type) -> bool:
     return found
 
 
+def concerned(plugin: Any, placement: Placement) -> bool:
+    """Tell whether a placement is a plugin's business: it prepared for the pod, or never does."""
+    return plugin.name in placement.states or not implements(plugin, Prepares)
+
+
 __all__ = [
     "NONE",
     "AfterRejects",
@@ -304,8 +335,10 @@ __all__ = [
     "Narrow",
     "Normalizes",
     "Part",
+    "Permits",
     "Placement",
     "Plugin",
+    "PostBinds",
     "PreBinds",
     "PreEnqueues",
     "PreScores",
@@ -323,6 +356,8 @@ __all__ = [
     "Tallies",
     "Tiers",
     "Verdicts",
+    "Wait",
+    "concerned",
     "hears",
     "implements",
 ]  # fmt: skip

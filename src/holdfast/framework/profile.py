@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.errors import BadConfiguration
-from holdfast.framework.plugin import Binds, implements
+from holdfast.framework.plugin import Binds, Filters, Prepares, Scores, implements
 
 Args = Mapping[str, Any]
 Factory = Callable[[Args], Any]
@@ -26,21 +26,50 @@ class Entry:
     default: bool = True
 
 
+class Role(NamedTuple):
+    """What a plugin may do in a profile.
+
+    One that is off at preFilter prepares all the same if something else needs what it prepares,
+    but what it says then rules no node out. ``place`` is its turn among the filters.
+    """
+
+    prepares: bool = True
+    filters: bool = True
+    scores: bool = True
+    place: int = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Plugins in order, under a scheduler name."""
+    """Plugins in order, under a scheduler name.
+
+    ``lists`` names, for some extension points, which of the plugins are on there and in which
+    order; at the others every plugin that implements the point is on, in the order of ``plugins``.
+    """
 
     name: str
     plugins: tuple[Any, ...]
     weights: Mapping[str, int] = field(default_factory=dict)
+    lists: Mapping[type, tuple[Any, ...]] = field(default_factory=dict)
     _points: dict[type, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False)
 
     def having(self, point: type) -> tuple[Any, ...]:
-        """Plugins that implement an extension point, in order."""
+        """Plugins that are on at an extension point, in the order of that point."""
         found = self._points.get(point)
         if found is None:
-            found = self._points[point] = tuple(p for p in self.plugins if implements(p, point))
+            on = self.lists.get(point, self.plugins)
+            found = self._points[point] = tuple(p for p in on if implements(p, point))
         return found
+
+    def role(self, plugin: Any) -> Role:
+        """What a plugin may do about deciding."""
+        filtering = self.having(Filters)
+        return Role(
+            prepares=plugin in self.having(Prepares),
+            filters=plugin in filtering,
+            scores=plugin in self.lists.get(Scores, self.plugins),
+            place=filtering.index(plugin) if plugin in filtering else len(filtering),
+        )
 
     def weight(self, plugin: str) -> int:
         """The score weight of a plugin."""

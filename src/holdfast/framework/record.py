@@ -21,7 +21,6 @@ from holdfast.framework.plugin import (
     Rows,
     Scales,
     Scope,
-    Tiers,
     implements,
 )
 from holdfast.framework.possible import Possible
@@ -88,7 +87,7 @@ class Record:
             if p.skip or p.asked or p.reject is not None:
                 continue
             plugin, answers = p.plugin, p.answers
-            if implements(plugin, Tiers):
+            if p.tiers:
                 self.summed = False
             if not p.scores:
                 continue

@@ -17,7 +17,6 @@ from holdfast.framework.plugin import (
     Reject,
     Rows,
     Scales,
-    Tiers,
     implements,
 )
 from holdfast.framework.plugin import Skip as Skipped
@@ -47,7 +46,7 @@ class InvalidScore(HoldfastError):
 def best_tier(active: Iterable[Prepared], rows: Rows) -> Rows:
     """Rows of the lowest tier; of several plugins with tiers the first is compared first."""
     for prepared in active:
-        if not prepared.skip and implements(prepared.plugin, Tiers):
+        if prepared.tiers:
             tiers = prepared.plugin.tier(prepared.state, rows)
             rows = rows[tiers == tiers.min()]
     return rows

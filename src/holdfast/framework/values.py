@@ -85,6 +85,13 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Permit only: keep the room, but bind nothing until a word comes, or refuse the pod then."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Narrow:
     """Only these rows can do; every other row is excluded in this plugin's name.
 
@@ -202,5 +209,7 @@ class Placement:
     """When it was decided, for the time stamps of what is written."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """(reason, message) of events to write once the pod is bound."""
+    activate: set[str] = field(default_factory=set)
+    """Uids of waiting pods that have a better chance now: they are tried at once."""
     recalled: str = ""
     """Why it must not be bound after all, if somebody decided so meanwhile."""

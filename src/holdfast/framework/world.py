@@ -22,6 +22,7 @@ from holdfast.columns.volumes import Volumes
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
 from holdfast.framework.nominations import Nominations
+from holdfast.framework.waiting import Waiting
 from holdfast.framework.workload_selectors import WorkloadSelectors
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class World:
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
         self.evictions = Evictions(self.nodes)
+        self.waiting = Waiting()
         self.memories: dict[int, Memory] = {}
 
     @property
@@ -170,6 +172,7 @@ class World:
         copy.budgets = dict(self.budgets)
         copy.nominations = self.nominations.fork(nodes)
         copy.evictions = self.evictions.fork(nodes)
+        copy.waiting = self.waiting.fork()
         return copy
 
     def _upsert_pod(self, pod: Pod) -> None:

@@ -7,9 +7,9 @@ its failure) goes back into the plugin's generator.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,10 +17,19 @@ from holdfast.client.client import Client
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, NotFound, Retryable, from_status
-from holdfast.framework.plugin import Binds, Call, Placement, PreBinds, Skip
+from holdfast.framework.plugin import (
+    Binds,
+    Call,
+    Placement,
+    PostBinds,
+    PreBinds,
+    Skip,
+    concerned,
+)
 from holdfast.framework.profile import Profile
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
@@ -71,7 +80,7 @@ class Driver:
         Whoever reads wants to know what became of a write: no answer is none.
         """
         if call.verb == "sleep":
-            await self._sleep(call.body)
+            await self.idle(self.clock.sleep(call.body))
             return None
         wait = FIRST_WAIT
         while True:
@@ -83,10 +92,11 @@ class Driver:
                 await self.clock.sleep(failure.after or wait)
                 wait = min(wait * 2, LONGEST_WAIT)
 
-    async def _sleep(self, seconds: float) -> None:
+    async def idle(self, wait: Awaitable[T]) -> T:
+        """Wait for something that needs no writing."""
         self.asleep += 1
         try:
-            await self.clock.sleep(seconds)
+            return await wait
         finally:
             self.asleep -= 1
 
@@ -100,10 +110,10 @@ async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:
     begun: list[Any] = []
     try:
         for plugin in profile.having(PreBinds):
-            if plugin.name in placement.states:
+            if concerned(plugin, placement):
                 _stop_if_recalled(placement)
                 begun.append(plugin)
-                steps = plugin.pre_bind(placement.states[plugin.name], placement)
+                steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
                 await _run(driver, plugin.name, "PreBind", steps)
         _stop_if_recalled(placement)
         await _bind_pod(driver, profile, placement)
@@ -116,6 +126,19 @@ async def undo(driver: Driver, placement: Placement, failure: BindFailed) -> Non
     """Take back what was written for a pod that is not on its node, in reverse order."""
     for plugin in reversed(failure.begun):
         await _undo(driver, plugin, placement)
+
+
+async def post_bind(driver: Driver, profile: Profile, placement: Placement) -> None:
+    """Tell the plugins that the pod has its node; what they make of it changes nothing."""
+    for plugin in profile.having(PostBinds):
+        if not concerned(plugin, placement):
+            continue
+        try:
+            steps = plugin.post_bind(placement.states.get(plugin.name), placement)
+            if steps is not None:
+                await driver.run(steps)
+        except Exception as failure:
+            log.warning("PostBind plugin %s for %s: %s", plugin.name, placement.pod.key, failure)
 
 
 async def carry_out(client: Client, call: Call) -> Any:
@@ -157,7 +180,7 @@ async def _run(driver: Driver, plugin: str, point: str, steps: Generator[Call, A
 
 async def _undo(driver: Driver, plugin: Any, placement: Placement) -> None:
     try:
-        await driver.run(plugin.undo_bind(placement.states[plugin.name], placement))
+        await driver.run(plugin.undo_bind(placement.states.get(plugin.name), placement))
     except NotFound:
         return
     except Exception as failure:

@@ -7,14 +7,23 @@ decision can take the same room, and a refusal withdraws everything in reverse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import Code, Effect, Placement, Reject, Reserves
+from holdfast.framework.plugin import (
+    Code,
+    Effect,
+    Permits,
+    Placement,
+    Reject,
+    Reserves,
+    concerned,
+)
 from holdfast.framework.profile import Profile
-from holdfast.framework.rejection import Rejection
+from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.runner import after_reject, feasible, rank
 from holdfast.framework.world import World
 
@@ -44,15 +53,13 @@ def attempt(
     placement = rank(profile, outcome, rng)
     placement.now = now
     refusal = hold(profile, world, placement)
-    if refusal is None:
-        return placement
-    plugin, reject = refusal
-    words = ", ".join(reject.reasons)
-    if reject.code is Code.ERROR:
-        message = f'running Reserve plugin "{plugin}": {words}'
-        return TurnedAway(message, frozenset(), frozenset(), error=True)
-    message = f"0/1 nodes are available: 1 {words}."
-    return TurnedAway(message, frozenset({plugin}), frozenset(), UNPROMISED)
+    if refusal is not None:
+        return _refused("Reserve", *refusal)
+    refusal = _permit(profile, world, placement)
+    if refusal is not None:
+        release(profile, world, placement)
+        return _refused("Permit", *refusal)
+    return placement
 
 
 def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
@@ -60,9 +67,9 @@ def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Rej
     world.assume(placement.pod, placement.row)
     try:
         for plugin in profile.having(Reserves):
-            if plugin.name not in placement.states:
+            if not concerned(plugin, placement):
                 continue
-            refusal = plugin.reserve(placement.states[plugin.name], placement)
+            refusal = plugin.reserve(placement.states.get(plugin.name), placement)
             if refusal is not None:
                 release(profile, world, placement)
                 return plugin.name, refusal
@@ -75,9 +82,44 @@ def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Rej
 def release(profile: Profile, world: World, placement: Placement) -> None:
     """Withdraw everything ``hold`` entered, in reverse order."""
     for plugin in reversed(profile.having(Reserves)):
-        if plugin.name in placement.states:
-            plugin.unreserve(placement.states[plugin.name], placement)
+        if concerned(plugin, placement):
+            plugin.unreserve(placement.states.get(plugin.name), placement)
     world.forget(placement.pod.uid)
+
+
+def refused_there(plugin: str, *reasons: str) -> TurnedAway:
+    """Turn a pod away that had found its node but may not have it."""
+    message = available(1, Counter(reasons))
+    return TurnedAway(message, frozenset({plugin}), frozenset(), UNPROMISED)
+
+
+def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
+    """Ask every plugin for its permission; if one wants to wait, the pod does."""
+    seconds: dict[str, float] = {}
+    try:
+        for plugin in profile.having(Permits):
+            if not concerned(plugin, placement):
+                continue
+            answer = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)
+            if isinstance(answer, Reject):
+                return plugin.name, answer
+            if answer is not None:
+                seconds[plugin.name] = answer.seconds
+    except Exception:
+        release(profile, world, placement)
+        raise
+    if seconds:
+        world.waiting.add(placement, seconds, placement.now)
+    return None
+
+
+def _refused(point: str, plugin: str, reject: Reject) -> TurnedAway:
+    if reject.code is Code.ERROR:
+        message = f'running {point} plugin "{plugin}": {", ".join(reject.reasons)}'
+        return TurnedAway(message, frozenset(), frozenset(), error=True)
+    turned_away = refused_there(plugin, *reject.reasons)
+    pending = turned_away.rejectors if reject.code is Code.PENDING else frozenset()
+    return replace(turned_away, pending_on=pending)
 
 
 def fit_error(rejection: Rejection, effect: Effect | None) -> str:

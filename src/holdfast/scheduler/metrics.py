@@ -68,6 +68,13 @@ class Metrics:
             "Number of pods placed only because they had waited too long without an event.",
             registry=self.registry,
         )
+        self._permit_wait = Histogram(
+            "scheduler_permit_wait_duration_seconds",
+            "How long placed pods waited for permission to be bound, by how that ended.",
+            ["result"],
+            buckets=_ATTEMPT_SECONDS,
+            registry=self.registry,
+        )
         self._entered: dict[tuple[str, str], Counter] = {}
         self._series: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
@@ -80,6 +87,10 @@ class Metrics:
             self._series[labels] = series
         series[0].inc()
         series[1].observe(seconds)
+
+    def permit_waited(self, result: str, seconds: float) -> None:
+        """Count a pod that waited for permission, and how long."""
+        self._permit_wait.labels(result).observe(seconds)
 
     def entered(self, queue: str, event: str) -> None:
         """Count a pod that entered a queue."""

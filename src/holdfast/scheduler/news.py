@@ -23,6 +23,7 @@ from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
+from holdfast.framework.waiting import REMOVED
 from holdfast.framework.world import World
 from holdfast.scheduler.queue import SchedulingQueue
 
@@ -108,7 +109,7 @@ class NewsDesk:
         gone = old if new is None or (old is not None and old.uid != new.uid) else None
         if gone is not None:
             self._world.delete(gone)
-            self._queue.delete(gone.uid)
+            self._withdraw(gone.uid)
         if new is not None:
             self._world.upsert(new)
             self._queue_reservation(None if gone is not None else old, new)
@@ -146,6 +147,10 @@ class NewsDesk:
 
     def _pod_waiting(self, old: Pod | None, new: Pod) -> None:
         if self._world.nodes.is_assumed(new.uid):
+            if new.terminating and (old is None or not old.terminating):
+                self._assumed_gone(new)
+            else:
+                self._queue.renew(self._world.facts(new))
             return
         facts = self._world.facts(new)
         left = self._renominate(old, facts)
@@ -178,17 +183,32 @@ class NewsDesk:
         )  # fmt: skip
 
     def _pod_gone(self, old: Pod) -> None:
-        self._queue.delete(old.uid)
-        if old.spec.node_name or self._world.nodes.is_assumed(old.uid):
-            if not old.spec.node_name:
-                old = self._where_assumed(old)
+        self._withdraw(old.uid)
+        if old.spec.node_name:
             self._world.delete(old)
             self._tell("AssignedPod", "Delete", old, None)
+            return
+        if self._world.nodes.is_assumed(old.uid):
+            self._assumed_gone(old)
             return
         promised = self._world.nominations.node_of(old.uid)
         self._world.delete(old)
         if promised:
             self.promise_ended(self._world.facts(old), promised)
+
+    def _assumed_gone(self, pod: Pod) -> None:
+        """Free the room of a pod that will not be bound."""
+        self._withdraw(pod.uid)
+        there = self._where_assumed(pod)
+        self._world.delete(there)
+        self._tell("AssignedPod", "Delete", there, None)
+
+    def _withdraw(self, uid: str) -> None:
+        """Let a pod (or reservation) queue and wait no longer."""
+        self._queue.delete(uid)
+        waiting = self._world.waiting.get(uid)
+        if waiting is not None:
+            waiting.reject("", REMOVED)
 
     def _where_assumed(self, pod: Pod) -> Pod:
         standing = self._world.nodes.pod(pod.uid)
@@ -203,7 +223,7 @@ class NewsDesk:
         )
         pod = reserve_pod(new)
         if not waits or not self._ours(pod.spec.scheduler_name):
-            self._queue.delete(new.uid)
+            self._withdraw(new.uid)
         elif not self._world.nodes.is_assumed(new.uid):
             facts = self._world.facts(pod, reserve_for=new.uid)
             self._queue.update(facts, self._now())

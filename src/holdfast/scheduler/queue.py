@@ -120,6 +120,7 @@ class SchedulingQueue:
         pod = self._known.get(facts.uid)
         if pod is None:
             if facts.uid in self._in_flight:
+                self.renew(facts)
                 self._recent.extend(events)
             else:
                 self.add(facts, now)
@@ -131,10 +132,17 @@ class SchedulingQueue:
             self._parked.put(pod)
             self._weigh(pod, events, now)
 
+    def renew(self, facts: PodFacts) -> None:
+        """Note the newest version of a pod in flight: should it come back, it comes as this."""
+        if facts.uid in self._in_flight:
+            self._in_flight[facts.uid][1].facts = facts
+
     def delete(self, uid: str) -> None:
-        """Forget a pod, wherever it waits; an attempt in flight finishes by itself."""
+        """Forget a pod, wherever it waits; one in flight ends its attempt and is not put back."""
         if pod := self._known.pop(uid, None):
             self._move(pod, "")
+        elif uid in self._in_flight:
+            self._in_flight[uid][1].gone = True
 
     def pop(self, now: float) -> QueuedPod | None:
         """Take the next pod to try: highest priority, then longest waiting.
@@ -247,6 +255,8 @@ class SchedulingQueue:
         start, _ = self._in_flight.get(pod.uid, (0, pod))
         since_pop = self._recent[max(0, start - self._recent_start) :]
         self.done(pod.uid)
+        if pod.gone:
+            return
         pod.since, pod.gate, pod.flushed = now, "", False
         pod.rejectors, pod.pending_on = rejectors, pending_on
         self._known[pod.uid] = pod

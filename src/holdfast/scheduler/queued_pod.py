@@ -35,6 +35,8 @@ class QueuedPod:
     gate: str = ""
     first_tried: float | None = None
     place: str = ""
+    gone: bool = False
+    """Whether it was deleted, or found a node, while it was in flight."""
     flushed: bool = False
     """Whether it was last moved because nobody thought of it for too long."""
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.api.meta import ObjectReference
+from holdfast.api import reservation_status
+from holdfast.api.meta import Condition, ObjectReference
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client, PatchType
@@ -20,6 +24,8 @@ log = logging.getLogger(__name__)
 
 LONGEST_NOTE = 1024
 TRIES = 4
+BodyOf = Callable[[Sequence[Condition]], dict[str, Any]]
+"""What to write, seeing the conditions that the newest version has."""
 
 
 def shortened(message: str) -> str:
@@ -68,7 +74,8 @@ class Reporter:
 
     async def clear_nomination(self, facts: PodFacts) -> None:
         """Write that a waiting pod is no longer promised a node."""
-        await self._write(facts, {"status": {"nominatedNodeName": None}}, PatchType.STRATEGIC)
+        body = {"status": {"nominatedNodeName": None}}
+        await self._write(facts, lambda _: body, PatchType.STRATEGIC)
 
     async def announce(self, facts: PodFacts, node: str) -> None:
         """Write where a pod is about to be bound, because getting it there takes a while."""
@@ -92,7 +99,7 @@ class Reporter:
         ``nominated`` is the node the pod is promised, or "".
         """
         if facts.reserve_for:
-            await self._mark_reservation(facts, reason, message)
+            await self.mark_reservation(facts, message)
         else:
             await self._mark_pod(facts, reason, message, nominated)
 
@@ -112,18 +119,19 @@ class Reporter:
         body: dict[str, Any] = {"status": {"conditions": [condition]}}
         if nominated != status.nominated_node_name:
             body["status"]["nominatedNodeName"] = nominated or None
-        await self._write(facts, body, PatchType.STRATEGIC)
+        await self._write(facts, lambda _: body, PatchType.STRATEGIC)
 
-    async def _mark_reservation(self, facts: PodFacts, reason: str, message: str) -> None:
-        now = rfc3339(self._clock.now())
-        condition = {
-            "type": "Scheduled", "status": "False", "reason": reason, "message": message,
-            "lastProbeTime": now, "lastTransitionTime": now,
-        }  # fmt: skip
-        body = {"status": {"phase": "Pending", "conditions": [condition]}}
+    async def mark_reservation(self, facts: PodFacts, message: str) -> None:
+        """Write Scheduled=False on a reservation, whatever kept it from a node."""
+
+        def body(seen: Sequence[Condition]) -> dict[str, Any]:
+            now = self._clock.now()
+            conditions = reservation_status.refused(seen, message, now)
+            return {"status": {"phase": "Pending", "conditions": conditions}}
+
         await self._write(facts, body, PatchType.MERGE)
 
-    async def _write(self, facts: PodFacts, body: dict[str, Any], kind: PatchType) -> None:
+    async def _write(self, facts: PodFacts, body: BodyOf, kind: PatchType) -> None:
         """Write a status unless the object has found its node, or gone, since the attempt.
 
         The write is bound to the version it is about: a late one must not undo a later success,
@@ -136,14 +144,12 @@ class Reporter:
             if self._newest.get(facts.uid) == number:
                 del self._newest[facts.uid]
 
-    async def _insist(
-        self, facts: PodFacts, body: dict[str, Any], kind: PatchType, number: int
-    ) -> None:
+    async def _insist(self, facts: PodFacts, body: BodyOf, kind: PatchType, number: int) -> None:
         resource, namespace = (RESERVATIONS, "") if facts.reserve_for else (PODS, facts.namespace)
-        meta = facts.pod.metadata
-        version = meta.resource_version
+        seen: Pod | Reservation = facts.pod
         for attempt in range(TRIES):
-            guarded = {**body, "metadata": {"uid": meta.uid, "resourceVersion": version}}
+            guard = {"uid": seen.uid, "resourceVersion": seen.metadata.resource_version}
+            guarded = {**body(seen.status.conditions), "metadata": guard}
             try:
                 await self._client.patch(
                     resource, facts.name, guarded, namespace, type=kind, subresource="status"
@@ -156,25 +162,21 @@ class Reporter:
             newer = await self._still_waiting(facts)
             if newer is None or self._newest.get(facts.uid) != number:
                 return
-            version = newer
+            seen = newer
 
-    async def _still_waiting(self, facts: PodFacts) -> str | None:
+    async def _still_waiting(self, facts: PodFacts) -> Pod | Reservation | None:
         """The newest version of what is still without a node, None if that is over."""
         try:
             if facts.reserve_for:
-                held = await self._client.get(RESERVATIONS, facts.name)
-                waits = held.phase == "Pending" and not held.status.node_name
-                meta = held.metadata
+                found: Pod | Reservation = await self._client.get(RESERVATIONS, facts.name)
             else:
-                pod = await self._client.get(PODS, facts.name, facts.namespace)
-                waits = not pod.spec.node_name and not pod.finished
-                meta = pod.metadata
+                found = await self._client.get(PODS, facts.name, facts.namespace)
         except Retryable:
-            return facts.pod.metadata.resource_version
+            return facts.pod
         except HoldfastError:
             return None
-        same = meta.uid == facts.pod.metadata.uid
-        return meta.resource_version if same and waits else None
+        same = found.uid == facts.pod.metadata.uid
+        return found if same and _waits(found) else None
 
     def _event(self, facts: PodFacts, type_: str, reason: str, message: str, action: str) -> None:
         meta = facts.pod.metadata
@@ -191,3 +193,9 @@ class Reporter:
         self._recorder.record(
             about, type_, reason, message, action=action, component=facts.scheduler_name
         )
+
+
+def _waits(found: Pod | Reservation) -> bool:
+    if isinstance(found, Reservation):
+        return found.phase == "Pending" and not found.status.node_name
+    return not found.spec.node_name and not found.finished

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,25 @@ from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.invariants import check_invariants
-from holdfast.framework.plugin import ClusterEvent, Effect, Placement, PreBinds
+from holdfast.framework.plugin import (
+    ClusterEvent,
+    Code,
+    Effect,
+    Placement,
+    PreBinds,
+    concerned,
+)
 from holdfast.framework.profile import Profile
 from holdfast.framework.runner import closed_gate
+from holdfast.framework.waiting import WaitingPod
 from holdfast.framework.world import World
 from holdfast.scheduler.aftermath import Aftermath, find_out
-from holdfast.scheduler.binding import BindFailed, Driver, bind, carry_out, undo
-from holdfast.scheduler.cycle import TurnedAway, attempt, release
+from holdfast.scheduler.binding import BindFailed, Driver, bind, carry_out, post_bind, undo
+from holdfast.scheduler.cycle import TurnedAway, attempt, refused_there, release
 from holdfast.scheduler.hearing import Hearing
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.news import NewsDesk, on_node
+from holdfast.scheduler.permission import await_word
 from holdfast.scheduler.preemption import PREEMPTING, Evictor
 from holdfast.scheduler.queue import SchedulingQueue
 from holdfast.scheduler.queued_pod import QueuedPod
@@ -107,6 +116,9 @@ class Scheduler:
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
+        for pod in self.world.waiting:
+            # Whoever decides next finds it without a node, as if we had never looked at it.
+            self._flights[pod.placement.pod.uid][1].cancel()
         await self._finish(self._bindings | self._tasks)
         await self.sources.stop()
         await self.recorder.stop()
@@ -163,9 +175,7 @@ class Scheduler:
             return
         took = self._clock.monotonic() - began
         if isinstance(outcome, Placement):
-            self.metrics.attempt("scheduled", facts.scheduler_name, took)
-            self.queue.done(facts.uid)
-            self._placed(queued, profile, outcome, promised)
+            self._placed(queued, profile, outcome, promised, took)
         elif outcome.error:
             self._attempt_failed(queued, outcome.message)
         else:
@@ -177,15 +187,28 @@ class Scheduler:
             check_invariants(self.world, ours=placed)
 
     def _placed(
-        self, queued: QueuedPod, profile: Profile, placement: Placement, promised: str
+        self,
+        queued: QueuedPod,
+        profile: Profile,
+        placement: Placement,
+        promised: str,
+        took: float,
     ) -> None:
-        if queued.flushed:
-            self.metrics.scheduled_after_flush.inc()
-        task = self._go(self._bind(queued, profile, placement), self._bindings)
+        if self.world.waiting.get(queued.uid) is None:
+            self._granted(queued, took)
+        self.queue.activate(placement.activate)
+        task = self._go(self._bind(queued, profile, placement, took), self._bindings)
         self._flights[queued.uid] = (placement, task)
         task.add_done_callback(lambda _: self._flights.pop(queued.uid, None))
         if promised and promised != placement.node:
             self._desk.promise_ended(queued.facts, promised)
+
+    def _granted(self, queued: QueuedPod, took: float) -> None:
+        """From here on a failure is nobody's fault but the attempt's."""
+        self.metrics.attempt("scheduled", queued.facts.scheduler_name, took)
+        self.queue.done(queued.uid)
+        if queued.flushed:
+            self.metrics.scheduled_after_flush.inc()
 
     def _turned_away(self, queued: QueuedPod, outcome: TurnedAway) -> None:
         facts, effect = queued.facts, outcome.effect
@@ -222,11 +245,15 @@ class Scheduler:
         self._reporter.failed(facts, message)
         self._go(self._reporter.mark_unscheduled(facts, "SchedulerError", message, nominated=""))
 
-    async def _bind(self, queued: QueuedPod, profile: Profile, placement: Placement) -> None:
-        if not placement.pod.reserve_for and any(
-            plugin.name in placement.states for plugin in profile.having(PreBinds)
-        ):
+    async def _bind(
+        self, queued: QueuedPod, profile: Profile, placement: Placement, took: float
+    ) -> None:
+        waiting = self.world.waiting.get(queued.uid)
+        slow = any(concerned(plugin, placement) for plugin in profile.having(PreBinds))
+        if (slow or waiting is not None) and not placement.pod.reserve_for:
             await self._reporter.announce(placement.pod, placement.node)
+        if waiting is not None and not await self._permitted(queued, profile, waiting, took):
+            return
         try:
             await bind(self._driver, profile, placement)
         except BindFailed as failure:
@@ -237,6 +264,32 @@ class Scheduler:
                 return
             # The answer was lost, the write was not: the promise stands.
         self._reporter.scheduled(placement)
+        await post_bind(self._driver, profile, placement)
+        self.queue.activate(placement.activate)
+
+    async def _permitted(
+        self, queued: QueuedPod, profile: Profile, pod: WaitingPod, took: float
+    ) -> bool:
+        """Wait for a word about the pod, and do what a bad one means."""
+        began = self._clock.monotonic()
+        try:
+            outcome = await self._driver.idle(await_word(self._clock, pod))
+        finally:
+            self.world.waiting.remove(queued.uid)
+        self.metrics.permit_waited(outcome.code.word, self._clock.monotonic() - began)
+        if outcome.code is Code.PASS:
+            self._granted(queued, took)
+            return True
+        release(profile, self.world, pod.placement)
+        if outcome.code is Code.ERROR:
+            self._room_came_back(pod.placement)
+            self._attempt_failed(queued, f"waiting on permit for pod: {outcome.words}")
+            return False
+        self.metrics.attempt("unschedulable", queued.facts.scheduler_name, took)
+        self._turned_away(queued, refused_there(outcome.plugin, outcome.words))
+        # Told last: the room it gave up itself must not send it round in circles.
+        self._room_came_back(pod.placement, lambda other: other.uid != queued.uid)
+        return False
 
     def _take_back(
         self,
@@ -256,8 +309,15 @@ class Scheduler:
         if found.waiting is not None and waits:
             queued.facts = found.waiting
             self._attempt_failed(queued, message)
+        self._room_came_back(placement)
+
+    def _room_came_back(
+        self, placement: Placement, only: Callable[[QueuedPod], bool] = lambda _: True
+    ) -> None:
         gone = on_node(placement.pod.pod, placement.node)
-        self.queue.notify(ClusterEvent("AssignedPod", "Delete", gone, None), self._clock.now())
+        self.queue.notify(
+            ClusterEvent("AssignedPod", "Delete", gone, None), self._clock.now(), only
+        )
 
     async def _recall(self, uid: str, why: str) -> bool:
         """Stop a binding under way; tell whether the pod is without a node afterwards."""
@@ -266,6 +326,9 @@ class Scheduler:
             return False
         placement, task = flight
         placement.recalled = why
+        waiting = self.world.waiting.get(uid)
+        if waiting is not None:
+            waiting.preempt(PREEMPTING, "preempted")
         await asyncio.wait({task})
         standing = self.world.nodes.pod(uid)
         return standing is None or standing[1] != placement.row

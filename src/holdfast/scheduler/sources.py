@@ -37,7 +37,7 @@ class Sources:
     def __init__(self, client: Client, clock: Clock, desk: NewsDesk) -> None:
         self._client = client
         self._clock = clock
-        self._informers = InformerSet(client, clock=clock)
+        self.informers = InformerSet(client, clock=clock)
         self._handlers: list[tuple[Resource[Any], Any]] = [
             (scheme.NAMESPACES, desk.on_other("Namespace")),
             (scheme.NODES, desk.on_node),
@@ -64,16 +64,16 @@ class Sources:
                     resource.plural,
                 )
                 continue
-            self._informers.get(resource).add_handler(handler)
-            await self._informers.start()
+            self.informers.get(resource).add_handler(handler)
+            await self.informers.start()
 
     async def followed(self) -> None:
         """Wait while the cluster is followed; raises what keeps us from following it."""
-        await self._informers.followed()
+        await self.informers.followed()
 
     async def stop(self) -> None:
         """Stop every informer."""
-        await self._informers.stop()
+        await self.informers.stop()
 
     async def _served(self, resource: Resource[Any]) -> bool:
         wait = FIRST_WAIT

@@ -55,6 +55,10 @@ class VirtualClock:
         self._passed = end
         await self.settle()
 
+    def skip(self, seconds: float) -> None:
+        """Let time pass that nobody lives through: a machine that was off."""
+        self._passed += seconds
+
     async def advance_until(self, reached: Callable[[], bool], limit: float = 3600.0) -> None:
         """Let time jump from deadline to deadline until ``reached()`` is true.
 

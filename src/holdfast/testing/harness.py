@@ -27,8 +27,9 @@ from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
 from holdfast.framework.invariants import check_invariants
+from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
-from holdfast.settings import NodeSettings, SchedulerSettings
+from holdfast.settings import NodeSettings, ReservationSettings, SchedulerSettings
 from holdfast.store.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
@@ -42,21 +43,25 @@ class Harness:
 
     ``wrap`` puts something (a FaultyTransport) between the components and the server; the test's
     own ``client`` always speaks plainly. Nodes are Node objects the test creates; the fleet
-    adopts them.
+    adopts them. ``profiles`` are what the scheduler decides by, if not by the built-in ones.
     """
 
     def __init__(
         self,
         directory: Path,
         *,
+        profiles: Mapping[str, Profile] | None = None,
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
+        reservations: ReservationSettings | None = None,
     ) -> None:
         self._directory = directory
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
+        self._profiles = profiles
+        self._reservations = reservations
         self.store: Store
         self.server: ApiServer
         self.client: Client
@@ -125,6 +130,20 @@ class Harness:
         listing = await self.client.list(EVENTS, namespace)
         return [(e.reason, e.message) for e in listing.items if e.involved_object.name == name]
 
+    async def skip(self, seconds: float) -> None:
+        """Let much time pass while nobody runs, then start everybody anew from the API alone."""
+        await self._stop_components()
+        self.clock.skip(seconds)
+        await self._start_components()
+        await self.settle()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A sample of the scheduler's metrics page, 0 if there is none."""
+        told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+        start = f"scheduler_{name}{{{told}}} " if told else f"scheduler_{name} "
+        lines = self.components.scheduler.metrics_page().decode().splitlines()
+        return next((float(x[len(start) :]) for x in lines if x.startswith(start)), 0.0)
+
     async def restart_components(self) -> None:
         """Stop scheduler, controllers and nodes, and start them anew from the API alone."""
         await self._stop_components()
@@ -153,8 +172,9 @@ class Harness:
 
     async def _start_components(self) -> None:
         self.components = Components(
-            self._component_client, self.clock, SchedulerSettings(seed=self._seed), NodeSettings(0)
-        )
+            self._component_client, self.clock, SchedulerSettings(seed=self._seed),
+            NodeSettings(0), self._profiles, reservations=self._reservations,
+        )  # fmt: skip
         await self._as_time_passes(self.components.start())
 
     async def _stop_components(self) -> None:

@@ -9,8 +9,8 @@ from holdfast.api.decode import convert_object
 from holdfast.api.quantity import AmountText
 from holdfast.api.requests import pod_request
 from holdfast.api.reservation import Reservation
+from holdfast.api.reservation_status import placed
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.api.timestamps import rfc3339
 from holdfast.capacity.annotations import resized
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import Conflict, NotFound, Refused
@@ -35,7 +35,7 @@ def bind_reservation(placement: Placement) -> Calls:
             "phase": "Available",
             "nodeName": placement.node,
             "allocatable": allocatable(raw, facts),
-            "conditions": _conditions(placement.now),
+            "conditions": placed(placement.now),
         }
         try:
             yield Call("update", f"{path}/status", raw)
@@ -60,15 +60,6 @@ def _check_alive(raw: Mapping[str, Any], facts: PodFacts) -> None:
         raise Refused("target reservation is terminating")
     if status.get("phase") not in (None, "", "Pending"):
         raise Refused("reservation is not active")
-
-
-def _conditions(now: float) -> list[dict[str, str]]:
-    at = rfc3339(now)
-    stamps = {"lastProbeTime": at, "lastTransitionTime": at}
-    return [
-        {"type": "Scheduled", "status": "True", "reason": "Scheduled", **stamps},
-        {"type": "Ready", "status": "True", "reason": "Available", **stamps},
-    ]
 
 
 def _text(name: str, amount: int) -> str:

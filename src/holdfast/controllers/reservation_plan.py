@@ -1,0 +1,177 @@
+"""What a Reservation's status must become, and which ended ones to delete; all of it pure.
+
+::
+
+    Pending ──► Available ──► Succeeded   allocate-once, and an owner drew on it
+       │  │         ▲  │
+       │  └► Waiting┘  │                  Waiting: on its node, until the room there is free
+       └────────┴──────┴────► Failed      its time is over, or its node is gone
+
+The scheduler leads it out of Pending; everything else is planned here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from holdfast.api import reservation_status as words
+from holdfast.api.pod import Pod
+from holdfast.api.quantity import NANO, Quantity
+from holdfast.api.requests import nanos
+from holdfast.api.reservation import AVAILABLE, FAILED, FINAL, SUCCEEDED, WAITING, Reservation
+from holdfast.api.scheme import RESERVATIONS
+from holdfast.api.timestamps import parse_rfc3339
+from holdfast.controllers.reservation_usage import Ground, Nanos, drawn, short_of, users
+from holdfast.controllers.writes import Delete, Note, Patch, Plan
+from holdfast.errors import BadRequest
+
+Status = dict[str, Any]
+LONGEST_WAIT = 600.0
+"""Look again at least this often: a sleeping machine counts no seconds."""
+
+
+def plan_reservation(reservation: Reservation, ground: Ground | None, now: float) -> Plan:
+    """Plan one Reservation's status; ``ground`` is None while it is on no node."""
+    if reservation.phase in FINAL:
+        return Plan()
+    over = _why_over(reservation, ground, now)
+    if over is not None:
+        status = _ended(FAILED, words.EXPIRED, reservation, now)
+        return Plan((_write(reservation, status),), notes=(over,))
+    again_after = _next_look(reservation, now)
+    if ground is None or ground.node is None:
+        return Plan(again_after=again_after)
+    status, notes = _synced(reservation, ground, now)
+    return Plan((_write(reservation, status),) if status else (), again_after, notes)
+
+
+def plan_collection(
+    reservations: Iterable[Reservation], nodes: Collection[str], now: float, keep: float
+) -> tuple[Delete, ...]:
+    """Choose the ended Reservations to delete: ended ``keep`` seconds ago, or their node gone."""
+    return tuple(
+        Delete(RESERVATIONS, r.name, uid=r.uid)
+        for r in reservations
+        if (ended := _ended_at(r)) is not None
+        and (now - ended > keep or (r.status.node_name and r.status.node_name not in nodes))
+    )
+
+
+def _why_over(reservation: Reservation, ground: Ground | None, now: float) -> Note | None:
+    """Say why it ends now, or None while it lives; its last second still counts."""
+    if ground is not None and ground.node is None:
+        gone = f"node {reservation.status.node_name} is gone, and the reserved room with it"
+        return Note("Warning", words.EXPIRED, gone)
+    end = reservation.ends_at
+    if end is None or now <= end:
+        return None
+    spec = reservation.spec
+    limit = f"expires {spec.expires} has passed" if spec.expires else f"ttl {spec.ttl} is over"
+    found = "" if reservation.status.node_name else " before a node was found"
+    return Note("Normal", words.EXPIRED, f"{limit}{found}")
+
+
+def _next_look(reservation: Reservation, now: float) -> float | None:
+    """Look again just after its end, which is strict."""
+    end = reservation.ends_at
+    return None if end is None else min(end - now + 1.0, LONGEST_WAIT)
+
+
+def _ended_at(reservation: Reservation) -> float | None:
+    """Say when it expired or succeeded; failures of other kinds are kept for their owner."""
+    ready = reservation.condition(words.READY)
+    if ready is None or ready.status != "False":
+        return None
+    when = None
+    if reservation.expired:
+        when = ready.last_transition_time
+    elif reservation.phase == SUCCEEDED and ready.reason == words.SUCCEEDED:
+        when = ready.last_probe_time or ready.last_transition_time
+    try:
+        return parse_rfc3339(when) if when else None
+    except BadRequest:
+        return None
+
+
+def _synced(
+    reservation: Reservation, ground: Ground, now: float
+) -> tuple[Status, tuple[Note, ...]]:
+    """Write what changed of the status, nothing when nothing did, and what there is to tell."""
+    owners = users(reservation, ground.pods)
+    news = _usage(reservation, owners, drawn(reservation, owners))
+    if reservation.phase == WAITING:
+        ready, notes = _arrived(reservation, owners, ground, now)
+        return news | ready, notes
+    if reservation.phase != AVAILABLE:
+        return {}, ()
+    if news and owners and reservation.spec.allocate_once:
+        taken = f"allocated to {', '.join(p.key for p in owners)}"
+        status = news | _ended(SUCCEEDED, words.SUCCEEDED, reservation, now)
+        return status, (Note("Normal", words.SUCCEEDED, taken),)
+    kept, notes = _kept(reservation, ground, now)
+    return news | kept, notes
+
+
+def _usage(reservation: Reservation, owners: list[Pod], used: Nanos) -> Status:
+    status = reservation.status
+    known = {n: nanos(amount) for n, amount in status.allocated.items()}
+    same_amounts = {n: a for n, a in known.items() if a} == dict(used)
+    if same_amounts and [o.uid for o in status.current_owners] == [p.uid for p in owners]:
+        return {}
+    written = {n: _written(reservation, n, a) for n, a in used.items()}
+    gone = dict.fromkeys(status.allocated.keys() - written.keys())
+    return {
+        "currentOwners": [{"namespace": p.namespace, "name": p.name, "uid": p.uid} for p in owners],
+        "allocated": {**written, **gone},
+    }
+
+
+def _written(reservation: Reservation, name: str, amount: int) -> str:
+    family = Quantity.parse(reservation.status.allocatable[name]).format
+    return str(Quantity(amount, NANO, family))
+
+
+def _arrived(
+    reservation: Reservation, owners: list[Pod], ground: Ground, now: float
+) -> tuple[Status, tuple[Note, ...]]:
+    """Open a waiting reservation once those it was to inherit from have left it the room."""
+    if owners or short_of(reservation, ground):
+        return {}, ()
+    status = {"phase": AVAILABLE} | _ready(reservation, "True", words.AVAILABLE, now)
+    return status, (Note("Normal", words.AVAILABLE, "the room it waited for is free"),)
+
+
+def _kept(reservation: Reservation, ground: Ground, now: float) -> tuple[Status, tuple[Note, ...]]:
+    """Say so when somebody else stands in the room, and take it back when they have left."""
+    ready = reservation.condition(words.READY)
+    short = short_of(reservation, ground)
+    broken = ready is not None and ready.reason == words.OVERCOMMITTED
+    if short:
+        message = f"the node has no room left for the reserved {', '.join(short)}"
+        if ready is not None and broken and ready.message == message:
+            return {}, ()
+        status = _ready(reservation, "False", words.OVERCOMMITTED, now, message)
+        return status, (Note("Warning", words.OVERCOMMITTED, message),)
+    if not broken:
+        return {}, ()
+    whole = Note("Normal", words.AVAILABLE, "the reserved room is whole again")
+    return _ready(reservation, "True", words.AVAILABLE, now), (whole,)
+
+
+def _ended(phase: str, reason: str, reservation: Reservation, now: float) -> Status:
+    return {"phase": phase} | _ready(reservation, "False", reason, now)
+
+
+def _ready(
+    reservation: Reservation, status: str, reason: str, now: float, message: str = ""
+) -> Status:
+    conditions = reservation.status.conditions
+    return {"conditions": words.with_ready(conditions, status, reason, now, message)}
+
+
+def _write(reservation: Reservation, status: Status) -> Patch:
+    guard = {"uid": reservation.uid, "resourceVersion": reservation.metadata.resource_version}
+    return Patch(
+        RESERVATIONS, reservation.name, {"metadata": guard, "status": status}, subresource="status"
+    )

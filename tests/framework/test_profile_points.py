@@ -1,0 +1,122 @@
+"""A profile has a list of plugins for each extension point."""
+
+import numpy as np
+
+from holdfast.framework.plugin import Filters, Placement, Prepares, Reserves, Scope, Scores, Skip
+from holdfast.framework.profile import Profile
+from holdfast.plugins import default_profiles
+from holdfast.testing import a_node, a_pod
+from holdfast.testing.fake_cluster import FakeCluster
+
+DEFAULT = default_profiles()["default-scheduler"]
+
+
+class Refuses:
+    """Says no to every node, and prepares nothing."""
+
+    epochs = ()
+    scope = Scope.CLUSTER
+
+    def __init__(self, name):
+        self.name = name
+
+    def reads(self, _pod, _view):
+        return None
+
+    def filter(self, _state, rows, _change=None):
+        return np.ones(len(rows), np.int8)
+
+    def reasons(self, _state, _row, _change=None):
+        return (f"{self.name} says no",)
+
+
+class Keeper:
+    """Only reserves."""
+
+    name = "Keeper"
+    epochs = ()
+
+    def __init__(self):
+        self.kept = []
+
+    def reserve(self, _state, placement: Placement):
+        self.kept.append(placement.node)
+
+    def unreserve(self, _state, placement: Placement):
+        self.kept.remove(placement.node)
+
+
+def profile(*more, **lists):
+    named = {kind.__name__: kind for kind in (Prepares, Filters, Scores, Reserves)}
+    chosen = {named[point]: tuple(plugins) for point, plugins in lists.items()}
+    return Profile("p", (*DEFAULT.plugins, *more), DEFAULT.weights, chosen)
+
+
+def test_a_filter_that_prepares_nothing_is_asked_every_time():
+    cluster = FakeCluster(a_node("n"), profile=profile(Refuses("a")))
+    assert cluster.why(a_pod("p")).startswith("0/1 nodes are available: 1 a says no.")
+
+
+def test_the_first_filter_in_the_order_of_the_point_speaks():
+    a, b = Refuses("a"), Refuses("b")
+    fit = DEFAULT.plugin("NodeResourcesFit")
+    big = a_pod("p", cpu="99")
+    first = FakeCluster(a_node("n"), profile=profile(a, b, Filters=(b, fit, a)))
+    assert "b says no" in first.why(big)
+    last = FakeCluster(a_node("n"), profile=profile(a, b, Filters=(fit, b, a)))
+    assert "Insufficient cpu" in last.why(big)
+    assert "b says no" in last.why(a_pod("q"))
+
+
+def test_a_plugin_off_at_a_point_does_nothing_there():
+    cordoned = a_node("n", unschedulable=True)
+    assert not FakeCluster(cordoned).explain(a_pod("p"))["schedulable"]
+    others = tuple(
+        p for p in DEFAULT.plugins if p.name not in ("NodeUnschedulable", "TaintToleration")
+    )
+    assert FakeCluster(cordoned, profile=profile(Filters=others)).place(a_pod("p")) == "n"
+    unscored = FakeCluster(a_node("n"), profile=profile(Scores=()))
+    assert unscored.explain(a_pod("p"))["nodes"][0]["total"] == 0
+
+
+def test_a_plugin_off_at_pre_filter_rules_nothing_out_but_still_scores():
+    affinity = DEFAULT.plugin("NodeAffinity")
+    wish = a_pod("p")
+    wish["spec"]["affinity"] = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["m"]}]}
+                ]
+            },
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 1,
+                    "preference": {
+                        "matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]
+                    },
+                }
+            ],
+        }
+    }
+    nodes = [a_node("n", labels={"k": "v"}), a_node("m")]
+    assert FakeCluster(*nodes).place(wish) == "m"
+    rest = [p for p in DEFAULT.plugins if p is not affinity]
+    off = profile(Prepares=rest, Filters=rest)
+    assert FakeCluster(*nodes, profile=off).place(wish) == "n"
+
+
+def test_a_plugin_that_only_reserves_takes_part():
+    keeper = Keeper()
+    assert FakeCluster(a_node("n"), profile=profile(keeper)).place(a_pod("p")) == "n"
+    assert keeper.kept == ["n"]
+
+
+def test_a_plugin_that_skips_the_pod_takes_no_part():
+    class Skips(Keeper):
+        def prepare(self, _pod, _view):
+            return Skip()
+
+    keeper = Skips()
+    assert FakeCluster(a_node("n"), profile=profile(keeper)).place(a_pod("p")) == "n"
+    assert keeper.kept == []
