@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -39,6 +39,13 @@ class Nominations:
             del self._of_node[node][uid]
             if not self._of_node[node]:
                 del self._of_node[node]
+
+    def keep_only(self, schedulers: Container[str]) -> None:
+        """Withdraw nominations of pods that other schedulers wait with."""
+        there = [facts for pods in self._of_node.values() for facts in pods.values()]
+        for facts in there:
+            if facts.scheduler_name not in schedulers:
+                self.clear(facts.uid)
 
     def node_of(self, uid: str) -> str:
         """The node a pod is nominated to, or ""."""

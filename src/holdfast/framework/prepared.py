@@ -37,8 +37,8 @@ class Prepared:
     ``place`` is its turn among the filters, ``stamp`` is when ``versions`` were last found true.
     """
 
-    __slots__ = ("answers", "asked", "filters", "narrow", "place", "plugin", "reject", "scores",
-                 "skip", "sliced", "stamp", "state", "tiers", "versions")  # fmt: skip
+    __slots__ = ("answers", "asked", "filters", "mistake", "narrow", "place", "plugin", "reject",
+                 "scores", "skip", "sliced", "stamp", "state", "tiers", "versions")  # fmt: skip
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class Prepared:
         self.stamp = -1
         self.skip = skip
         self.state = state
+        self.mistake = part.mistake if part is not None else ""
         self.narrow = narrow
         self.reject = reject
         self.answers: Answers | None = None

@@ -92,7 +92,7 @@ class Record:
             if not p.scores:
                 continue
             weight = profile.weight(plugin.name)
-            opaque = implements(plugin, Normalizes) or implements(plugin, PreScores)
+            opaque = implements(plugin, Normalizes) or implements(plugin, PreScores) or p.mistake
             if answers is None:
                 self.apart.append(p)
             elif opaque:

@@ -188,6 +188,9 @@ def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
         total = np.where(found.mask, record.total[:size], NOWHERE)  # type: ignore[arg-type]
         ties = (total == total.max()).nonzero()[0]
     else:
+        rows = found.rows
+        if len(rows) == 1:
+            return int(rows[0])  # unscored: what is wrong with scores does not matter
         rows, sums = ranked(profile, found)
         ties = rows[sums == sums.max()]
     count = len(ties)
@@ -227,29 +230,45 @@ def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
 def _ask_the_rest(found: Feasible) -> str:
     """Let plugins whose answers are not kept strike out rows; answers an error, or ""."""
     size = found.view.nodes.size
-    mask = found.record.ok[:size].copy()
+    left = np.ones(size, np.bool_)
+    """Rows that the plugins asked so far leave."""
     for prepared in found.active:
         if prepared.answers is not None or prepared.skip:
             continue
         if prepared.narrow is not None:
             allowed = np.zeros(size, np.bool_)
             allowed[prepared.narrow] = True
-            mask &= allowed
+            left &= allowed
         if not prepared.filters:
             continue
         if prepared.sliced:
             # Cheaper over all rows than picking some; such a plugin never fails.
-            mask &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
+            left &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
             continue
-        rows = mask.nonzero()[0]
+        rows = (left & _passing_until(found, prepared)).nonzero()[0]
         verdicts = prepared.plugin.filter(prepared.state, rows)
         failed = (verdicts == Code.ERROR).nonzero()[0]
         if len(failed):
             words = ", ".join(prepared.plugin.reasons(prepared.state, int(rows[failed[0]])))
             return f'running "{prepared.plugin.name}" filter plugin: {words}'
-        mask[rows] = verdicts == 0
-    found.mask = mask
+        left[rows] = verdicts == 0
+    found.mask = found.record.ok[:size] & left
     return ""
+
+
+def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:
+    """Rows that pass all kept filters before this one: it may fail there, whoever rejects later."""
+    size = found.view.nodes.size
+    mask = found.record.ok[:size]
+    last = max((p.place for p in found.active if p.filters and p.answers is not None), default=0)
+    if last < prepared.place:
+        return mask
+    mask = found.view.nodes.alive[:size].copy()
+    for other in found.active:
+        kept = other.answers.verdicts if other.filters and other.answers is not None else None
+        if kept is not None and other.place < prepared.place:
+            mask &= kept[:size] == 0
+    return mask
 
 
 def _leave_room(found: Feasible) -> None:

@@ -89,6 +89,8 @@ def _score(
 ) -> Score | None:
     plugin, state = prepared.plugin, prepared.state
     asked = rows if asked is None else asked
+    if prepared.mistake:
+        raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.mistake}')
     if implements(plugin, PreScores):
         answer = plugin.pre_score(state, rows)
         if isinstance(answer, Skipped):

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.testing import a_claim, a_device, a_device_class, a_slice
 from real.differential.dice import Dice, Raw
-from real.differential.nodes import ZONE
+from real.differential.nodes import ZONE, ZONES
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 SELECTORS = (
@@ -53,7 +53,7 @@ def some_slices(dice: Dice, nodes: Sequence[Raw]) -> list[Raw]:
     if dice.chance(0.3):
         made += _pool(dice, "everywhere", GPU, node=None, pool="net", all_nodes=True)
     if dice.chance(0.25):
-        wanted = [{"key": ZONE, "operator": "In", "values": dice.some("abc", 2) or ["a"]}]
+        wanted = [{"key": ZONE, "operator": "In", "values": dice.some(ZONES, 2) or [ZONES[0]]}]
         selector = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
         made += _pool(dice, "zonal", GPU, node=None, pool="zonal", node_selector=selector)
     return made

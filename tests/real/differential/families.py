@@ -21,6 +21,7 @@ from real.differential.pods import (
     grow_resize,
     grow_resources,
     nominate,
+    part_ports,
     placed_pods,
 )
 
@@ -59,6 +60,7 @@ def make_case(family: str, seed: int) -> Case:
     dice = Dice(f"{family}-{seed}")
     objects, pod = FAMILIES[family](dice)
     meta = pod["metadata"]
+    part_ports(objects)
     every = [identified(raw) for raw in (*objects, pod)]
     return Case(family, seed, every, f"{meta['namespace']}/{meta['name']}")
 
@@ -78,7 +80,7 @@ def resources(dice: Dice) -> tuple[list[Raw], Raw]:
 
 def demands(dice: Dice) -> tuple[list[Raw], Raw]:
     """Taints, node selection, ports, images and features."""
-    nodes = some_nodes(dice)
+    nodes = some_nodes(dice, roomy=dice.chance(0.6))
     pods = placed_pods(dice, nodes, 15)
     for pod in pods:
         if dice.chance(0.5):
@@ -92,7 +94,7 @@ def demands(dice: Dice) -> tuple[list[Raw], Raw]:
 
 def spreading(dice: Dice) -> tuple[list[Raw], Raw]:
     """Topology spread, asked for by the pod or for its workload by default."""
-    nodes = some_nodes(dice, most=12)
+    nodes = some_nodes(dice, most=12, roomy=dice.chance(0.8))
     pods = placed_pods(dice, nodes, 30)
     pod = a_random_pod(dice, "x")
     extra: list[Raw] = []
@@ -109,7 +111,7 @@ def spreading(dice: Dice) -> tuple[list[Raw], Raw]:
 
 def affinity(dice: Dice) -> tuple[list[Raw], Raw]:
     """Pods that want to be near others or far from them."""
-    nodes = some_nodes(dice, most=12)
+    nodes = some_nodes(dice, most=12, roomy=dice.chance(0.8))
     pods = placed_pods(dice, nodes, 25)
     for pod in pods:
         if dice.chance(0.4):
@@ -124,7 +126,7 @@ def affinity(dice: Dice) -> tuple[list[Raw], Raw]:
 
 def volumes(dice: Dice) -> tuple[list[Raw], Raw]:
     """Claims, volumes, and what nodes can reach and attach."""
-    nodes = some_nodes(dice, plain=dice.chance(0.7))
+    nodes = some_nodes(dice, plain=dice.chance(0.7), roomy=dice.chance(0.8))
     pods = placed_pods(dice, nodes, 12, namespace="default")
     for pod in pods:
         if dice.chance(0.6):
@@ -147,7 +149,7 @@ def selectors(dice: Dice) -> tuple[list[Raw], Raw]:
 
 
 def _with_devices(dice: Dice, *, safe: bool) -> tuple[list[Raw], Raw]:
-    nodes = some_nodes(dice, most=6, plain=dice.chance(0.8))
+    nodes = some_nodes(dice, most=6, plain=dice.chance(0.8), roomy=dice.chance(0.8))
     slices = devices.some_slices(dice, nodes)
     pods = placed_pods(dice, nodes, 6, namespace="default", odd=False)
     made: list[Raw] = []
@@ -175,6 +177,10 @@ def _with_devices(dice: Dice, *, safe: bool) -> tuple[list[Raw], Raw]:
         devices.use_claims(dice, pod, names)
     if dice.chance(0.5):
         grow_resources(dice, pod)
+    if dice.chance(0.1):
+        grow_demands(dice, pod)
+    if dice.chance(0.05):
+        nominate(dice, pod, nodes)
     return [*nodes, *pods, *slices, *devices.some_classes(dice), *made], pod
 
 
@@ -224,7 +230,7 @@ def _waiting(dice: Dice, nodes: list[Raw]) -> list[Raw]:
 
 def mixed(dice: Dice) -> tuple[list[Raw], Raw]:
     """Everything at once."""
-    nodes = some_nodes(dice, least=0, most=14)
+    nodes = some_nodes(dice, least=0, most=14, roomy=dice.chance(0.6))
     pods = placed_pods(dice, nodes, 30)
     pod = a_random_pod(dice, "x")
     for one in (*pods, pod):

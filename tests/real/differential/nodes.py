@@ -6,6 +6,7 @@ from holdfast.testing import a_node
 from real.differential.dice import Dice, Raw
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+ZONES = ("eu-w-a", "eu-w-b", "eu-w-c")
 REGION, RACK = "topology.kubernetes.io/region", "rack"
 FEATURES = ("Other", "RestartAllContainersOnContainerExits")
 TAINTS = (
@@ -27,19 +28,21 @@ IMAGES = (
 )
 
 
-def some_nodes(dice: Dice, least: int = 1, most: int = 9, *, plain: bool = False) -> list[Raw]:
-    """Nodes n0, n1, …; plain ones differ in labels and size only."""
+def some_nodes(
+    dice: Dice, least: int = 1, most: int = 9, *, plain: bool = False, roomy: bool = False
+) -> list[Raw]:
+    """Nodes n0, n1, …; plain ones differ in labels and size only, roomy ones have room for all."""
     count = dice.randint(least, most)
-    return [a_random_node(dice, f"n{i}", plain=plain) for i in range(count)]
+    return [a_random_node(dice, f"n{i}", plain=plain, roomy=roomy) for i in range(count)]
 
 
-def a_random_node(dice: Dice, name: str, *, plain: bool = False) -> Raw:
+def a_random_node(dice: Dice, name: str, *, plain: bool = False, roomy: bool = False) -> Raw:
     """One node."""
     made = a_node(
         name,
-        cpu=dice.pick("2", "4", "4", "8", "3500m", "16"),
-        memory=dice.pick("4Gi", "8Gi", "16Gi", "7999Mi", "32G"),
-        pods=dice.pick("110", "110", "110", "3", "5"),
+        cpu=dice.pick("32", "64") if roomy else dice.pick("2", "4", "4", "8", "3500m", "16"),
+        memory="128Gi" if roomy else dice.pick("4Gi", "8Gi", "16Gi", "7999Mi", "32G"),
+        pods="110" if roomy else dice.pick("110", "110", "110", "3", "5"),
         labels=_labels(dice, name),
         allocatable=_more_resources(dice),
     )
@@ -70,7 +73,7 @@ def _taints(dice: Dice) -> list[Raw]:
 def _labels(dice: Dice, name: str) -> dict[str, str]:
     labels = {HOST: name}
     if dice.chance(0.85):
-        labels[ZONE] = dice.pick("a", "b", "c")
+        labels[ZONE] = dice.choice(ZONES)
     if dice.chance(0.5):
         labels[REGION] = dice.pick("east", "west")
     if dice.chance(0.5):

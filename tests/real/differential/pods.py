@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.testing import a_pod
 from real.differential.dice import Dice, Raw
-from real.differential.nodes import RACK, REGION, ZONE
+from real.differential.nodes import RACK, REGION, ZONE, ZONES
 
 NAMESPACES = ("default", "default", "default", "other", "third")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -176,7 +176,7 @@ def grow_demands(dice: Dice, pod: Raw) -> None:
     if dice.chance(0.35):
         spec["tolerations"] = some_tolerations(dice)
     if dice.chance(0.15):
-        spec["nodeSelector"] = dice.pick({ZONE: "a"}, {"disk": "ssd"}, {ZONE: "b", RACK: "r1"})
+        spec["nodeSelector"] = dice.pick({ZONE: ZONES[0]}, {"disk": "ssd"}, {ZONE: ZONES[1], RACK: "r1"})
     if dice.chance(0.35):
         spec.setdefault("affinity", {})["nodeAffinity"] = some_node_affinity(dice)
     if dice.chance(0.25):
@@ -243,9 +243,9 @@ def _requirement(dice: Dice) -> Raw:
         return {"key": key, "operator": operator}
     if operator in ("Gt", "Lt"):
         return {"key": "size", "operator": operator, "values": [dice.pick("1", "4", "10")]}
-    values = {ZONE: "abc", REGION: ["east", "west"], RACK: ["r1", "r2"], "size": ["5", "big"],
+    values = {ZONE: ZONES, REGION: ["east", "west"], RACK: ["r1", "r2"], "size": ["5", "big"],
               "disk": ["ssd", ""], "nowhere": ["x"]}[key]  # fmt: skip
-    return {"key": key, "operator": operator, "values": dice.some(list(values), 2) or ["a"]}
+    return {"key": key, "operator": operator, "values": dice.some(list(values), 2) or ["odd"]}
 
 
 def grow_ports(dice: Dice, pod: Raw) -> None:
@@ -259,3 +259,16 @@ def grow_ports(dice: Dice, pod: Raw) -> None:
         ports.append(port | dice.maybe(0.5, hostIP=dice.pick("0.0.0.0", "10.0.0.1", "10.0.0.2")))
     distinct = {(p["hostPort"], p["protocol"], p.get("hostIP")): p for p in ports}
     pod["spec"]["containers"][0]["ports"] = list(distinct.values())
+
+
+def part_ports(objects: Sequence[Raw]) -> None:
+    """Take a port from a placed pod whose node has given it away; no kubelet runs two such."""
+    taken: set[tuple[Any, ...]] = set()
+    for pod in objects:
+        node = pod.get("spec", {}).get("nodeName") if pod["kind"] == "Pod" else None
+        for container in pod["spec"]["containers"] if node else ():
+            keys = [(node, p["hostPort"], p["protocol"]) for p in container.get("ports", ())]
+            if len({*keys}) < len(keys) or taken & {*keys}:
+                del container["ports"]
+            else:
+                taken |= {*keys}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.api import scheme
 from holdfast.testing.builders import an_object
 from real.differential.dice import Dice, Raw
-from real.differential.nodes import HOST, REGION, ZONE
+from real.differential.nodes import HOST, REGION, ZONE, ZONES
 
 DRIVER, OTHER_DRIVER = "disk.example.com", "file.example.com"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -93,7 +93,7 @@ def _class(dice: Dice, name: str) -> Raw:
     made = an_object(scheme.STORAGE_CLASSES, name, {})
     made |= {"provisioner": provisioner, "volumeBindingMode": mode, "reclaimPolicy": "Delete"}
     if dice.chance(0.25):
-        zone = {"key": ZONE, "values": dice.some("abc", 2) or ["a"]}
+        zone = {"key": ZONE, "values": dice.some(ZONES, 2) or [ZONES[0]]}
         made["allowedTopologies"] = [{"matchLabelExpressions": [zone]}]
     return made
 
@@ -119,7 +119,7 @@ def _volume(dice: Dice, name: str, nodes: Sequence[str]) -> Raw:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [_reach(dice, nodes)]}}
     labels = {}
     if dice.chance(0.3):
-        labels[dice.pick(ZONE, ZONE, BETA_ZONE)] = dice.pick("a", "b", "a__b")
+        labels[dice.pick(ZONE, ZONE, BETA_ZONE)] = dice.pick(ZONES[0], ZONES[1], f"{ZONES[0]}__{ZONES[1]}")
     if dice.chance(0.1):
         labels[REGION] = dice.pick("east", "west")
     if dice.chance(0.3):
@@ -130,8 +130,8 @@ def _volume(dice: Dice, name: str, nodes: Sequence[str]) -> Raw:
 
 def _reach(dice: Dice, nodes: Sequence[str]) -> Raw:
     expression = dice.pick(
-        {"key": ZONE, "operator": "In", "values": dice.some("abc", 2) or ["a"]},
-        {"key": ZONE, "operator": "NotIn", "values": ["b"]},
+        {"key": ZONE, "operator": "In", "values": dice.some(ZONES, 2) or [ZONES[0]]},
+        {"key": ZONE, "operator": "NotIn", "values": [ZONES[1]]},
         {"key": HOST, "operator": "In", "values": [dice.choice([*nodes, "gone"])]},
     )
     return {"matchExpressions": [expression]}
@@ -200,7 +200,7 @@ def _attachment(dice: Dice, name: str, nodes: Sequence[str]) -> Raw:
 def _capacity(dice: Dice, name: str) -> Raw:
     made = an_object(scheme.CSI_STORAGE_CAPACITIES, name, {}, namespace="default")
     made |= {"storageClassName": dice.pick("wait", "wait", "now")}
-    made |= dice.maybe(0.9, nodeTopology=dice.pick({"matchLabels": {ZONE: "a"}}, {},
-                                                   {"matchLabels": {ZONE: "b"}}))  # fmt: skip
+    made |= dice.maybe(0.9, nodeTopology=dice.pick({"matchLabels": {ZONE: ZONES[0]}}, {},
+                                                   {"matchLabels": {ZONE: ZONES[1]}}))  # fmt: skip
     made |= dice.maybe(0.85, capacity=dice.pick("2Gi", "6Gi", "20Gi", "0"))
     return made | dice.maybe(0.2, maximumVolumeSize=dice.pick("1Gi", "10Gi"))

@@ -70,7 +70,9 @@ class Counted:
         return counts
 
     def _counts(self, pod: PodFacts) -> bool:
-        same = pod.namespace == self.namespace and not pod.terminating
+        # A terminating pod counts here and nowhere else, as upstream: taken away, it leaves more
+        # room than it took.
+        same = pod.namespace == self.namespace
         return same and self.constraint.selector.matches(pod.labels)
 
     def too_uneven(self, counts: Counts) -> NDArray[np.bool_]:

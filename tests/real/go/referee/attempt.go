@@ -104,7 +104,9 @@ func (a *attempt) filterNodes(
 ) (feasible []fwk.NodeInfo) {
 	for _, node := range nodes {
 		name := node.Node().Name
-		if !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) {
+		// The node that the pod is nominated to is tried first, whatever plugins narrow to.
+		nominated := name == a.pod.Status.NominatedNodeName
+		if !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) && !nominated {
 			words := "node(s) didn't satisfy plugin(s) [" + strings.Join(sets.List(plugins), " ") + "]"
 			out := rejected(name, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, words))
 			a.answer.Nodes = append(a.answer.Nodes, out)
@@ -114,7 +116,7 @@ func (a *attempt) filterNodes(
 		switch {
 		case status.IsSuccess():
 			feasible = append(feasible, node)
-		case status.IsRejected():
+		case status.IsRejected() || a.answer.Chosen != "" && a.answer.Chosen == a.pod.Status.NominatedNodeName:
 			a.answer.Nodes = append(a.answer.Nodes, rejected(name, status))
 		default:
 			a.fail(status.AsError())
