@@ -74,6 +74,7 @@ def first_objections(view: View, active: list[Prepared], words: Mapping[int, Wor
     narrowing = [p for p in active if p.narrow is not None]
     told.narrowed_by = tuple(p.plugin.name for p in narrowing)
     undecided = nodes.alive[: nodes.size].copy()
+    promised: int | None = None
     if narrowing:
         kept = np.zeros(nodes.size, np.bool_)
         kept[common_rows(narrowing)] = True
@@ -82,13 +83,16 @@ def first_objections(view: View, active: list[Prepared], words: Mapping[int, Wor
         undecided[out] = False
         promised = nodes.row_of.get(view.pod.pod.status.nominated_node_name)
         if promised is not None:
-            undecided[promised] = True  # it is tried first, before anybody narrows
+            undecided[promised] = True  # it is tried first, whatever anybody narrows to
     for index, prepared in enumerate(in_turn(active)):
         rows = undecided.nonzero()[0]
         verdicts = _verdicts(prepared, rows)
         out = verdicts.nonzero()[0]
         told.codes[rows[out]], told.plugin_of[rows[out]] = verdicts[out], index
         undecided[rows[out]] = False
+    if promised is not None and told.plugin_of[promised] >= 0:
+        # Upstream names it among those that narrowed.
+        told.narrowed_by += (told.filters[told.plugin_of[promised]][0].name,)
     told.words = {**_beside_nominated(told), **words}
     for row, word in told.words.items():
         told.codes[row], told.plugin_of[row] = word.code, PASSED

@@ -110,14 +110,15 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
             if refusal is not None:
                 return refused(view, found.active, *refusal)
     record.refresh()
+    error = ""
     if record.domain or found.active is not record.prepared:
         error = _ask_the_rest(found)
-        if error:
-            return rejection_of(view, found.active, error=error)
     if world.nominations:
         _leave_room(found)
     if pod.pod.status.nominated_node_name or world.nominations:
         _prefer_nominated(found)
+    if error and found.chosen is None:
+        return rejection_of(view, found.active, error=error)
     some = record.count if found.mask is None else found.mask.any()
     if some:
         return found
@@ -228,10 +229,12 @@ def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
 
 
 def _ask_the_rest(found: Feasible) -> str:
-    """Let plugins whose answers are not kept strike out rows; answers an error, or ""."""
-    size = found.view.nodes.size
+    """Let plugins whose answers are not kept strike out rows; answers an error, or "".
+
+    An error on any row fails the attempt, unless the pod goes where it is nominated to.
+    """
+    size, error = found.view.nodes.size, ""
     left = np.ones(size, np.bool_)
-    """Rows that the plugins asked so far leave."""
     for prepared in found.active:
         if prepared.answers is not None or prepared.skip:
             continue
@@ -248,12 +251,12 @@ def _ask_the_rest(found: Feasible) -> str:
         rows = (left & _passing_until(found, prepared)).nonzero()[0]
         verdicts = prepared.plugin.filter(prepared.state, rows)
         failed = (verdicts == Code.ERROR).nonzero()[0]
-        if len(failed):
+        if len(failed) and not error:
             words = ", ".join(prepared.plugin.reasons(prepared.state, int(rows[failed[0]])))
-            return f'running "{prepared.plugin.name}" filter plugin: {words}'
+            error = f'running "{prepared.plugin.name}" filter plugin: {words}'
         left[rows] = verdicts == 0
     found.mask = found.record.ok[:size] & left
-    return ""
+    return error
 
 
 def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:

@@ -44,6 +44,8 @@ def _nodes(theirs: Answer, ours: Answer) -> Iterator[str]:
     for name in sorted(their_nodes):
         one, other = their_nodes[name], our_nodes[name]
         for field in ("feasible", "plugin", "code", "reasons", "total"):
+            if field == "reasons" and one["code"] == "Error":
+                continue  # nobody is told: the pod goes to the node it is nominated to
             if field == "plugin" and theirs["preFilter"] is not None:
                 continue  # told above, for all nodes at once
             if _sorted(one[field]) != _sorted(other[field]):

@@ -24,19 +24,23 @@ func (a *attempt) run(ctx context.Context, preempt bool) {
 		return
 	}
 	state := framework.NewCycleState()
-	fitError := a.schedule(ctx, state)
-	if len(a.answer.Errors) > 0 || a.answer.Message == scheduler.ErrNoNodesAvailable.Error() {
-		return
-	}
-	if fitError != nil {
-		a.tellNodes(ctx)
+	unfit, err := a.schedule(ctx, state)
+	switch {
+	case errors.Is(err, scheduler.ErrNoNodesAvailable):
+		a.answer.Message = err.Error()
+	case err != nil:
+		a.fail(err)
+		a.tellNodes(ctx, nil) // other nodes may fail with other words
+	case unfit != nil:
+		a.answer.Message = unfit.Error()
+		a.tellNodes(ctx, unfit)
 		if preempt {
-			a.preempt(ctx, state, fitError.Diagnosis.NodeToStatus)
+			a.preempt(ctx, state, unfit.Diagnosis.NodeToStatus)
 		}
-		return
+	default:
+		a.answer.Schedulable = true
+		a.tellNodes(ctx, nil)
 	}
-	a.answer.Schedulable = true
-	a.tellNodes(ctx)
 }
 
 // gated tells whether a plugin keeps the pod out of the queue.
@@ -52,31 +56,24 @@ func (a *attempt) gated(ctx context.Context) bool {
 }
 
 // schedule lets the scheduler do all of it at once.
-func (a *attempt) schedule(ctx context.Context, state fwk.CycleState) *framework.FitError {
+func (a *attempt) schedule(ctx context.Context, state fwk.CycleState) (*framework.FitError, error) {
 	info, err := framework.NewPodInfo(a.pod)
 	if err != nil {
-		a.fail(err)
-		return nil
+		return nil, err
 	}
 	queued := &framework.QueuedPodInfo{PodInfo: info}
 	result, err := a.scheduler.SchedulePod(ctx, a.profile, state, queued)
 	var unfit *framework.FitError
-	switch {
-	case err == nil:
-		a.answer.Chosen = result.SuggestedHost
-	case errors.As(err, &unfit):
-		a.answer.Message = unfit.Error()
-		return unfit
-	case errors.Is(err, scheduler.ErrNoNodesAvailable):
-		a.answer.Message = err.Error()
-	default:
-		a.fail(err)
+	if errors.As(err, &unfit) {
+		return unfit, nil
 	}
-	return nil
+	a.answer.Chosen = result.SuggestedHost
+	return nil, err
 }
 
-// tellNodes goes the scheduler's way once more, in steps, and tells what each node comes to.
-func (a *attempt) tellNodes(ctx context.Context) {
+// tellNodes goes the scheduler's way once more, in steps, and tells what each node comes to. Where
+// no node will do the scheduler has told so itself.
+func (a *attempt) tellNodes(ctx context.Context, unfit *framework.FitError) {
 	nodes, err := a.snapshot.NodeInfos().List()
 	if err != nil {
 		a.fail(err)
@@ -86,13 +83,16 @@ func (a *attempt) tellNodes(ctx context.Context) {
 	narrowed, status, plugins := a.profile.RunPreFilterPlugins(ctx, state, a.pod)
 	if status.IsRejected() {
 		a.answer.PreFilter = verdictOf(status, pluginOf(status, plugins))
-		for _, node := range nodes {
-			a.answer.Nodes = append(a.answer.Nodes, rejected(node.Node().Name, status))
-		}
+	} else if !status.IsSuccess() {
+		a.fail(status.AsError())
 		return
 	}
-	if !status.IsSuccess() {
-		a.fail(status.AsError())
+	if unfit != nil {
+		for _, node := range nodes {
+			name := node.Node().Name
+			told := rejected(name, unfit.Diagnosis.NodeToStatus.Get(name))
+			a.answer.Nodes = append(a.answer.Nodes, told)
+		}
 		return
 	}
 	a.scoreNodes(ctx, state, a.filterNodes(ctx, state, nodes, narrowed, plugins))
@@ -102,11 +102,17 @@ func (a *attempt) filterNodes(
 	ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo,
 	narrowed *fwk.PreFilterResult, plugins sets.Set[string],
 ) (feasible []fwk.NodeInfo) {
+	// The node that the pod is nominated to is tried first, whatever plugins narrow to, and who
+	// rejects it is counted among those that narrowed.
+	if node, err := a.snapshot.NodeInfos().Get(a.nominated()); err == nil && !narrowed.AllNodes() {
+		status := a.profile.RunFilterPluginsWithNominatedPods(ctx, state, a.pod, node)
+		if status.IsRejected() {
+			plugins.Insert(status.Plugin())
+		}
+	}
 	for _, node := range nodes {
 		name := node.Node().Name
-		// The node that the pod is nominated to is tried first, whatever plugins narrow to.
-		nominated := name == a.pod.Status.NominatedNodeName
-		if !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) && !nominated {
+		if !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) && name != a.nominated() {
 			words := "node(s) didn't satisfy plugin(s) [" + strings.Join(sets.List(plugins), " ") + "]"
 			out := rejected(name, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, words))
 			a.answer.Nodes = append(a.answer.Nodes, out)
@@ -116,7 +122,7 @@ func (a *attempt) filterNodes(
 		switch {
 		case status.IsSuccess():
 			feasible = append(feasible, node)
-		case status.IsRejected() || a.answer.Chosen != "" && a.answer.Chosen == a.pod.Status.NominatedNodeName:
+		case status.IsRejected(), a.answer.Chosen != "" && a.answer.Chosen == a.nominated():
 			a.answer.Nodes = append(a.answer.Nodes, rejected(name, status))
 		default:
 			a.fail(status.AsError())
@@ -150,9 +156,13 @@ func (a *attempt) scoreNodes(ctx context.Context, state fwk.CycleState, nodes []
 		}
 	}
 	sorted(a.answer.Best)
-	if a.pod.Status.NominatedNodeName == a.answer.Chosen {
+	if a.answer.Chosen == a.nominated() {
 		a.answer.Best = []string{a.answer.Chosen}
 	}
+}
+
+func (a *attempt) nominated() string {
+	return a.pod.Status.NominatedNodeName
 }
 
 // fail notes an error. Of several nodes' errors the scheduler tells any.
