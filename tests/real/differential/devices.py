@@ -148,9 +148,7 @@ def _ask_for_single_devices(requests: Sequence[Raw]) -> None:
 
 def _request(dice: Dice, name: str, *, safe: bool) -> Raw:
     if dice.chance(0.15):
-        subs = [
-            {"name": f"s{i}", **_exactly(dice, safe=safe)} for i in range(dice.randint(1, 3))
-        ]
+        subs = [{"name": f"s{i}", **_exactly(dice, safe=safe)} for i in range(dice.randint(1, 3))]
         return {"name": name, "firstAvailable": subs}
     exactly = _exactly(dice, safe=safe)
     return {"name": name, "exactly": exactly | dice.maybe(0.06, adminAccess=True)}
@@ -168,8 +166,8 @@ def _exactly(dice: Dice, *, safe: bool) -> Raw:
         choice = SELECTORS[dice.choice(SAFE)] if safe else dice.choice(SELECTORS)
         made["selectors"] = [{"cel": {"expression": choice}}]
     if dice.chance(0.15):
-        made["tolerations"] = [dice.pick({"key": "broken", "operator": "Exists"},
-                                         {"operator": "Exists", "effect": "NoSchedule"})]  # fmt: skip
+        broken = {"key": "broken", "operator": "Exists"}
+        made["tolerations"] = [dice.pick(broken, {"operator": "Exists", "effect": "NoSchedule"})]
     if dice.chance(0.1):
         made["capacity"] = {"requests": {"memory": dice.pick("1Gi", "9Gi", "20Gi")}}
     return made
@@ -202,7 +200,9 @@ def owned_by(claim: Raw, pod: Raw) -> None:
     ]  # fmt: skip
 
 
-def allocate(dice: Dice, claim: Raw, slices: Sequence[Raw], taken: set[Any], users: list[Raw]) -> None:
+def allocate(
+    dice: Dice, claim: Raw, slices: Sequence[Raw], taken: set[Any], users: list[Raw]
+) -> None:
     """Give a claim devices of one node that nobody has, if there are enough."""
     local = [s for s in slices if s["spec"].get("devices")]
     if not local:

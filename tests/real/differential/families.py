@@ -26,7 +26,7 @@ from real.differential.pods import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A snapshot and the pod in question."""
 

@@ -96,6 +96,4 @@ def _more_resources(dice: Dice) -> dict[str, str]:
 
 def some_images(dice: Dice) -> list[Raw]:
     """Images on a node; of one name they are always of one size."""
-    return [
-        {"names": list(names), "sizeBytes": size} for names, size in IMAGES if dice.chance(0.4)
-    ]
+    return [{"names": list(names), "sizeBytes": size} for names, size in IMAGES if dice.chance(0.4)]

@@ -176,7 +176,9 @@ def grow_demands(dice: Dice, pod: Raw) -> None:
     if dice.chance(0.35):
         spec["tolerations"] = some_tolerations(dice)
     if dice.chance(0.15):
-        spec["nodeSelector"] = dice.pick({ZONE: ZONES[0]}, {"disk": "ssd"}, {ZONE: ZONES[1], RACK: "r1"})
+        spec["nodeSelector"] = dice.pick(
+            {ZONE: ZONES[0]}, {"disk": "ssd"}, {ZONE: ZONES[1], RACK: "r1"}
+        )
     if dice.chance(0.35):
         spec.setdefault("affinity", {})["nodeAffinity"] = some_node_affinity(dice)
     if dice.chance(0.25):

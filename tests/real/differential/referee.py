@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import subprocess
 import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from holdfast.cli.explain import explain_lines
@@ -14,7 +16,7 @@ from real.control_plane import program
 from real.differential.families import Case
 
 Answer = dict[str, Any]
-PROGRAM = "referee"
+GO = Path(__file__).parents[1] / "go"
 
 
 def ask_both(cases: Iterable[Case]) -> tuple[list[Answer], list[Answer]]:
@@ -35,12 +37,19 @@ def ask_both(cases: Iterable[Case]) -> tuple[list[Answer], list[Answer]]:
         told.seek(0)
         theirs = [json.loads(line) for line in told]
     if process.returncode:
-        raise RuntimeError(f"{PROGRAM} ended with {process.returncode}")
+        raise RuntimeError(f"the referee ended with {process.returncode}")
     return theirs, [json.loads(line) for line in ours.getvalue().splitlines()]
 
 
+def referee() -> str | None:
+    """The program, if tests/real/build has built it from the sources as they are."""
+    sources = [GO / "go.mod", *sorted((GO / "referee").glob("*.go"))]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    return program(f"referee-{digest[:12]}")
+
+
 def _program() -> str:
-    found = program(PROGRAM)
+    found = referee()
     if found is None:
-        raise RuntimeError(f"{PROGRAM} not found: run `make binaries` (needs Go) first")
+        raise RuntimeError("the referee is not built: run `make binaries` (needs Go) first")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,11 +17,11 @@ _KEPT = {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespa
          ("metadata", "uid")}  # fmt: skip
 
 
-def shrink(case: Case) -> Case:
-    """Find a case of the same difference that loses it whatever else is taken away."""
-    wanted = _fields(case)
+def shrink(case: Case, seconds: float) -> Case:
+    """Find a case of the same difference that loses it whatever else is taken away, in time."""
+    wanted, end = _fields(case), time.monotonic() + seconds
     smaller: Case | None = case
-    while smaller is not None:
+    while smaller is not None and time.monotonic() < end:
         case = smaller
         smaller = _fewer_objects(case, wanted) or _fewer_fields(case, wanted)
     return case

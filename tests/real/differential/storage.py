@@ -119,7 +119,9 @@ def _volume(dice: Dice, name: str, nodes: Sequence[str]) -> Raw:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [_reach(dice, nodes)]}}
     labels = {}
     if dice.chance(0.3):
-        labels[dice.pick(ZONE, ZONE, BETA_ZONE)] = dice.pick(ZONES[0], ZONES[1], f"{ZONES[0]}__{ZONES[1]}")
+        labels[dice.pick(ZONE, ZONE, BETA_ZONE)] = dice.pick(
+            ZONES[0], ZONES[1], f"{ZONES[0]}__{ZONES[1]}"
+        )
     if dice.chance(0.1):
         labels[REGION] = dice.pick("east", "west")
     if dice.chance(0.3):
