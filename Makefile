@@ -9,13 +9,14 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check fmt bench parity scenarios real binaries differential lock clean
+.PHONY: help up test check fmt bench bench-real parity scenarios real binaries differential lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
 	@echo "make check          lint, types, import contracts make fmt        format the code"
 	@echo "make parity         compare with upstream's cases make scenarios  count the scenarios passed"
 	@echo "make bench          measure                       make real       test on kube-apiserver + etcd"
+	@echo "make bench-real [ARGS=--quick]                    measure beside kube-scheduler on a real one"
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -60,6 +61,9 @@ scenarios: .venv/.dev
 
 bench: .venv/.dev
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-real: .venv/.dev binaries
+	@$(BIN)/python benchmarks/real_control_plane.py $(ARGS)
 
 # The real control plane, built once from its Go modules into the user's cache.
 binaries:

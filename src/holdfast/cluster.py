@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,15 +27,14 @@ from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
+from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import ControllerGroup
+from holdfast.controllers.reservation_args import settings_of
 from holdfast.errors import HoldfastError, Refused
-from holdfast.framework.profile import Profile
-from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import (
     ClusterSettings,
     NodeSettings,
-    ReservationSettings,
     SchedulerSettings,
     ServerSettings,
 )
@@ -110,17 +109,17 @@ class Components:
         clock: Clock,
         scheduler: SchedulerSettings,
         nodes: NodeSettings,
-        profiles: Mapping[str, Profile] | None = None,
-        *,
-        reservations: ReservationSettings | None = None,
+        configuration: Configuration | None = None,
     ) -> None:
+        chosen = configuration or Configuration()
         self.scheduler = Scheduler(
-            client_for("system:kube-scheduler"), clock, profiles or default_profiles(),
-            seed=scheduler.seed, check=scheduler.check_invariants,
+            client_for("system:kube-scheduler"), clock, chosen.profiles,
+            seed=scheduler.seed, check=scheduler.check_invariants, backoff=chosen.backoff,
         )  # fmt: skip
         self.controllers = ControllerGroup(
-            client_for("system:kube-controller-manager"), clock, reservations=reservations
-        )
+            client_for("system:kube-controller-manager"), clock,
+            reservations=settings_of(chosen.profiles.values()),
+        )  # fmt: skip
         self.fleet = Fleet(client_for("system:nodes"), clock)
         self.nodes = 0
         """How many nodes there were when all was started."""
@@ -170,8 +169,11 @@ class Components:
 class Cluster:
     """The embedded cluster of `holdfast up`."""
 
-    def __init__(self, settings: ClusterSettings, clock: Clock) -> None:
+    def __init__(
+        self, settings: ClusterSettings, clock: Clock, configuration: Configuration | None = None
+    ) -> None:
         self._settings = settings
+        self._configuration = configuration
         self._clock = clock
         self.kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
         self.url = ""
@@ -187,11 +189,7 @@ class Cluster:
             client_for = await self._start_server()
             settings = self._settings
             self.components = Components(
-                client_for,
-                self._clock,
-                settings.scheduler,
-                settings.nodes,
-                reservations=settings.reservations,
+                client_for, self._clock, settings.scheduler, settings.nodes, self._configuration
             )
             await self.components.start(tell)
         except BaseException:

@@ -32,8 +32,11 @@ class SchedulerSettings:
     """Seed of the dice that break ties; None: a new one at each start."""
     check_invariants: bool = False
     """Check the ledgers after every decision and crash loudly when a promise is broken."""
-    leader_elect: bool = True
-    """Only one of several replicas decides; off in the embedded cluster."""
+    leader_elect: bool | None = None
+    """Only one of several replicas decides; None: as the configuration says, which is yes unless
+    told otherwise. The embedded cluster has one scheduler and no election."""
+    config: Path | None = None
+    """A KubeSchedulerConfiguration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +65,3 @@ class ClusterSettings:
     server: ServerSettings = field(default_factory=ServerSettings)
     nodes: NodeSettings = field(default_factory=NodeSettings)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
-    reservations: ReservationSettings = field(default_factory=ReservationSettings)

@@ -91,7 +91,7 @@ def test_an_owner_on_a_node_without_a_reservation_draws_on_nobodys():
 def test_whoever_must_use_a_reservation_waits_when_all_are_taken():
     cluster = Cluster(held(cpu="2"))
     assert cluster.place("1", "first") == {"r": 1000}
-    assert "no reservation(s) to meet the requirements" in cluster.place("1", "second", must=True)
+    assert "no reservations match reservation affinity" in cluster.place("1", "second", must=True)
     assert cluster.place("1", "third") == {}
 
 
@@ -138,3 +138,17 @@ def test_reservations_being_bound_keep_the_other_policy_off_their_node(policy, p
         assert "node(s) reservation allocate policy conflict" in second.message
     release(PROFILE, cluster.world, first)
     assert not cluster.world.offers.placing.keys() & {first.pod.uid}
+
+
+def test_R095_every_one_of_2000_owners_is_allocated_where_there_is_room_for_all():
+    world = World()
+    for i in range(100):
+        world.upsert(typed(a_node(f"n{i}", cpu="16", pods="110")))
+        world.upsert(held(f"r{i}", cpu="1", node=f"n{i}", allocate_once=False))
+    dice = np.random.default_rng(0)
+    for i in range(2000):
+        pod = typed(a_pod(f"o{i}", cpu="50m", labels={"app": "web"}))
+        placement = attempt(PROFILE, world.facts(pod), world, 0.0, dice)
+        assert f"{PREFIX}/reservation-allocated" in placement.annotations
+    assert {len(offer.draws) for offer in world.offers} == {20}
+    check_invariants(world)

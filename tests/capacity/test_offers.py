@@ -286,4 +286,4 @@ def test_what_is_remembered_of_matches_does_not_grow_for_ever():
     for i in range(10_000):
         wish = {"scheduling.koordinator.sh/reservation-affinity": f'{{"name":"r{i}"}}'}
         world.match(world.facts(typed(a_pod("p", labels={"app": "r"}, annotations=wish))))
-    assert len(world.offers._matches) < 5000
+    assert len(world.offers._matcher._matches) < 5000

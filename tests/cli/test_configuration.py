@@ -2,14 +2,12 @@
 
 import json
 
-import pytest
 import yaml
 from typer.testing import CliRunner
 
 from cli.asking import ask, node_of, verdicts
 from holdfast.cli.app import app
-from holdfast.cli.configuration import read_profiles
-from holdfast.errors import BadConfiguration, NotBuilt
+from holdfast.configuration.reading import read
 from holdfast.testing import a_node, a_pod
 
 NODES = [a_node("empty", cpu="4", memory="8Gi"), a_node("used", cpu="4", memory="8Gi")]
@@ -44,7 +42,9 @@ MOST = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu
 def test_arguments_reach_the_plugin():
     assert decided()["best"] == ["empty"]
     packing = profile(
-        pluginConfig=[{"name": "NodeResourcesFit", "args": {"kind": "FitArgs", **MOST}}],
+        pluginConfig=[
+            {"name": "NodeResourcesFit", "args": {"kind": "NodeResourcesFitArgs", **MOST}}
+        ],
         score={"disabled": named("NodeResourcesBalancedAllocation")},
     )  # fmt: skip
     answer = decided(packing)
@@ -110,55 +110,7 @@ def test_each_pod_goes_by_the_profile_it_names():
 def test_without_profiles_there_are_the_built_in_ones():
     plain = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     leading = plain | {"leaderElection": {"leaderElect": False}, "percentageOfNodesToScore": 100}
-    assert sorted(read_profiles(leading)) == ["default-scheduler", "koord-scheduler"]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "kind", "words"),
-    [
-        (config(profile(multiPoint={"enabled": named("NodeName", "Nope")})), BadConfiguration,
-         'profiles[0].plugins.multiPoint.enabled[1].name: plugin "Nope" does not exist'),
-        (config(profile("a"), profile("b", score={"enabled": named("Nope")})), BadConfiguration,
-         'profiles[1].plugins.score.enabled[0].name: plugin "Nope" does not exist'),
-        (config(profile(multiPoint={"enabled": named("GangScheduling")})), NotBuilt,
-         "profiles[0].plugins.multiPoint.enabled[0].name: plugin GangScheduling is not built"),
-        (config(profile(pluginConfig=[{"name": "Nope"}])), BadConfiguration,
-         'profiles[0].pluginConfig[0]: plugin "Nope" does not exist'),
-        (config(profile(pluginConfig=[{"name": "NodeResourcesFit", "args": {"x": 1}}])),
-         BadConfiguration, 'profiles[0].pluginConfig[0].args: initializing plugin '
-         '"NodeResourcesFit": x: unknown field "x"'),
-        (config(profile(pluginConfig=[{"name": "NodeName"}, {"name": "NodeName"}])),
-         BadConfiguration, "profiles[0].pluginConfig[1]: repeated config for plugin NodeName"),
-        (config(profile(score={"enabled": named("NodeName")})), BadConfiguration,
-         'profiles[0].plugins.score.enabled[0].name: plugin "NodeName" does not extend Score'),
-        (config(profile(filter={"enabled": named("NodePorts", "NodePorts")})), BadConfiguration,
-         'profiles[0].plugins.filter.enabled[1]: plugin "NodePorts" already registered'),
-        (config(profile(filter={"enabled": named("NodePorts")})), NotBuilt,
-         "profiles[0].plugins.filter: plugins run in one order at all points"),
-        (config(profile(preFilter={"disabled": named("NodeResourcesFit")})), NotBuilt,
-         "profiles[0].plugins.preFilter: NodeResourcesFit cannot filter or score without"),
-        (config(profile(preScore={"disabled": named("TaintToleration")})), NotBuilt,
-         "profiles[0].plugins.preScore: switching off preScore alone is not built"),
-        (config(profile(queueSort={"disabled": named("*")})), BadConfiguration,
-         "profiles[0].plugins.queueSort: only one queue sort plugin required"),
-        (config(profile(bind={"disabled": named("*")})), BadConfiguration,
-         "profiles[0].plugins.bind: at least one bind plugin is needed"),
-        (config(profile("a"), profile()), BadConfiguration,
-         "profiles[1].schedulerName: Required value"),
-        (config(profile("a"), profile("a")), BadConfiguration,
-         'profiles[1].schedulerName: Duplicate value: "a"'),
-        ({"extenders": [{"urlPrefix": "http://x"}]}, NotBuilt, "extenders: HTTP extenders"),
-        ({"profile": []}, BadConfiguration, "unknown field `profile`"),
-        ({"profiles": [{"plugins": {"score": {"enabled": [{"name": 3}]}}}]}, BadConfiguration,
-         "profiles[0].plugins.score.enabled[0].name: Expected `str`"),
-        ({"kind": "Pod"}, BadConfiguration, "kind: expected kubescheduler.config.k8s.io/v1"),
-        ([], BadConfiguration, "KubeSchedulerConfiguration: Expected `object`"),
-    ],
-)  # fmt: skip
-def test_a_wrong_configuration_is_refused_with_the_field(wrong, kind, words):
-    with pytest.raises(kind) as refusal:
-        read_profiles(wrong)
-    assert words in str(refusal.value)
+    assert sorted(read(leading).profiles) == ["default-scheduler", "koord-scheduler"]
 
 
 def test_the_configuration_may_stand_in_a_file(tmp_path):

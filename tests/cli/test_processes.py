@@ -23,6 +23,7 @@ from holdfast.errors import NotFound
 from holdfast.testing import a_node, a_pod
 
 pytestmark = pytest.mark.xdist_group("cli-processes")
+HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", dict)
 
 
@@ -134,9 +135,11 @@ def test_replicas_take_turns(server, start):
 def test_a_lone_scheduler_needs_no_lease_and_reads_a_configuration(server, start, tmp_path):
     give_lease(server, to="another")
     config = tmp_path / "config.json"
-    config.write_text(json.dumps({"profiles": [{"schedulerName": "default-scheduler"}]}))
-    flags = ("--kubeconfig", server, "--no-leader-elect", "--config", config)
-    lone = start("scheduler", *flags, "--health-port", "0")
+    alone = {"leaderElection": {"leaderElect": False}, "clientConnection": {
+        "kubeconfig": str(server), "qps": 500, "burst": 1000,
+    }}  # fmt: skip
+    config.write_text(json.dumps(HEAD | alone | {"profiles": [{}]}))
+    lone = start("scheduler", "--config", config, "--health-port", "0")
     said = read_until(lone, "scheduling for")
     assert said.endswith(" as default-scheduler\n")
     assert placed(server, "c") == "n"
@@ -146,15 +149,33 @@ def test_a_lone_scheduler_needs_no_lease_and_reads_a_configuration(server, start
     assert holder(server) == "another"
 
 
+def test_the_lease_is_the_one_of_the_configuration(server, start, tmp_path):
+    config = tmp_path / "config.json"
+    terms = {"resourceName": "mine", "resourceNamespace": "default", "leaseDuration": "30s"}
+    config.write_text(json.dumps(HEAD | {"leaderElection": terms}))
+    flags = ("--kubeconfig", server, "--config", config, "--health-port", "0")
+    leader = start("scheduler", *flags)
+    said = read_until(leader, "scheduling for")
+    assert "waiting for the lease default/mine as " in said
+    assert said.endswith(" as default-scheduler, koord-scheduler\n")
+
+    async def lease(client):
+        return await client.get(LEASES, "mine", "default")
+
+    spec = with_client(server, lease)["spec"]
+    assert spec["holderIdentity"].endswith(f"_{leader.pid}")
+    assert spec["leaseDurationSeconds"] == 30
+
+
 def test_a_scheduler_that_cannot_start_says_why(holdfast, tmp_path):
     missing = holdfast("scheduler", "--kubeconfig", tmp_path / "none")
     assert missing.code == 1
     assert f"no kubeconfig at {tmp_path / 'none'}" in missing.err
     bad = tmp_path / "config.json"
-    bad.write_text(json.dumps({"profiles": [{"plugins": {"nope": {}}}]}))
+    bad.write_text(json.dumps(HEAD | {"profiles": [{"plugins": {"nope": {}}}]}))
     wrong = holdfast("scheduler", "--kubeconfig", tmp_path / "none", "--config", bad)
     assert wrong.code == 1
-    assert "profiles[0].plugins: Object contains unknown field `nope`" in wrong.err
+    assert f'{bad}: profiles[0].plugins.nope: unknown field "nope"' in wrong.err
 
 
 def test_a_busy_health_port_is_named(server, holdfast):

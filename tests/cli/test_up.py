@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -16,14 +17,16 @@ from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.testing import a_pod
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "40-own-plugin"
 pytestmark = pytest.mark.xdist_group("cli-up")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     directory = tmp_path_factory.mktemp("up") / "data"
-    flags = ("--data-dir", directory, "--port", "0", "--nodes", "2", "--check-invariants")
-    up = run_program("up", *flags, "--detach")
+    config = EXAMPLE / "config.yaml"
+    flags = ("--data-dir", directory, "--port", "0", "--nodes", "2", "--config", config)
+    up = run_program("up", *flags, "--detach", "--check-invariants")
     assert up.code == 0, up.err
     yield directory
     assert run_program("down", "--data-dir", directory).code == 0
@@ -253,3 +256,25 @@ def test_listening_to_other_machines_comes_with_a_warning(holdfast, tmp_path):
     assert done.code == 1
     assert done.err.startswith("warning: --host nowhere.invalid lets other machines connect")
     assert "or another address with --host" in done.err
+
+
+def test_a_plugin_of_ones_own_decides(cluster, holdfast):
+    async def close(client):
+        await client.patch(NODES, "node-0002", {"metadata": {"labels": {"rack": "r3"}}})
+
+    asyncio.run(_with_client(cluster, close))
+    pod = a_pod("racked", nodeSelector={"rack": "r3"})
+    found = create_pod(cluster, pod, until=lambda p: p.status.conditions)
+    words = "1 node(s) stood in a rack under repair"
+    assert words in found.status.conditions[0].message
+    flags = ("--kubeconfig", cluster / "kubeconfig", "--config", EXAMPLE / "config.yaml")
+    assert "[AvoidCrowds]: node-0002" in holdfast("why", "racked", *flags).out
+
+
+def test_a_wrong_configuration_is_named(holdfast, tmp_path):
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("kind: KubeSchedulerConfiguration\n")
+    for more in ((), ("--detach",)):
+        done = holdfast("up", "--data-dir", tmp_path / "data", "--config", wrong, *more)
+        assert done.code == 1
+        assert f"{wrong}: apiVersion missing" in done.err

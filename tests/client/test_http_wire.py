@@ -105,6 +105,182 @@ async def test_a_connection_broken_inside_an_answer_is_unavailable():
             await transport.send(Request("POST", "/x", body=b"{}"))
 
 
+async def test_a_read_on_a_connection_that_died_meanwhile_is_sent_again_and_a_write_is_not():
+    seen = []
+
+    async def answer(head, _body, writer):
+        seen.append((head.split(b" ")[0], writer.get_extra_info("peername")))
+        if len(seen) in (2, 5):
+            return False
+        writer.write(whole(b"{}"))
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
+        for _ in range(2):
+            assert (await transport.send(Request("GET", "/x"))).status == 200
+        assert (await transport.send(Request("GET", "/x"))).status == 200
+        with pytest.raises(Unavailable, match="hung up"):
+            await transport.send(Request("POST", "/x", body=b"{}"))
+    assert [method for method, _ in seen] == [b"GET"] * 4 + [b"POST"]
+    assert len({peer for _, peer in seen}) == 2
+
+
+async def test_requests_beyond_the_limit_wait_their_turn_even_if_some_give_up():
+    busy, most = 0, 0
+    go_on = asyncio.Event()
+
+    async def answer(_head, _body, writer):
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await go_on.wait()
+        busy -= 1
+        writer.write(whole(b"{}"))
+
+    async with (
+        server(answer) as (url, _),
+        transport_to(Endpoint(url), max_connections=2) as transport,
+    ):
+        asked = [asyncio.create_task(transport.send(Request("GET", f"/{n}"))) for n in range(8)]
+        while busy < 2:
+            await asyncio.sleep(0)
+        for late in (asked[0], asked[3]):
+            late.cancel()
+        go_on.set()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+    assert most == 2
+    ends = [getattr(each, "status", type(each)) for each in found]
+    assert ends == [asyncio.CancelledError, 200, 200, asyncio.CancelledError, 200, 200, 200, 200]
+
+
+async def test_what_nobody_asked_for_ends_the_connection():
+    async def answer(_head, _body, writer):
+        writer.write(whole(b"{}") + whole(b'{"a": "lie"}'))
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
+        for _ in range(3):
+            assert (await transport.send(Request("GET", "/x"))).body == b"{}"
+
+
+async def test_what_is_no_http_is_unavailable():
+    async def answer(_head, _body, writer):
+        writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
+        with pytest.raises(Unavailable, match="no HTTP status line"):
+            await transport.send(Request("GET", "/x"))
+
+
+async def test_a_slow_reader_makes_the_server_wait_and_loses_nothing():
+    line = b"x" * 99_999 + b"\n"
+    written = 0
+
+    async def answer(_head, _body, writer):
+        nonlocal written
+        writer.write(CHUNKED)
+        for _ in range(300):
+            writer.write(chunk(line))
+            await writer.drain()
+            written += 1
+        writer.write(b"0\r\n\r\n")
+
+    async with (
+        server(answer) as (url, _),
+        transport_to(Endpoint(url)) as transport,
+        transport.stream(Request("GET", "/x")) as stream,
+    ):
+        lines = aiter(stream)
+        got = [await anext(lines)]
+        for _ in range(300):
+            await asyncio.sleep(0.001)
+        assert written < 300, "thirty megabytes were swallowed unread"
+        got += [each async for each in lines]
+    assert got == [line[:-1]] * 300
+
+
+async def test_closing_ends_what_is_under_way():
+    asked = asyncio.Event()
+
+    async def answer(_head, _body, writer):
+        writer.write(CHUNKED + chunk(b"one\n"))
+        asked.set()
+        await asyncio.sleep(3600)
+
+    async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
+        whole_answer = asyncio.create_task(transport.send(Request("GET", "/x")))
+        lines = asyncio.create_task(lines_of(transport, Request("GET", "/y")))
+        await asked.wait()
+        await transport.close()
+        for task in (whole_answer, lines):
+            with pytest.raises(Unavailable):
+                await task
+
+
+async def test_a_proxy_is_asked_to_connect_us(tmp_path):
+    ours = authority(tmp_path, "ours")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(ours.with_suffix(".crt"), ours.with_suffix(".key"))
+
+    async def answer(_head, _body, writer):
+        writer.write(whole(b"{}"))
+
+    async with server(answer, context) as (url, _), proxy(refuse=b"") as (way, wishes):
+        endpoint = Endpoint(url, ca=ours.with_suffix(".crt"), proxy=f"http://me:a%20b@{way}")
+        async with transport_to(endpoint) as transport:
+            assert (await transport.send(Request("GET", "/x"))).status == 200
+    where = url.removeprefix("https://")
+    assert wishes[0].startswith(f"CONNECT {where} HTTP/1.1\r\nhost: {where}\r\n".encode())
+    assert b"proxy-authorization: Basic bWU6YSBi\r\n" in wishes[0]
+
+
+async def test_a_proxy_that_will_not_is_named():
+    async with proxy(refuse=b"HTTP/1.1 407 Who Are You\r\n\r\n") as (way, _):
+        endpoint = Endpoint("https://127.0.0.1:1", insecure=True, proxy=f"http://{way}")
+        async with transport_to(endpoint) as transport:
+            with pytest.raises(Unavailable, match=f"proxy http://{way} said HTTP/1.1 407 Who"):
+                await transport.send(Request("GET", "/x"))
+    endpoint = Endpoint("https://127.0.0.1:1", insecure=True, proxy="socks5://127.0.0.1:1")
+    async with transport_to(endpoint) as transport:
+        with pytest.raises(BadConfiguration, match="only http:// proxies"):
+            await transport.send(Request("GET", "/x"))
+
+
+@asynccontextmanager
+async def proxy(refuse):
+    """A proxy that knows CONNECT and nothing else."""
+    wishes = []
+
+    async def serve(reader, writer):
+        tasks.append(asyncio.current_task())
+        head = await reader.readuntil(b"\r\n\r\n")
+        wishes.append(head)
+        if refuse:
+            writer.write(refuse)
+            writer.close()
+            return
+        host, _, port = head.split(b" ")[1].decode().rpartition(":")
+        there = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+        await asyncio.gather(pass_on(reader, there[1]), pass_on(there[0], writer))
+
+    async def pass_on(reader, writer):
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    tasks = []
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}", wishes
+    finally:
+        listening.close()
+        await asyncio.gather(*tasks)
+        await listening.wait_closed()
+
+
 async def test_a_request_that_takes_too_long_is_unavailable():
     async def answer(_head, _body, _writer):
         await asyncio.sleep(3600)

@@ -76,6 +76,23 @@ def test_an_update_that_changes_nothing_logs_nothing():
     assert picture.seq == seq
 
 
+def test_labels_nobody_looks_at_are_no_news():
+    """Kubernetes copies the node's zone onto every pod it binds."""
+    picture = a_picture(1)
+    picture.show_labels(frozenset({"app"}))
+    pod = facts(picture, labels={"app": "web"})
+    picture.assume(pod, 0)
+    seq = picture.seq
+    picture.add_pod(facts(picture, labels={"app": "web", "zone": "a"}), "n0")
+    assert (picture.seq, picture.is_assumed(pod.uid)) == (seq, False)
+    assert picture.pods_on(0)[pod.uid].labels["zone"] == "a"
+    picture.show_labels(frozenset({"zone"}))
+    assert picture.counter("default", parse("zone=a")).all[0] == 1
+    picture.add_pod(facts(picture, labels={"app": "web", "zone": "b"}), "n0")
+    assert picture.seq > seq
+    assert picture.counter("default", parse("zone=b")).all[0] == 1
+
+
 def test_only_changes_of_the_node_itself_reach_the_node_journal():
     picture = a_picture(1)
     nodes, rows = picture.node_journal.seq, picture.seq

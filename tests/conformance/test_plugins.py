@@ -36,7 +36,9 @@ GPU = "example.com/gpu"
 SERVED = [{"name": name, "weight": 1} for name in ("cpu", "memory", GPU)]
 SHAPE = {"shape": [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]}
 WITH_DEVICES = {
-    "least": lambda: NodeResourcesFit({"scoringStrategy": {"resources": SERVED}}),
+    "least": lambda: NodeResourcesFit(
+        {"scoringStrategy": {"type": "LeastAllocated", "resources": SERVED}}
+    ),
     "most": lambda: NodeResourcesFit(
         {"scoringStrategy": {"type": "MostAllocated", "resources": SERVED}}
     ),

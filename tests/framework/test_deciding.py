@@ -17,7 +17,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.profile import Entry, build
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import decide, feasible, memory_of, rank
+from holdfast.framework.runner import decide, feasible, rank
 from holdfast.framework.scoring import InvalidScore
 from holdfast.framework.world import World
 from holdfast.plugins import PROFILE_NAMES, REGISTRY, default_profiles
@@ -156,13 +156,31 @@ def test_skip_leaves_a_plugin_out():
 def test_pods_that_no_plugin_tells_apart_share_a_record():
     world = world_of()
     profile = default_profiles()["default-scheduler"]
-    memory = memory_of(profile, world)
+
+    def record(pod):
+        return feasible(profile, world.facts(typed(pod)), world, 0.0).record
+
+    first = record(a_pod("p", labels={"ordinal": "0"}))
     for i in range(5):
-        facts = world.facts(typed(a_pod(f"p{i}", labels={"ordinal": str(i)})))
-        feasible(profile, facts, world, 0.0)
-    assert len(memory._records) == 1
-    feasible(profile, world.facts(typed(a_pod("big", cpu="2"))), world, 0.0)
-    assert len(memory._records) == 2
+        assert record(a_pod(f"p{i}", labels={"ordinal": str(i)})) is first
+    assert record(a_pod("big", cpu="2")) is not first
+
+
+def test_a_class_is_remembered_through_a_stream_of_pods_seen_once():
+    world = world_of()
+    profile = default_profiles()["default-scheduler"]
+
+    def record(pod):
+        return feasible(profile, world.facts(typed(pod)), world, 0.0).record
+
+    often = [record(a_pod("often")) for _ in range(2)][-1]
+    once = record(a_pod("once", cpu="1500m"))
+    for i in range(100):
+        record(a_pod(f"p{i}", cpu=f"{2 + i}m"))
+    assert record(a_pod("often")) is often
+    assert record(a_pod("once", cpu="1500m")) is not once
+    again = record(a_pod("once", cpu="1500m"))
+    assert record(a_pod("once", cpu="1500m")) is again
 
 
 def test_a_label_that_becomes_visible_splits_the_class():
@@ -227,8 +245,8 @@ def test_the_registry_names_plugins_as_they_name_themselves():
         (
             {"args": {"DefaultPreemption": {"minCandidateNodesPercentage": 0,
                                             "minCandidateNodesAbsolute": 0}}},
-            "minCandidateNodesPercentage: cannot be zero at the same time; "
-            "minCandidateNodesAbsolute",
+            "minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as "
+            "minCandidateNodesAbsolute, minCandidateNodesAbsolute: Invalid value: 0",
         ),
         (
             {"args": {"NodeResourcesBalancedAllocation": {"resources": [
@@ -236,12 +254,12 @@ def test_the_registry_names_plugins_as_they_name_themselves():
             "must be 1",
         ),
         ({"args": {"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": [{}]}}},
-         r"defaultConstraints\[0\].maxSkew: not in valid range"),
+         r"defaultConstraints\[0\].maxSkew: Invalid value: 0: not in valid range"),
         ({"args": {"PodTopologySpread": {"defaultConstraints": [
             {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]}}},
          "when .defaultConstraints are not empty"),
         ({"args": {"InterPodAffinity": {"hardPodAffinityWeight": 101}}},
-         r"hardPodAffinityWeight: not in valid range \[0, 100\]"),
+         r"hardPodAffinityWeight: Invalid value: 101: not in valid range \[0, 100\]"),
     ],
 )  # fmt: skip
 def test_a_configuration_that_cannot_be_is_refused(options, words):

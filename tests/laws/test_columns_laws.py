@@ -43,6 +43,8 @@ def told(picture):
         assert (
             picture.amounts.free[:, row] == picture.allocatable[:, row] - picture.requested[:, row]
         ).all()
+        left = picture.allocatable[:2, row] - picture.amounts.nonzero[:, row]
+        assert (picture.amounts.spare[:, row] == 100 * left).all()
         rows[name] = (
             amounts,
             picture.nonzero_millicores[row], picture.nonzero_bytes[row],

@@ -11,6 +11,7 @@ from holdfast.api.storage import (
     VolumeAttachment,
 )
 from holdfast.framework.prepared import ask
+from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.volume_binding import VolumeBinding
@@ -45,7 +46,7 @@ def tell(world, record):
 def as_itself(plugin, raw, world):
     """Ask about a pod under its own uid, which its claims may name as their owner."""
     facts = world.facts(pod(raw))
-    return Asked(plugin, ask(plugin, facts, View(world, facts, 0.0), ()), world)
+    return Asked(plugin, ask(Traits(plugin), facts, View(world, facts, 0.0), ()), world)
 
 
 def without_error(status):

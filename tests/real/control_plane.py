@@ -57,6 +57,8 @@ class ControlPlane:
 
     directory: Path
     fsync: bool = False
+    disabled: tuple[str, ...] = ("ServiceAccount",)
+    """Admission plugins; no controller manager is here to make the default service account."""
     processes: list[subprocess.Popen] = field(default_factory=list)
     url: str = ""
     token: str = ""
@@ -106,8 +108,8 @@ class ControlPlane:
             "--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.0.0.0/24",
             "--service-account-issuer", "https://kubernetes.default.svc",
             "--service-account-signing-key-file", key, "--service-account-key-file", key,
-            # No controller manager here: nobody would make the default service account.
-            "--disable-admission-plugins", "ServiceAccount", "--endpoint-reconciler-type", "none",
+            "--disable-admission-plugins", ",".join(self.disabled),
+            "--endpoint-reconciler-type", "none",
         )  # fmt: skip
         self.url = f"https://127.0.0.1:{port}"
         self._await_ready()

@@ -8,6 +8,7 @@ from holdfast.framework.world import World
 from holdfast.scheduler.news import NewsDesk, node_changes, pod_changes
 from holdfast.scheduler.queue import SchedulingQueue
 from holdfast.scheduler.queued_pod import Worth
+from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
 
@@ -87,6 +88,10 @@ class Desk:
         self.queue = SchedulingQueue(judge=self._judge)
         ours = {"default-scheduler", "koord-scheduler"}.__contains__
         self.news = NewsDesk(self.world, self.queue, ours, lambda: 0.0)
+        self.refused = []
+        self.reservations = ReservationDesk(
+            self.news, lambda facts, words: self.refused.append((facts.name, words))
+        )
 
     def _judge(self, _queued, event):
         self.told.append((event.resource, event.action))
@@ -202,7 +207,7 @@ def settled(phase="Available", **status):
 
 
 def test_a_pending_reservation_queues_like_a_pod(desk):
-    desk.news.on_reservation("added", None, pending())
+    desk.reservations.on_reservation("added", None, pending())
     queued = desk.queue.pop(0.0)
     assert (queued.facts.name, queued.facts.reserve_for) == ("r", pending().uid)
 
@@ -218,40 +223,42 @@ def test_a_pending_reservation_queues_like_a_pod(desk):
     ],
 )
 def test_any_other_reservation_does_not(desk, other):
-    desk.news.on_reservation("added", None, pending())
-    desk.news.on_reservation("modified", pending(), other)
+    desk.reservations.on_reservation("added", None, pending())
+    desk.reservations.on_reservation("modified", pending(), other)
     assert desk.queue.pop(0.0) is None
 
 
 def test_room_that_a_reservation_holds_and_gives_back_is_told(desk):
-    desk.news.on_reservation("modified", pending(), settled())
-    assert (desk.heard(), desk.taken()) == ([("Reservation", "Add")], 4000)
-    desk.news.on_reservation("modified", settled(), settled("Failed"))
+    desk.reservations.on_reservation("modified", pending(), settled())
+    # A neighbour more for everybody, room made for its owners.
+    told = [("Reservation", "Add"), ("AssignedPod", "Add"), ("AssignedPod", "Delete")]
+    assert (desk.heard(), desk.taken()) == (told, 4000)
+    desk.reservations.on_reservation("modified", settled(), settled("Failed"))
     assert (desk.heard(), desk.taken()) == ([("AssignedPod", "Delete")], 0)
-    desk.news.on_reservation("deleted", settled("Failed"), None)
+    desk.reservations.on_reservation("deleted", settled("Failed"), None)
     assert desk.heard() == []
 
 
 def test_the_words_we_write_ourselves_on_a_pending_reservation_are_no_news(desk):
     told = typed(a_reservation("r", cpu="4", status={"phase": "Pending", **OWN_PATCH}))
-    desk.news.on_reservation("added", None, pending())
+    desk.reservations.on_reservation("added", None, pending())
     desk.queue.reject(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
-    desk.news.on_reservation("modified", pending(), told)
+    desk.reservations.on_reservation("modified", pending(), told)
     assert (desk.queue.pop(0.0), desk.heard()) == (None, [])
 
 
 def test_a_reservation_asked_for_anew_is_tried_at_once(desk):
-    desk.news.on_reservation("added", None, pending())
+    desk.reservations.on_reservation("added", None, pending())
     desk.queue.reject(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
-    desk.news.on_reservation("modified", pending(), typed(a_reservation("r", cpu="1")))
+    desk.reservations.on_reservation("modified", pending(), typed(a_reservation("r", cpu="1")))
     assert desk.queue.pop(0.0).facts.request == ((CPU, 1000),)
 
 
 def test_a_reservation_replaced_by_another_of_its_name_is_gone(desk):
     first = typed(a_reservation("r", cpu="4", status=status_on("n")), uid="first")
     second = typed(a_reservation("r", cpu="4"), uid="second")
-    desk.news.on_reservation("added", None, first)
-    desk.news.on_reservation("modified", first, second)
+    desk.reservations.on_reservation("added", None, first)
+    desk.reservations.on_reservation("modified", first, second)
     assert desk.taken() == 0
     assert desk.queue.pop(0.0).uid == "second"
 

@@ -10,6 +10,7 @@ from holdfast.framework.world import World
 from holdfast.scheduler.news import NewsDesk
 from holdfast.scheduler.queue import SchedulingQueue
 from holdfast.scheduler.queued_pod import Worth
+from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
 
@@ -22,6 +23,10 @@ class Desk:
         self.world = World()
         self.queue = SchedulingQueue(judge=lambda _pod, _event: Worth.NOTHING)
         self.news = NewsDesk(self.world, self.queue, lambda _name: True, lambda: 0.0)
+        self.refused = []
+        self.reservations = ReservationDesk(
+            self.news, lambda facts, words: self.refused.append((facts.name, words))
+        )
         self.news.on_node("added", None, typed(a_node("n", cpu="8")))
 
     def taken(self, resource=CPU):
@@ -47,7 +52,7 @@ ODD = ["5", '{"resources": 5}', '{"resources": "cpu"}', '{"resources": [["cpu"]]
 @pytest.mark.parametrize("key", [names.INNER_RESERVED, names.RESTRICTED_OPTIONS, names.RESIZE])
 @pytest.mark.parametrize("text", ODD)
 def test_an_odd_annotation_of_a_reservation_counts_as_absent(desk, key, text):
-    desk.news.on_reservation("added", None, held(annotations={key: text}))
+    desk.reservations.on_reservation("added", None, held(annotations={key: text}))
     assert desk.taken() == 2000
     [offer] = desk.world.offers
     assert (offer.left(CPU), offer.restricted) == (2000, frozenset({CPU}))
@@ -55,7 +60,7 @@ def test_an_odd_annotation_of_a_reservation_counts_as_absent(desk, key, text):
 
 @pytest.mark.parametrize("text", ["1" + "0" * 30, "first", "1_0", ""])
 def test_an_odd_order_label_counts_as_absent(desk, text):
-    desk.news.on_reservation("added", None, held(labels={names.ORDER: text}))
+    desk.reservations.on_reservation("added", None, held(labels={names.ORDER: text}))
     [offer] = desk.world.offers
     assert offer.order == 0
 
@@ -63,13 +68,13 @@ def test_an_odd_order_label_counts_as_absent(desk, text):
 @pytest.mark.parametrize("text", ["9" * 40, str(2**31), "high"])
 def test_an_odd_priority_label_counts_as_absent(desk, text):
     raw = a_reservation("r", owners=OWNERS, labels={names.PRIORITY: text})
-    desk.news.on_reservation("added", None, typed(raw | {"status": {"phase": "Pending"}}))
+    desk.reservations.on_reservation("added", None, typed(raw | {"status": {"phase": "Pending"}}))
     assert desk.queue.pop(0.0).facts.priority == 2**31 - 1
 
 
 @pytest.mark.parametrize("text", ['{"resourceNames": 5}', '{"resourceNames": [["cpu"]]}', "5"])
 def test_an_odd_wish_for_an_exact_match_counts_as_absent(desk, text):
-    desk.news.on_reservation("added", None, held())
+    desk.reservations.on_reservation("added", None, held())
     notes = {names.EXACT_MATCH: text}
     owner = desk.world.facts(typed(a_pod("p", labels={"app": "web"}, annotations=notes)))
     assert desk.world.match(owner) is not None
@@ -78,7 +83,7 @@ def test_an_odd_wish_for_an_exact_match_counts_as_absent(desk, text):
 @pytest.mark.parametrize("amount", ["many", "", "-1"])
 def test_odd_draws_on_a_pod_count_as_absent(desk, amount):
     draws = f'[{{"uid": "uid-reservation--r", "resources": {{"cpu": "{amount}"}}}}]'
-    desk.news.on_reservation("added", None, held())
+    desk.reservations.on_reservation("added", None, held())
     desk.news.on_pod("added", None, typed(a_pod("p", node="n", annotations={names.DRAWS: draws})))
     assert desk.taken() == 3000
     check_invariants(desk.world)
@@ -86,11 +91,11 @@ def test_odd_draws_on_a_pod_count_as_absent(desk, amount):
 
 def test_a_reservation_that_becomes_unreadable_keeps_what_it_had(desk, caplog):
     before, after = held(), held(allocatable={"cpu": "many"})
-    desk.news.on_reservation("added", None, before)
-    desk.news.on_reservation("modified", before, after)
+    desk.reservations.on_reservation("added", None, before)
+    desk.reservations.on_reservation("modified", before, after)
     assert desk.taken() == 2000
     assert "Reservation r: " in caplog.text
-    desk.news.on_reservation("deleted", after, None)
+    desk.reservations.on_reservation("deleted", after, None)
     assert desk.taken() == 0
     check_invariants(desk.world)
 

@@ -7,6 +7,9 @@ Ready        True/Available              owners may draw on it
              False/Waiting               it is on a node, the room is not free yet
              False/Overcommitted         somebody stands in the room past the scheduler
              False/Succeeded, Expired    it is over
+Resized      True/Resized                it was edited while it held room, and holds that now
+             False/Insufficient          its node has no room for it to grow
+             False/Invalid               what it was edited to makes no sense
 ===========  ==========================  =====================================================
 """
 
@@ -22,10 +25,11 @@ from holdfast.api.timestamps import rfc3339
 
 Raw = dict[str, Any]
 
-SCHEDULED, READY = "Scheduled", "Ready"
+SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
 UNSCHEDULABLE = "Unschedulable"
 AVAILABLE, WAITING, OVERCOMMITTED = "Available", "Waiting", "Overcommitted"
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
+INSUFFICIENT, INVALID = "Insufficient", "Invalid"
 
 
 def refused(conditions: Iterable[Condition], message: str, now: float) -> list[Raw]:
@@ -67,11 +71,26 @@ def with_ready(
     conditions: Iterable[Condition], status: str, reason: str, now: float, message: str = ""
 ) -> list[Raw]:
     """Write the conditions with a new Ready; its transition time moves with its status only."""
-    new = _condition(READY, status, reason, rfc3339(now), message)
+    return _with(conditions, _condition(READY, status, reason, rfc3339(now), message))
+
+
+def with_resized(
+    conditions: Iterable[Condition], status: str, reason: str, now: float, message: str = ""
+) -> list[Raw]:
+    """Write the conditions with a new Resized; its transition time moves with its status only."""
+    return _with(conditions, _condition(RESIZED, status, reason, rfc3339(now), message))
+
+
+def without_resized(conditions: Iterable[Condition]) -> list[Raw]:
+    """Write the conditions without Resized: what was asked for was taken back."""
+    return [msgspec.to_builtins(c) for c in conditions if c.type != RESIZED]
+
+
+def _with(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
     kept = [msgspec.to_builtins(c) for c in conditions]
     for index, old in enumerate(kept):
-        if old.get("type") == READY:
-            if old.get("status") == status and old.get("lastTransitionTime"):
+        if old.get("type") == new["type"]:
+            if old.get("status") == new["status"] and old.get("lastTransitionTime"):
                 new["lastTransitionTime"] = old["lastTransitionTime"]
             kept[index] = new
             return kept

@@ -10,6 +10,7 @@ from holdfast.apiserver.scheduling_validation import check_amounts, check_placin
 from holdfast.errors import Cause
 
 Object = dict[str, Any]
+RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
 
 _FORBIDDEN_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
@@ -22,7 +23,14 @@ _GATED_FREEDOM = ("nodeSelector", "affinity")  # an ungated pod's may not change
 
 def check_pod(pod: Object) -> Iterable[Cause]:
     """List what is wrong with a new pod."""
+    yield from _pretence(pod)
     yield from check_pod_spec(pod.get("spec"), "spec")
+
+
+def _pretence(pod: Object) -> Iterable[Cause]:
+    """Refuse a pod that calls itself a reserve pod: those exist inside the scheduler only."""
+    if RESERVE_POD in (pod["metadata"].get("annotations") or {}):
+        yield causes.forbidden(f"annotations.{RESERVE_POD}", "cannot set in annotations")
 
 
 def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
@@ -62,6 +70,8 @@ def _containers(spec: Object, path: str) -> Iterable[tuple[str, Any]]:
 
 def check_pod_change(new: Object, old: Object) -> Iterable[Cause]:
     """List what of a pod's spec was changed that may not be."""
+    if RESERVE_POD not in (old["metadata"].get("annotations") or {}):
+        yield from _pretence(new)
     now, before = new.get("spec") or {}, old.get("spec") or {}
     if now == before:
         return

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from holdfast.api import causes
 from holdfast.api.decode import convert_object
 from holdfast.api.labels import from_selector
@@ -12,8 +14,10 @@ from holdfast.api.meta import LabelSelector
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.quantity import Quantity
+from holdfast.api.reservation import Reservation
 from holdfast.apiserver import strict
 from holdfast.errors import BadRequest, Cause
+from holdfast.validation.reservation import check_reservation as judge
 
 Object = dict[str, Any]
 _TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
@@ -76,21 +80,16 @@ def check_budget(budget: Object) -> Iterable[Cause]:
 
 
 def check_reservation(reservation: Object) -> Iterable[Cause]:
-    """List what of a Reservation its schema does not judge: the template and the owners."""
-    spec = reservation.get("spec") or {}
-    template = spec.get("template") or {}
+    """List what of a Reservation its schema does not judge: the template, the owners, and more."""
+    template = (reservation.get("spec") or {}).get("template") or {}
     try:
         strict.prune_type(_TEMPLATE, template, "spec.template", [])
+        typed = convert_object(reservation, Reservation)
     except BadRequest as wrong:
-        yield Cause("spec.template", f"Invalid value: {wrong.message}", "FieldValueInvalid")
-        return
-    pod = template.get("spec") or {}
-    for i, container in enumerate(pod.get("containers") or ()):
-        at = f"spec.template.spec.containers[{i}].resources"
-        yield from check_amounts(container.get("resources") or {}, at)
-    yield from check_placing(pod, "spec.template.spec")
-    for i, owner in enumerate(spec.get("owners") or ()):
-        yield from _check_selector(owner.get("labelSelector"), f"spec.owners[{i}].labelSelector")
+        return [Cause("spec.template", f"Invalid value: {wrong.message}", "FieldValueInvalid")]
+    except msgspec.ValidationError as misfit:
+        return [Cause("spec", f"Invalid value: {misfit}", "FieldValueInvalid")]
+    return judge(typed)
 
 
 def _check_selector(selector: Any, path: str) -> Iterable[Cause]:

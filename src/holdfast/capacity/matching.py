@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.node import Taint
-from holdfast.api.node_selection import compile_term
-from holdfast.api.pod import Pod
-from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.capacity import names
-from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
+from holdfast.capacity.admission import Wishes, refusal
 from holdfast.capacity.owner_index import OwnerGroup
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.unseen import Unseen
 from holdfast.errors import BadRequest
 
 if TYPE_CHECKING:
     from holdfast.capacity.offers import Offers
 
-_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_MOST_MATCHES = 4096
+_IGNORING = "ignoring"
+Slots = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,106 @@ class Match:
     """The offers one pod may draw on, those already taken among them.
 
     ``slots`` are offer slots in the order of their rows; ``rows`` the distinct rows they are on;
-    ``first`` where each row's slots begin; ``at`` each slot's position in ``rows``.
+    ``first`` where each row's slots begin; ``at`` each slot's position in ``rows``. ``unseen`` are
+    their reserve pods. A pod that ignores reservations matches all of them.
     """
 
     key: Hashable
-    slots: NDArray[np.intp]
-    rows: NDArray[np.intp]
-    first: NDArray[np.intp]
-    at: NDArray[np.intp]
+    slots: Slots
+    rows: Slots
+    first: Slots
+    at: Slots
+    unseen: Unseen
+
+    @property
+    def ignoring(self) -> bool:
+        """Whether the pod uses held room without taking any offer."""
+        return self.key == _IGNORING
 
 
-def match_key(groups: Sequence[OwnerGroup], facts: PodFacts) -> Hashable:
+class Matcher:
+    """Finds a pod's offers and remembers what it found until offers change."""
+
+    def __init__(self, offers: Offers, picture: Picture) -> None:
+        self._offers = offers
+        self._picture = picture
+        self._matches: dict[Hashable, Match | None] = {}
+        self._unseen: dict[Hashable, Unseen] = {}
+
+    def forget(self) -> None:
+        """Look again: offers, or who owns them, changed."""
+        self._matches.clear()
+
+    def match(self, facts: PodFacts) -> Match | None:
+        """The offers a pod may draw on now, or None."""
+        if facts.reserve_for:
+            return None
+        groups: Sequence[OwnerGroup] = ()
+        key: Hashable = _IGNORING
+        if not ignores(facts):
+            groups = self._offers.index.owned_by(facts.pod)
+            if not groups:
+                return None
+            key = _key(groups, facts)
+        if key not in self._matches:
+            if len(self._matches) >= _MOST_MATCHES:
+                self._matches.clear()
+            slots = self._welcoming(groups, facts) if groups else self._all()
+            self._matches[key] = self._match(slots, key)
+        return self._matches[key]
+
+    def _all(self) -> Slots:
+        slots: Slots = (self._offers.columns.row >= 0).nonzero()[0]
+        return slots
+
+    def _welcoming(self, groups: Sequence[OwnerGroup], facts: PodFacts) -> Slots:
+        """The offers of these owners that take this pod."""
+        offers = self._offers
+        slots = np.concatenate([group.slots for group in groups])
+        slots = slots[offers.columns.row[slots] >= 0]
+        try:
+            wishes = Wishes.of(facts)
+        except BadRequest:
+            # The attempt itself says so; here it only means that nothing matches.
+            return np.zeros(0, np.intp)
+        # Without wishes of the pod's own, only offers that do not welcome everybody must be asked.
+        welcome = offers.columns.open[slots] & (not wishes)
+        kept = [s for s in slots[~welcome] if refusal(offers, int(s), facts, wishes) is None]
+        return np.concatenate([slots[welcome], np.array(kept, np.intp)])
+
+    def _match(self, slots: Slots, key: Hashable) -> Match | None:
+        if not len(slots):
+            return None
+        of_slot = self._offers.columns.row[slots]
+        order = np.lexsort((slots, of_slot))
+        slots = slots[order]
+        rows, first, at = np.unique(of_slot[order], return_index=True, return_inverse=True)
+        return Match(key, slots, rows, first, at, self._hide(slots, key))
+
+    def _hide(self, slots: Slots, key: Hashable) -> Unseen:
+        """The reserve pods of these offers; whoever does not see them holds on to the answer."""
+        found = self._unseen.get(key)
+        if found is None:
+            if len(self._unseen) >= _MOST_MATCHES:
+                self._unseen.clear()
+                # Whoever holds on to one of them must let go.
+                self._picture.epochs.bump("layout")
+            found = self._unseen[key] = Unseen(self._picture)
+        columns = self._offers.columns
+        laden: dict[int, tuple[PodFacts, ...]] = {}
+        for slot in slots[columns.laden[slots]].tolist():
+            row = int(columns.row[slot])
+            laden[row] = (*laden.get(row, ()), self._offers.at(slot).facts)
+        found.update(columns.row[slots], columns.look[slots], self._offers.looks, laden)
+        return found
+
+
+def ignores(facts: PodFacts) -> bool:
+    """Whether the pod uses held room as if nobody held it."""
+    return facts.labels.get(names.IGNORED) == "true"
+
+
+def _key(groups: Sequence[OwnerGroup], facts: PodFacts) -> Hashable:
     """Everything of a pod that decides which offers of its groups it may draw on."""
     notes = facts.pod.metadata.annotations
     exact = notes.get(names.EXACT_MATCH)
@@ -50,66 +139,3 @@ def match_key(groups: Sequence[OwnerGroup], facts: PodFacts) -> Hashable:
         exact and (exact, facts.request),
         facts.pod.spec.tolerations,
     )
-
-
-def match_offers(
-    offers: Offers, groups: Sequence[OwnerGroup], facts: PodFacts, key: Hashable
-) -> Match | None:
-    """Find the offers the pod may draw on; None when there are none."""
-    slots = np.concatenate([group.slots for group in groups])
-    slots = slots[offers.columns.row[slots] >= 0]
-    try:
-        affinity = affinity_of(facts.pod)
-    except BadRequest:
-        # The attempt itself says so; here it only means that nothing matches.
-        return None
-    exact = exact_match_of(facts.pod)
-    # Without wishes of the pod's own, only offers that do not welcome everybody must be asked.
-    welcome = offers.columns.open[slots] & (affinity is None and not exact)
-    kept = [
-        slot
-        for slot in slots[~welcome]
-        if _admits(offers, int(slot), facts.pod, affinity)
-        and _exactly(offers, int(slot), facts, exact)
-    ]
-    return _match(offers, np.concatenate([slots[welcome], np.array(kept, np.intp)]), key)
-
-
-def _match(offers: Offers, slots: NDArray[np.intp], key: Hashable) -> Match | None:
-    if not len(slots):
-        return None
-    of_slot = offers.columns.row[slots]
-    order = np.lexsort((slots, of_slot))
-    rows, first, at = np.unique(of_slot[order], return_index=True, return_inverse=True)
-    return Match(key, slots[order], rows, first, at)
-
-
-def _admits(offers: Offers, slot: int, pod: Pod, affinity: ReservationAffinity | None) -> bool:
-    offer = offers.at(slot)
-    reservation = offer.reservation
-    if affinity is not None and affinity.name:
-        # Asking for it by name overrides selectors, taints and unschedulable.
-        return affinity.name == reservation.name
-    own = affinity.tolerations if affinity else ()
-    closed = reservation.spec.unschedulable or reservation.metadata.deletion_timestamp is not None
-    if closed and not tolerated(own, _UNSCHEDULABLE):
-        return False
-    if find_untolerated(reservation.spec.taints, (*own, *pod.spec.tolerations)) is not None:
-        return False
-    return affinity is None or _selects(affinity, offers.labels_of(offer), reservation.name)
-
-
-def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str) -> bool:
-    if any(labels.get(k) != v for k, v in affinity.reservation_selector.items()):
-        return False
-    required = affinity.required_during_scheduling_ignored_during_execution
-    if required is None:
-        return True
-    terms = required.reservation_selector_terms
-    return any(compile_term(term).matches(labels, name) for term in terms)
-
-
-def _exactly(offers: Offers, slot: int, facts: PodFacts, wanted: tuple[str, ...]) -> bool:
-    offer, request = offers.at(slot), dict(facts.request)
-    ids = [offers.resource_id(name) for name in wanted]
-    return all(request.get(r, 0) == offer.reserved.get(r, 0) for r in ids)

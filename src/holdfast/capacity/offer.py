@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from holdfast.api.reservation import Reservation
+from holdfast.capacity.draws import Amounts, Drawn
 from holdfast.capacity.owner_index import OwnerGroup
 from holdfast.columns.interner import PODS
-
-Amounts = Mapping[int, int]
+from holdfast.columns.pod_facts import PodFacts
 
 
 @dataclass(slots=True)
 class Offer:
-    """A reservation that holds room on a node."""
+    """A reservation that holds room on a node; ``facts`` are those of its reserve pod."""
 
     reservation: Reservation
+    facts: PodFacts
     slot: int
     group: OwnerGroup
     reserved: Amounts
     inner: Amounts
     restricted: frozenset[int]
     order: int
-    draws: dict[str, Amounts] = field(default_factory=dict)
-    """What each assigned pod takes, by pod uid."""
+    created: float
+    drawn: Drawn
 
     @property
     def uid(self) -> str:
@@ -42,6 +43,11 @@ class Offer:
         return self.reservation.spec.allocate_policy
 
     @property
+    def draws(self) -> dict[str, Amounts]:
+        """What each assigned pod takes, by pod uid."""
+        return self.drawn.by_pod
+
+    @property
     def matchable(self) -> bool:
         """Whether a new owner may take it."""
         return self.reservation.phase == "Available" and not (
@@ -55,10 +61,8 @@ class Offer:
         return not (spec.taints or spec.unschedulable or meta.deletion_timestamp)
 
     def used(self, resource: int) -> int:
-        """What the owners take of one resource; of pod slots each takes one."""
-        if resource == PODS:
-            return len(self.draws)
-        return sum(draw.get(resource, 0) for draw in self.draws.values())
+        """What the owners take of one resource; an owner's pod slot is one offer's alone."""
+        return self.drawn.sums.get(resource, 0)
 
     def left(self, resource: int) -> int:
         """What an owner may still draw of one resource."""
@@ -71,17 +75,28 @@ class Offer:
         for resource in self.reserved.keys() - {PODS}:
             reserved, inner = self.reserved[resource], self.inner.get(resource, 0)
             used = self.used(resource)
-            then = used - sum(self.draws[uid].get(resource, 0) for uid in gone)
+            then = used - self.drawn.of(gone, resource)
             held[resource] = max(reserved - then, inner) - max(reserved - used, inner)
             lent[resource] = max(0, reserved - inner - then) - max(0, reserved - inner - used)
-        of_pods = self.reserved.get(PODS, 1) - len(self.draws)
-        held[PODS] = lent[PODS] = max(0, of_pods + len(gone)) - max(0, of_pods)
+        of_pods = self.reserved.get(PODS, 1) - self.used(PODS)
+        then = of_pods + self.drawn.of(gone, PODS)
+        held[PODS] = lent[PODS] = max(0, then) - max(0, of_pods)
         return held, lent
 
     @property
+    def top_up(self) -> dict[int, int]:
+        """What is held beside its owners, pod slots apart."""
+        found = {}
+        for resource, reserved in self.reserved.items():
+            if resource != PODS:
+                used = self.used(resource)
+                found[resource] = max(reserved, used + self.inner.get(resource, 0)) - used
+        return found
+
+    @property
     def slots(self) -> int:
-        """Pod slots held beside those the owners use."""
-        return max(0, self.reserved.get(PODS, 1) - len(self.draws))
+        """Pod slots held beside those the owners use; without saying so it reserves one."""
+        return max(0, self.reserved.get(PODS, 1) - self.used(PODS))
 
 
 def alike(old: Reservation, new: Reservation) -> bool:

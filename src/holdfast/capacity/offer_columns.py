@@ -11,17 +11,19 @@ from holdfast.columns.interner import PODS
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _FIRST_SLOTS = 16
+_WIDE = ("remaining", "reserved", "used", "limits")
+_FLAT = ("created", "default", "laden", "look", "matchable", "open", "order", "row")
 
 
 class OfferColumns:
     """Amounts are [resource, slot] in base units; everything else is [slot].
 
     ``row`` is the node row or -1, ``order`` the order label or 0, ``created`` the creation time.
-    ``limits[r, k]`` tells whether a Restricted offer limits its owners in a resource.
+    ``limits[r, k]`` tells whether a Restricted offer limits its owners in a resource. ``look`` is
+    what its reserve pod looks like, ``laden`` whether that has ports or volumes.
     """
 
-    __slots__ = ("created", "default", "limits", "matchable", "open", "order", "remaining",
-                 "reserved", "resources", "row", "used")  # fmt: skip
+    __slots__ = (*_WIDE, *_FLAT, "resources")
 
     def __init__(self) -> None:
         self.remaining: Ints = np.zeros((PODS + 1, _FIRST_SLOTS), np.int64)
@@ -31,6 +33,8 @@ class OfferColumns:
         self.matchable: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.open: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.default: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
+        self.laden: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
+        self.look: NDArray[np.int32] = np.zeros(_FIRST_SLOTS, np.int32)
         self.order: Ints = np.zeros(_FIRST_SLOTS, np.int64)
         self.created: NDArray[np.float64] = np.zeros(_FIRST_SLOTS, np.float64)
         self.row: NDArray[np.intp] = np.full(_FIRST_SLOTS, -1, np.intp)
@@ -43,42 +47,45 @@ class OfferColumns:
         if resources <= width and slots <= length:
             return
         width, length = max(width, resources), length if slots <= length else 2 * slots
-        for name in ("remaining", "reserved", "used", "limits"):
+        for name in _WIDE:
             old = getattr(self, name)
             new = np.zeros((width, length), old.dtype)
             new[: old.shape[0], : old.shape[1]] = old
             setattr(self, name, new)
-        for name in ("matchable", "open", "default", "order", "created", "row"):
+        for name in _FLAT:
             old = getattr(self, name)
             new = np.full(length, -1 if name == "row" else 0, old.dtype)
             new[: len(old)] = old
             setattr(self, name, new)
 
-    def write(self, offer: Offer, row: int, created: float) -> dict[int, int]:
-        """Enter an offer's numbers; answers what must be held beside its owners."""
+    def write(self, offer: Offer, row: int, look: int) -> None:
+        """Enter an offer: what it says, and what its owners do."""
         slot = offer.slot
         for column in (self.reserved, self.used, self.remaining, self.limits):
             column[:, slot] = 0
-        top_up = {}
         for resource, amount in offer.reserved.items():
-            used, inner = offer.used(resource), offer.inner.get(resource, 0)
             self.reserved[resource, slot] = amount
-            self.used[resource, slot] = used
-            self.remaining[resource, slot] = max(0, amount - inner - used)
-            if resource != PODS:
-                top_up[resource] = max(amount, used + inner) - used
             if resource not in self.resources:
                 self.resources.append(resource)
-        self.remaining[PODS, slot] = offer.slots
         if offer.policy == "Restricted":
             self.limits[list(offer.restricted), slot] = True
-        self.matchable[slot] = offer.matchable
         self.open[slot] = offer.open
         self.default[slot] = offer.policy == ""
         self.order[slot] = offer.order
-        self.created[slot] = created
+        self.created[slot] = offer.created
+        self.laden[slot] = bool(offer.facts.host_ports or offer.facts.mounts)
+        self.look[slot] = look
         self.row[slot] = row
-        return top_up
+        self.recount(offer)
+
+    def recount(self, offer: Offer) -> None:
+        """Enter what owners use of an offer."""
+        slot = offer.slot
+        for resource in offer.reserved:
+            self.used[resource, slot] = offer.used(resource)
+            self.remaining[resource, slot] = offer.left(resource)
+        self.remaining[PODS, slot] = offer.slots
+        self.matchable[slot] = offer.matchable
 
     def clear(self, slot: int) -> None:
         """Empty a slot."""

@@ -10,7 +10,7 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import parse_integer
 from holdfast.api.pod import Container, Pod, PodSpec, PodStatus, Resources
 from holdfast.api.quantity import AmountText
-from holdfast.api.requests import pod_request
+from holdfast.api.requests import request_nanos, whole
 from holdfast.api.reservation import PodTemplate, Reservation
 from holdfast.capacity import names
 from holdfast.capacity.annotations import resized
@@ -25,7 +25,8 @@ def reserve_pod(reservation: Reservation) -> Pod:
     node name in the template is a wish to check, not a fact, so it moves to an annotation.
     """
     template = reservation.spec.template or PodTemplate()
-    spec = _resized(template.spec, resized(reservation))
+    held = reservation.status.allocatable if reservation.active else {}
+    spec = _resized(template.spec, {**resized(reservation), **held})
     annotations = {
         **template.metadata.annotations,
         **reservation.metadata.annotations,
@@ -63,16 +64,16 @@ def _resized(spec: PodSpec, amounts: Mapping[str, AmountText]) -> PodSpec:
     if not amounts:
         return spec
     asked = {
-        name: f"{amount}m" if name == "cpu" else str(amount)
-        for name, amount in pod_request(Pod(spec=spec)).amounts.items()
+        name: f"{whole(name, nanos)}m" if name == "cpu" else str(whole(name, nanos))
+        for name, nanos in request_nanos(Pod(spec=spec)).items()
     }
-    whole = Container(
+    single = Container(
         name="resized",
         resources=Resources(requests={**asked, **amounts}),
         ports=tuple(port for container in spec.containers for port in container.ports),
     )
     return msgspec.structs.replace(
-        spec, containers=(whole,), init_containers=(), overhead={}, resources=None
+        spec, containers=(single,), init_containers=(), overhead={}, resources=None
     )
 
 

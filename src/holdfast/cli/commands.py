@@ -49,6 +49,7 @@ def up(
         bool,
         typer.Option("--single-process/--two-processes", help="API server in this process or not."),
     ] = False,
+    config: Config = None,
     check_invariants: Check = False,
 ) -> None:
     """Run API server, scheduler, controllers and simulated nodes."""
@@ -58,7 +59,10 @@ def up(
         single_process=single_process,
         server=ServerSettings(host, port),
         nodes=NodeSettings(nodes),
-        scheduler=SchedulerSettings(check_invariants=check_invariants),
+        scheduler=SchedulerSettings(
+            check_invariants=check_invariants,
+            config=config.expanduser().absolute() if config else None,
+        ),
     )
     running.claim(settings.data_dir)
     if detach:
@@ -100,7 +104,13 @@ def apiserver(
 def scheduler(
     kubeconfig: Kubeconfig = None,
     config: Config = None,
-    leader_elect: Annotated[bool, typer.Option(help="Let one replica decide at a time.")] = True,
+    leader_elect: Annotated[
+        bool | None,
+        typer.Option(
+            "--leader-elect/--no-leader-elect",
+            help="Let one replica decide at a time; default: as the configuration says, else yes.",
+        ),
+    ] = None,
     health_port: Annotated[
         int, typer.Option(min=0, max=65535, help="/healthz, /readyz, /metrics on loopback.")
     ] = 10259,
@@ -109,20 +119,25 @@ def scheduler(
     """Place pods on any API server, a real one included."""
     from holdfast.cli.processes import schedule
 
-    settings = SchedulerSettings(check_invariants=check_invariants, leader_elect=leader_elect)
-    schedule(kubeconfig, config, health_port, settings)
+    settings = SchedulerSettings(
+        check_invariants=check_invariants, leader_elect=leader_elect, config=config
+    )
+    schedule(kubeconfig, health_port, settings)
 
 
 def why(
     pod: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
     namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
     kubeconfig: Kubeconfig = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The KubeSchedulerConfiguration the scheduler runs with.")
+    ] = None,
     output: Form = Output.text,
 ) -> None:
     """Say why a pod is, or is not, where it is; preemption is tried as a dry run."""
     from holdfast.cli.why import tell
 
-    tell(pod if "/" in pod else f"{namespace}/{pod}", kubeconfig, output.value)
+    tell(pod if "/" in pod else f"{namespace}/{pod}", kubeconfig, config, output.value)
 
 
 def explain(

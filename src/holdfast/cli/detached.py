@@ -74,6 +74,8 @@ def _arguments(settings: ClusterSettings) -> list[str]:
     ]  # fmt: skip
     if settings.kubeconfig is not None:
         arguments += ["--kubeconfig", str(settings.kubeconfig)]
+    if settings.scheduler.config is not None:
+        arguments += ["--config", str(settings.scheduler.config)]
     if settings.scheduler.check_invariants:
         arguments.append("--check-invariants")
     return arguments

@@ -13,12 +13,14 @@ from typing import Any, BinaryIO
 import msgspec
 
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.cli.configuration import read_profiles
+from holdfast.cli.configured import configured
 from holdfast.cli.objects import Document, parse_documents, unpack
 from holdfast.cli.snapshot import built_in_profiles, read_snapshot
 from holdfast.cli.verdict import as_text
 from holdfast.clock import SystemClock
-from holdfast.errors import BadConfiguration, BadRequest, HoldfastError
+from holdfast.configuration.catalog import Catalog
+from holdfast.configuration.reading import read
+from holdfast.errors import BadRequest, HoldfastError
 from holdfast.framework.profile import Profile
 
 log = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ def explain_file(
     """Explain one decision over a snapshot (``-``: standard input) and print it; the exit code."""
     try:
         documents = parse_documents(_text_of(snapshot))
-        profiles = built_in_profiles() if config is None else configured_profiles(config)
+        profiles = configured(config).profiles
         answer = read_snapshot(documents, pod).explain(profiles, _time(now), preempt=preempt)
     except HoldfastError as wrong:
         print(f"holdfast: {wrong}", file=sys.stderr)
@@ -107,15 +109,8 @@ def _pod_of(line: bytes) -> str:
 @lru_cache(maxsize=256)
 def _profiles(config: bytes) -> Mapping[str, Profile]:
     found = msgspec.json.decode(config)
-    return built_in_profiles() if found is None else read_profiles(found)
-
-
-def configured_profiles(path: Path) -> Mapping[str, Profile]:
-    """The profiles of a configuration file."""
-    documents = list(parse_documents(_text_of(str(path))))
-    if len(documents) != 1:
-        raise BadConfiguration(f"{path}: expected one document, found {len(documents)}")
-    return read_profiles(msgspec.json.decode(documents[0].text))
+    # A line may come from anywhere: it names plugins, it brings no code.
+    return built_in_profiles() if found is None else read(found, Catalog(foreign=False)).profiles
 
 
 def _text_of(path: str) -> str:

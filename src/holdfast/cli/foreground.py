@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from holdfast.cli import running
+from holdfast.cli.configured import configured
 from holdfast.cli.signals import stop_signal
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
+from holdfast.configuration.reading import Configuration
 from holdfast.errors import HoldfastError
 from holdfast.settings import ClusterSettings
 
@@ -24,7 +26,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def run(settings: ClusterSettings) -> None:
     """Run the cluster; it is an error if it ends by itself."""
     warn_if_open(settings.server.host)
-    asyncio.run(_run(settings))
+    asyncio.run(_run(settings, configured(settings.scheduler.config)))
 
 
 def warn_if_open(host: str) -> None:
@@ -37,9 +39,9 @@ def warn_if_open(host: str) -> None:
         )  # fmt: skip
 
 
-async def _run(settings: ClusterSettings) -> None:
+async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
     stop = stop_signal()
-    cluster = Cluster(settings, SystemClock())
+    cluster = Cluster(settings, SystemClock(), configuration)
     with _progress() as tell:
         await _unless(stop, cluster.start(tell))
     if stop.is_set():

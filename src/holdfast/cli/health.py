@@ -7,11 +7,12 @@ from collections.abc import Callable
 from aiohttp import web
 
 from holdfast.errors import Refused
+from holdfast.scheduler.reservation_view import node_reservations
 from holdfast.scheduler.scheduler import Scheduler
 
 
 class HealthPage:
-    """/healthz, /livez, /readyz and /metrics on loopback."""
+    """/healthz, /livez, /readyz, /metrics and /nodeReservations/NODE on loopback."""
 
     def __init__(self, runner: web.AppRunner) -> None:
         self._runner = runner
@@ -35,10 +36,16 @@ class HealthPage:
         async def metrics(_request: web.Request) -> web.Response:
             return web.Response(body=scheduler.metrics_page(), content_type="text/plain")
 
+        async def reservations(request: web.Request) -> web.Response:
+            found = node_reservations(scheduler.world, request.match_info["node"])
+            if found is None:
+                return web.Response(status=404, text="there is no such node")
+            return web.json_response(found)
+
         app = web.Application()
         app.add_routes([
             web.get("/healthz", live), web.get("/livez", live), web.get("/readyz", ready),
-            web.get("/metrics", metrics),
+            web.get("/metrics", metrics), web.get("/nodeReservations/{node}", reservations),
         ])  # fmt: skip
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()

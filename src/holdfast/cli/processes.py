@@ -6,27 +6,31 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 
-from holdfast.cli.explain import configured_profiles
+from holdfast.cli.configured import configured
 from holdfast.cli.foreground import warn_if_open
 from holdfast.cli.health import HealthPage
 from holdfast.cli.signals import stop_signal
-from holdfast.cli.snapshot import built_in_profiles
 from holdfast.client.client import Client
+from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.client.leader import LeaderElection
-from holdfast.clock import SystemClock
+from holdfast.client.leader import LeaderElection, Terms
+from holdfast.client.throttle import ThrottledTransport
+from holdfast.client.transport import Transport
+from holdfast.clock import Clock, SystemClock
 from holdfast.cluster import READY, EmbeddedServer
+from holdfast.configuration.document import ClientConnection
+from holdfast.configuration.document import LeaderElection as ElectionTerms
+from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
+from holdfast.controllers.reservation_args import settings_of
 from holdfast.errors import HoldfastError
-from holdfast.framework.profile import Profile
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import SchedulerSettings, ServerSettings
 
-LEASE = "kube-scheduler"
+DEFAULT_BURST = 100
 
 
 def serve(directory: Path, kubeconfig: Path, settings: ServerSettings, *, announce: bool) -> None:
@@ -36,12 +40,12 @@ def serve(directory: Path, kubeconfig: Path, settings: ServerSettings, *, announ
     asyncio.run(_serve(directory, kubeconfig, settings, announce))
 
 
-def schedule(
-    kubeconfig: Path | None, config: Path | None, health_port: int, settings: SchedulerSettings
-) -> None:
-    """Schedule for the cluster of a kubeconfig."""
-    profiles = built_in_profiles() if config is None else configured_profiles(config)
-    asyncio.run(_schedule(kubeconfig, profiles, health_port, settings))
+def schedule(kubeconfig: Path | None, health_port: int, settings: SchedulerSettings) -> None:
+    """Schedule for the cluster of a kubeconfig, or else of the configuration."""
+    configuration = configured(settings.config)
+    named = configuration.client_connection.kubeconfig
+    where = kubeconfig or (Path(named) if named else None)
+    asyncio.run(_schedule(where, configuration, health_port, settings))
 
 
 async def _serve(
@@ -62,34 +66,42 @@ async def _serve(
 
 async def _schedule(
     kubeconfig: Path | None,
-    profiles: Mapping[str, Profile],
+    configuration: Configuration,
     health_port: int,
     settings: SchedulerSettings,
 ) -> None:
     stop = stop_signal()
     clock = SystemClock()
     endpoint = await load(kubeconfig)
-    client = Client(HttpTransport(endpoint), "holdfast-scheduler")
-    part = Scheduler(client, clock, profiles, seed=settings.seed, check=settings.check_invariants)
+    client = Client(
+        _transport(endpoint, configuration.client_connection, clock), "holdfast-scheduler"
+    )
+    part = Scheduler(
+        client, clock, configuration.profiles,
+        seed=settings.seed, check=settings.check_invariants, backoff=configuration.backoff,
+    )  # fmt: skip
     # What keeps reservations true lives where they are scheduled, on the same informers.
     beside = ControllerGroup(
-        client, clock, part.recorder, kinds=BESIDE_KUBERNETES, informers=part.sources.informers
-    )
-    identity = f"{socket.gethostname()}_{os.getpid()}"
-    election = LeaderElection(client, clock=clock, identity=identity, name=LEASE)
+        client, clock, part.recorder, kinds=BESIDE_KUBERNETES, informers=part.sources.informers,
+        reservations=settings_of(configuration.profiles.values()),
+    )  # fmt: skip
+    terms = configuration.leader_election
+    election = _election(client, clock, terms)
 
     async def work() -> None:
         await part.start()
         await beside.start()
-        print(f"scheduling for {endpoint.url} as {', '.join(profiles)}", flush=True)
+        names = ", ".join(configuration.profiles)
+        print(f"scheduling for {endpoint.url} as {names}", flush=True)
         await part.stopped()
 
-    elects = settings.leader_elect
+    elects = terms.leader_elect if settings.leader_elect is None else settings.leader_elect
     page = await HealthPage.start(health_port, part, lambda: election.is_leader or not elects)
     if elects:
         # Whoever waits for a lease wants to know what keeps it.
         logging.getLogger(LeaderElection.__module__).setLevel(logging.INFO)
-        print(f"waiting for the lease kube-system/{LEASE} as {identity}", flush=True)
+        lease = f"{terms.resource_namespace}/{terms.resource_name}"
+        print(f"waiting for the lease {lease} as {election.identity}", flush=True)
     working = asyncio.create_task(election.run(work) if elects else work())
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -105,6 +117,23 @@ async def _schedule(
         await client.close()
     _raise_why(working)
     print("stopped", flush=True)
+
+
+def _transport(endpoint: Endpoint, connection: ClientConnection, clock: Clock) -> Transport:
+    """Hold requests back only if the user says so: the server has its own way of saying no."""
+    transport = HttpTransport(endpoint)
+    if connection.qps <= 0:
+        return transport
+    burst = connection.burst or DEFAULT_BURST
+    return ThrottledTransport(transport, clock, qps=connection.qps, burst=burst)
+
+
+def _election(client: Client, clock: Clock, terms: ElectionTerms) -> LeaderElection:
+    return LeaderElection(
+        client, clock=clock, identity=f"{socket.gethostname()}_{os.getpid()}",
+        name=terms.resource_name, namespace=terms.resource_namespace,
+        terms=Terms(terms.lease_duration, terms.renew_deadline, terms.retry_period),
+    )  # fmt: skip
 
 
 def _raise_why(working: asyncio.Task[None]) -> None:

@@ -11,13 +11,15 @@ from holdfast.api import scheme
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.cli import running
+from holdfast.cli.configured import configured
 from holdfast.cli.explain import print_answer
-from holdfast.cli.snapshot import built_in_profiles, snapshot_of
+from holdfast.cli.snapshot import snapshot_of
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.wire import Unreadable
 from holdfast.clock import SystemClock
+from holdfast.configuration.reading import Configuration
 from holdfast.errors import BadConfiguration, NotFound, Refused, Unavailable
 
 T = TypeVar("T", bound=Object)
@@ -31,13 +33,13 @@ READ: tuple[Resource[Any], ...] = (
 )  # fmt: skip
 
 
-def tell(pod: str, kubeconfig: Path | None, output: str) -> None:
+def tell(pod: str, kubeconfig: Path | None, config: Path | None, output: str) -> None:
     """Say why a pod (``namespace/name``) is, or is not, where it is."""
-    answer = asyncio.run(_ask(pod, kubeconfig))
+    answer = asyncio.run(_ask(pod, kubeconfig, configured(config)))
     print_answer(answer, output)
 
 
-async def _ask(key: str, kubeconfig: Path | None) -> dict[str, Any]:
+async def _ask(key: str, kubeconfig: Path | None, configuration: Configuration) -> dict[str, Any]:
     endpoint = await _endpoint(kubeconfig)
     client = Client(HttpTransport(endpoint), "holdfast-why")
     namespace, _, name = key.partition("/")
@@ -57,7 +59,7 @@ async def _ask(key: str, kubeconfig: Path | None) -> dict[str, Any]:
     finally:
         await client.close()
     answer = snapshot_of(objects, key).explain(
-        built_in_profiles(), SystemClock().now(), preempt=True
+        configuration.profiles, SystemClock().now(), preempt=True
     )
     return {**answer, "nodeName": found.spec.node_name or None}
 

@@ -1,32 +1,41 @@
-"""The transport to any API server: HTTP/1.1 with keep-alive, on aiohttp."""
+"""The transport to any API server: HTTP/1.1 over a pool of kept-alive connections.
+
+Two requests a pod is what a scheduler costs itself; a general HTTP client spends more on them than
+deciding takes (docs/decisions/0005). So this one does what is needed here and nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
-from yarl import URL
-
+from holdfast.client.connection import Broken, Connection
 from holdfast.client.endpoint import Endpoint, Timeouts
+from holdfast.client.pool import Pool
 from holdfast.client.transport import Request, Response, Stream
+from holdfast.client.tunnel import dig
 from holdfast.errors import Unavailable
 
+_PATH_SAFE = "/:@!$&'()*+,;=~"
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9/._:-]*")
+_IDEMPOTENT = frozenset({"GET", "HEAD"})
+_FAILURES = (OSError, asyncio.TimeoutError)
 # A peer that vanished without a word is noticed after about a minute, as with client-go's pings.
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-_PATH_SAFE = "/:@!$&'()*+,;=~"
-_FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 
 class HttpTransport:
     """Carry requests over a pool of kept-alive connections.
 
-    Nothing is retried here, except a request the server refused for stale credentials: whoever
-    sends a write must know whether it may be sent twice.
+    Nothing is retried here, except a request the server refused for stale credentials, and a read
+    on a kept connection that turned out to be dead: whoever sends a write must know whether it may
+    be sent twice.
     """
 
     def __init__(
@@ -36,83 +45,111 @@ class HttpTransport:
         timeouts: Timeouts | None = None,
         max_connections: int = 256,
     ) -> None:
-        limits = timeouts or Timeouts()
-        self._whole_answer = aiohttp.ClientTimeout(
-            total=limits.request, sock_connect=limits.connect
-        )
-        self._endless = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect)
-        self._max_connections = max_connections
-        self._session: aiohttp.ClientSession | None = None
-        self._renewing: asyncio.Lock | None = None
+        self._limits = timeouts or Timeouts()
+        self._pool = Pool(self._connect, max_connections, self._limits.request)
+        self._connections: set[Connection] = set()
         self._closed = False
+        self._renewing: asyncio.Lock | None = None
         self._use(endpoint)
 
     async def send(self, request: Request) -> Response:
         """Send one request and read the whole answer."""
-        try:
-            answer = await self._open(request, self._whole_answer)
-            async with answer:
-                body = await answer.read()
-        except _FAILURES as failure:
-            raise self._unavailable(request, failure) from failure
-        return Response(answer.status, _plain(answer.headers), body)
+        endpoint = self._endpoint
+        answer = await self._send(request)
+        if answer.status == 401 and endpoint.renew is not None:
+            await self._renew(endpoint)
+            answer = await self._send(request)
+        return answer
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
         """Send one request and read the answer as it comes; leaving the block hangs up."""
+        endpoint = self._endpoint
+        stream = await self._open(request)
+        if stream.status == 401 and endpoint.renew is not None:
+            stream.connection.abort()
+            await self._renew(endpoint)
+            stream = await self._open(request)
         try:
-            answer = await self._open(request, self._endless)
-        except _FAILURES as failure:
-            raise self._unavailable(request, failure) from failure
-        try:
-            yield _HttpStream(answer, self._endpoint.url)
+            yield stream
         finally:
-            _hang_up(answer)
+            stream.connection.abort()
 
     async def close(self) -> None:
         """Close every connection; the transport is unusable afterwards."""
         self._closed = True
-        if self._session is not None:
-            await self._session.close()
+        self._pool.close()
+        for connection in tuple(self._connections):
+            connection.abort()
+        while self._connections:
             # Sockets are closed by callbacks of the loop, which may be about to end.
             await asyncio.sleep(0)
 
-    async def _open(self, request: Request, limit: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        endpoint = self._endpoint
-        answer = await self._request(request, limit)
-        if answer.status != 401 or endpoint.renew is None:
-            return answer
-        answer.release()
-        await self._renew(endpoint)
-        return await self._request(request, limit)
+    async def _send(self, request: Request) -> Response:
+        try:
+            while True:
+                self._check_open()
+                connection, fresh = await self._pool.take()
+                try:
+                    return await connection.ask(request.method, self._bytes(request))
+                except Broken:
+                    # A kept connection may have died unnoticed, before it carried this request.
+                    if fresh or request.method not in _IDEMPOTENT:
+                        raise
+                finally:
+                    self._pool.give(connection)
+        except _FAILURES as failure:
+            raise self._unavailable(request, failure) from failure
 
-    async def _request(
-        self, request: Request, limit: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        endpoint = self._endpoint
-        headers = dict(request.headers)
-        if authorization := endpoint.header():
-            headers["authorization"] = authorization
-        extra: dict[str, Any] = {}
-        if endpoint.proxy:
-            extra["proxy"] = endpoint.proxy
-        if endpoint.server_name:
-            extra["server_hostname"] = endpoint.server_name
-        return await self._open_session().request(
-            request.method,
-            self._url(request),
-            data=request.body or None,
-            headers=headers,
-            ssl=self._tls if self._tls is not None else True,
-            timeout=limit,
-            allow_redirects=False,
-            **extra,
-        )
+    async def _open(self, request: Request) -> _HttpStream:
+        """Streams have connections of their own: they last, and do not count."""
+        self._check_open()
+        try:
+            connection = await self._connect()
+            try:
+                await connection.open(request.method, self._bytes(request))
+            except BaseException:
+                connection.abort()
+                raise
+        except _FAILURES as failure:
+            raise self._unavailable(request, failure) from failure
+        return _HttpStream(connection, self._endpoint.url)
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        options: dict[str, Any] = {}
+        if self._tls is not None:
+            name = self._endpoint.server_name or self._host
+            options = {"ssl": self._tls, "server_hostname": name}
+        async with asyncio.timeout(self._limits.connect):
+            if self._endpoint.proxy:
+                options["sock"] = await dig(self._endpoint.proxy, self._host, self._port)
+            else:
+                options |= {"host": self._host, "port": self._port}
+            transport, connection = await loop.create_connection(
+                partial(Connection, self._connections.discard), **options
+            )
+        if not connection.ended:
+            self._connections.add(connection)
+        _keep_alive(transport.get_extra_info("socket"))
+        return connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable(f"the connection to {self._endpoint.url} has been closed")
 
     def _use(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._tls = endpoint.tls()
-        self._root = endpoint.url.rstrip("/")
+        where = urlsplit(endpoint.url)
+        self._host = where.hostname or ""
+        self._port = where.port or (443 if where.scheme == "https" else 80)
+        self._root = where.path.rstrip("/")
+        self._same = f" HTTP/1.1\r\nhost: {where.netloc.rpartition('@')[2]}\r\n"
+        # A local network is faster than a decompressor.
+        self._same += "accept-encoding: identity\r\n"
+        if authorization := endpoint.header():
+            self._same += f"authorization: {authorization}\r\n"
 
     async def _renew(self, stale: Endpoint) -> None:
         """Replace stale credentials, once for all requests that met a 401 together."""
@@ -121,49 +158,38 @@ class HttpTransport:
         async with self._renewing:
             if self._endpoint is stale and stale.renew is not None:
                 self._use(await stale.renew())
+                # Connections may be known by a certificate that is stale too.
+                self._pool.drop_idle()
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._closed:
-            raise Unavailable(f"the connection to {self._endpoint.url} has been closed")
-        if self._session is None:
-            connector = aiohttp.TCPConnector(
-                limit=self._max_connections,
-                keepalive_timeout=90,
-                ttl_dns_cache=30,
-                socket_factory=_socket,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                # A local network is faster than a decompressor.
-                headers={"accept-encoding": "identity"},
-                skip_auto_headers=("content-type",),
-                read_bufsize=1 << 20,
-            )
-        return self._session
-
-    def _url(self, request: Request) -> URL:
+    def _bytes(self, request: Request) -> bytes:
+        path = request.path
+        if _PLAIN_PATH.fullmatch(path) is None:
+            path = quote(path, safe=_PATH_SAFE)
         query = f"?{urlencode(request.query)}" if request.query else ""
-        return URL(f"{self._root}{quote(request.path, safe=_PATH_SAFE)}{query}", encoded=True)
+        headers = "".join([f"{name}: {value}\r\n" for name, value in request.headers.items()])
+        head = f"{request.method} {self._root}{path}{query}{self._same}{headers}"
+        if request.body or request.method not in _IDEMPOTENT:
+            head += f"content-length: {len(request.body)}\r\n"
+        return (head + "\r\n").encode() + request.body
 
     def _unavailable(self, request: Request, failure: BaseException) -> Unavailable:
         what = str(failure) or type(failure).__name__
-        return Unavailable(f"{request.method} {self._root}{request.path}: {what}")
+        url = self._endpoint.url.rstrip("/")
+        return Unavailable(f"{request.method} {url}{request.path}: {what}")
 
 
 class _HttpStream:
     """The lines of one answer, of any length."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, url: str) -> None:
-        self.status = answer.status
-        self.headers: Mapping[str, str] = _plain(answer.headers)
-        self._answer = answer
+    def __init__(self, connection: Connection, url: str) -> None:
+        self.status, self.headers = connection.head
+        self.connection = connection
         self._where = url
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             if self.status != 200:
-                yield await self._answer.read()
+                yield b"".join([part async for part in self.connection.parts()])
                 return
             async for line in self._lines():
                 yield line
@@ -174,7 +200,7 @@ class _HttpStream:
     async def _lines(self) -> AsyncIterator[bytes]:
         # The parts of a long line are joined once, when its end is there.
         parts: list[bytes] = []
-        async for chunk in self._answer.content.iter_any():
+        async for chunk in self.connection.parts():
             lines = chunk.split(b"\n")
             if len(lines) == 1:
                 parts.append(chunk)
@@ -189,23 +215,8 @@ class _HttpStream:
             yield rest
 
 
-def _hang_up(answer: aiohttp.ClientResponse) -> None:
-    """End a stream at once: a polite end of TLS would wait for a peer who is still talking."""
-    connection = answer.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
-    answer.close()
-
-
-def _plain(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
-def _socket(address: Any) -> socket.socket:
-    family, kind, protocol, *_ = address
-    made = socket.socket(family, kind, protocol)
+def _keep_alive(made: Any) -> None:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made

@@ -69,6 +69,8 @@ class Informer(Generic[T]):
         self._staged: dict[str, T] | None = None
         self._doubtful: dict[str, str] = {}
         self._complaints: dict[str, str] = {}
+        self.on_unreadable: Callable[[Unreadable], None] | None = None
+        """Told once of each object that cannot be read, and again when the reason changes."""
         self._running: asyncio.Task[None] | None = None
         self._stopped = False
         self._told_all = False
@@ -252,6 +254,8 @@ class Informer(Generic[T]):
         if self._complaints.get(broken.key) != broken.why:
             self._complaints[broken.key] = broken.why
             log.error("%s; going on without it", broken.message)
+            if self.on_unreadable is not None:
+                self.on_unreadable(broken)
         gone = broken.event_type == "DELETED"
         if self._staged is not None:
             self._staged.pop(broken.key, None)

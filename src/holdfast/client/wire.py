@@ -52,12 +52,15 @@ class Unreadable(Invalid):
     """An object on the server does not fit the type we read it as.
 
     It carries what could still be read, so that a follower can go on: which object, which
-    version, which field, and on a watch the type of the event.
+    version, which field, on a watch the type of the event, and the object as it came.
     """
 
     def __init__(
-        self, resource: Resource[Any], metadata: dict[str, Any], why: str, event_type: str = ""
+        self, resource: Resource[Any], raw: dict[str, Any], why: str, event_type: str = ""
     ) -> None:
+        self.raw = raw
+        found = raw.get("metadata")
+        metadata = found if isinstance(found, dict) else {}
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         self.key = f"{namespace}/{name}" if namespace else str(name)
         self.uid = str(metadata.get("uid", ""))
@@ -101,7 +104,7 @@ def decode_typed(data: bytes | msgspec.Raw, res: Resource[T], event_type: str = 
     try:
         return decode_object(data, res.type)
     except msgspec.ValidationError as misfit:
-        raise Unreadable(res, _metadata_of(data), str(misfit), event_type) from misfit
+        raise Unreadable(res, _raw(data), str(misfit), event_type) from misfit
     except msgspec.DecodeError as broken:
         raise Unavailable(f"the server's answer is not JSON: {broken}") from broken
 
@@ -170,10 +173,9 @@ def error_of(answer: Response) -> HoldfastError:
     return error
 
 
-def _metadata_of(data: bytes | msgspec.Raw) -> dict[str, Any]:
+def _raw(data: bytes | msgspec.Raw) -> dict[str, Any]:
     raw = msgspec.json.decode(data)
-    metadata = raw.get("metadata") if isinstance(raw, dict) else None
-    return metadata if isinstance(metadata, dict) else {}
+    return raw if isinstance(raw, dict) else {}
 
 
 def _field_of(why: str) -> tuple[str, str]:

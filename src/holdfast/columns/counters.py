@@ -26,11 +26,12 @@ class DomainCount:
 
     ``counts[v]`` and ``nodes[v]`` are pods and eligible nodes whose label has value id v.
     ``padded`` is ``counts`` and a 0 at the end, which is what an absent label (-1) reads.
-    Without ``eligible`` every row with the label counts.
+    Without an eligibility every row with the label counts. ``seen`` is where the journal of nodes
+    was when the rows were counted, ``eligible`` which of them were.
     """
 
-    __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_per_row", "_seen",
-                 "_total", "counts", "label", "nodes", "padded")  # fmt: skip
+    __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_per_row", "_total",
+                 "counts", "eligible", "label", "nodes", "padded", "seen")  # fmt: skip
 
     def __init__(
         self,
@@ -43,17 +44,18 @@ class DomainCount:
         self.label = label
         self._eligible = eligible
         self._journal = journal
-        self._seen = -1
+        self.seen = -1
         self._total = 0
         self.padded: NDArray[np.float64] = np.zeros(1)
         self.counts: NDArray[np.float64] = self.padded[:-1]
         self.nodes: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.eligible: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def refresh(self) -> None:
         """Count again from the rows if any node changed; pods are counted as they move."""
-        if self._seen == self._journal.seq:
+        if self.seen == self._journal.seq:
             return
-        self._seen = self._journal.seq
+        self.seen = self._journal.seq
         mask = self.label.ids >= 0
         if self._eligible is not None:
             mask &= self._eligible()
@@ -63,12 +65,12 @@ class DomainCount:
         self.counts = self.padded[:-1]
         self.nodes = np.bincount(ids, minlength=size)
         self._total = int(self.counts.sum())
-        self._eligible_at = cells(mask)
+        self.eligible, self._eligible_at = mask, cells(mask)
         self._counts_at = cells(self.padded)
 
     def move(self, row: int, by: int) -> None:
         """Note that a matching pod came to or left the row."""
-        if self._seen == self._journal.seq and self._eligible_at[row]:
+        if self.seen == self._journal.seq and self._eligible_at[row]:
             self._counts_at[self.label.at[row]] += by
             self._total += by
 
@@ -92,12 +94,19 @@ class DomainCount:
 
 
 class SelectorCount:
-    """Pods that every one of ``choices`` means, per row; ``live`` leaves out terminating ones."""
+    """Pods that every one of ``choices`` means, per row; ``live`` leaves out terminating ones.
 
-    __slots__ = ("_all_at", "_all_domains", "_live_at", "_live_domains", "all", "choices", "live")
+    Reserve pods are counted too, unless ``real`` ones alone are.
+    """
 
-    def __init__(self, choices: tuple[PodChoice, ...], capacity: int) -> None:
+    __slots__ = ("_all_at", "_all_domains", "_live_at", "_live_domains", "all", "choices", "live",
+                 "real")  # fmt: skip
+
+    def __init__(
+        self, choices: tuple[PodChoice, ...], capacity: int, *, real: bool = False
+    ) -> None:
         self.choices = choices
+        self.real = real
         self.all: NDArray[np.int32] = np.zeros(capacity, np.int32)
         self.live: NDArray[np.int32] = np.zeros(capacity, np.int32)
         self._all_at = cells(self.all)

@@ -61,7 +61,10 @@ class Kinds:
         keys = self.keys
         if not keys or not labels:
             return (namespace, ())
-        return (namespace, tuple(sorted(pair for pair in labels.items() if pair[0] in keys)))
+        seen = [pair for pair in labels.items() if pair[0] in keys]
+        if len(seen) > 1:
+            seen.sort()
+        return (namespace, tuple(seen))
 
     def show(self, keys: Iterable[str]) -> bool:
         """Make keys visible; tell whether any is new. Then every pod needs its kind anew."""

@@ -186,14 +186,17 @@ class Picture:
         if self._roster.show(keys):
             self.epochs.bump("labels")
 
-    def counter(self, namespace: str, selector: Selector) -> SelectorCount:
+    def counter(self, namespace: str, selector: Selector, *, real: bool = False) -> SelectorCount:
         """Count the pods a selector finds, from now on; depends on epochs layout and counters."""
-        return self.count((PodChoice(frozenset((namespace,)), selector),))
+        return self.count((PodChoice(frozenset((namespace,)), selector),), real=real)
 
-    def count(self, choices: Choices) -> SelectorCount:
-        """Count the pods that all of the choices mean; depends on layout and counters."""
+    def count(self, choices: Choices, *, real: bool = False) -> SelectorCount:
+        """Count the pods that all of the choices mean, or the real ones alone.
+
+        Depends on layout and counters.
+        """
         self.show_labels(frozenset(key for choice in choices for key in choice.selector.keys))
-        counter, dropped = self._roster.counter(choices)
+        counter, dropped = self._roster.counter(choices, real=real)
         if dropped:
             self.epochs.bump("counters")
         return counter
@@ -259,6 +262,8 @@ class Picture:
             self._put_aside(standing.facts, name, assumed=standing.assumed)
         for key in [k for k, hold in self._holds.items() if hold.row == row]:
             self.release(key)
+        for uid in [u for u, seat in self._roster.seated.items() if seat.row == row]:
+            self.unseat(uid)
         self.amounts.close(row)
         self.labels.clear(row)
         if self.images.set(row, ()):
@@ -303,7 +308,7 @@ class Picture:
         row = self.row_of.get(node_name)
         standing = self._roster.by_uid.get(uid)
         if standing is not None:
-            if standing.row == row and standing.facts.weighs_like(facts):
+            if standing.row == row and self._roster.same(standing, facts):
                 self._roster.confirm(standing, facts)
                 return
             self._remove(uid)
@@ -333,33 +338,30 @@ class Picture:
         if request and request[-1][0] >= self.amounts.width:
             self._widen_to(request[-1][0])
         cpu, memory = facts.nonzero_millicores, facts.nonzero_bytes
-        self.amounts.take(row, request, 1, cpu, memory)
+        self.amounts.take(row, request, facts.slots, cpu, memory)
         held = self._roster.held.version
         if facts.terms:
             self.show_labels(facts.terms.label_keys)
         self._roster.enter(facts, row, assumed=assumed)
-        if self._roster.held.version != held:
-            self.epochs.bump("held")
-        self.journal.log(row)
-        if facts.mounts:
-            self._mounts_moved(facts, row)
+        self._moved(facts, row, held)
 
     def _remove(self, uid: str) -> None:
         held = self._roster.held.version
         standing = self._roster.leave(uid)
-        if self._roster.held.version != held:
-            self.epochs.bump("held")
         facts, row = standing.facts, standing.row
         cpu, memory = facts.nonzero_millicores, facts.nonzero_bytes
-        self.amounts.give(row, facts.request, 1, cpu, memory)
+        self.amounts.give(row, facts.request, facts.slots, cpu, memory)
+        self._moved(facts, row, held)
+
+    def _moved(self, facts: PodFacts, row: int, held: int) -> None:
+        """Tell whoever must know that a pod came or went; ``held`` was the version before."""
+        if self._roster.held.version != held:
+            self.epochs.bump("held")
         self.journal.log(row)
         if facts.mounts:
-            self._mounts_moved(facts, row)
-
-    def _mounts_moved(self, facts: PodFacts, row: int) -> None:
-        self.mount_journal.log(row)
-        if facts.mounts.claims:
-            self.epochs.bump("mounts")
+            self.mount_journal.log(row)
+            if facts.mounts.claims:
+                self.epochs.bump("mounts")
 
     def _put_aside(self, facts: PodFacts, node_name: str, *, assumed: bool) -> None:
         self._aside.setdefault(node_name, {})[facts.uid] = (facts, assumed)
@@ -373,6 +375,22 @@ class Picture:
                 del self._aside[node]
 
     # --- room held by something that is not a pod -------------------------------------------
+
+    def seat(self, facts: PodFacts, row: int) -> None:
+        """Let a reserve pod be seen on the row, without its amounts: those are held apart."""
+        self.unseat(facts.uid)
+        held = self._roster.held.version
+        if facts.terms:
+            self.show_labels(facts.terms.label_keys)
+        self._roster.seat(facts, row)
+        self._moved(facts, row, held)
+
+    def unseat(self, uid: str) -> None:
+        """Let a reserve pod be seen no more; one that is not seated is fine."""
+        held = self._roster.held.version
+        standing = self._roster.unseat(uid)
+        if standing is not None:
+            self._moved(standing.facts, standing.row, held)
 
     def hold(self, key: str, row: int, amounts: Mapping[int, int], slots: int = 0) -> None:
         """Hold room on a row under a key, instead of what that key held before."""

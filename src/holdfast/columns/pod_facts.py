@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.api.pod import Affinity, Pod, PodSpec, Volume
-from holdfast.api.requests import pod_request
+from holdfast.api.requests import pod_request, request_nanos, whole
 from holdfast.columns.amounts import MOST, Request
-from holdfast.columns.interner import ResourceNames
+from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
 from holdfast.columns.terms import NO_TERMS, PodTerms, read_terms
@@ -65,10 +65,11 @@ class PodFacts:
         """Digest a pod; one without a uid goes by its namespace and name."""
         meta, spec = pod.metadata, pod.spec
         digest = _digest(pod, resources, _shape(pod))
+        request = _with_slots(digest.request, pod) if reserve_for else digest.request
         return cls(
             pod=pod, uid=meta.uid or f"{meta.namespace}/{meta.name}", namespace=meta.namespace,
             name=meta.name, labels=meta.labels, priority=spec.priority or 0,
-            scheduler_name=spec.scheduler_name or "default-scheduler", request=digest.request,
+            scheduler_name=spec.scheduler_name or "default-scheduler", request=request,
             nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
             host_ports=digest.host_ports, mounts=digest.mounts,
             terminating=meta.deletion_timestamp is not None, shape=digest.shape,
@@ -80,13 +81,18 @@ class PodFacts:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def slots(self) -> int:
+        """Pod slots it takes besides what it requests of them, as a reserve pod may."""
+        return 0 if self.reserve_for and any(r == PODS for r, _ in self.request) else 1
+
     def started(self, now: float) -> float:
         """When the pod started; one that has not counts as starting now."""
         began = self.pod.status.start_time
         return now if began is None else datetime.fromisoformat(began).timestamp()
 
     def weighs_like(self, other: PodFacts) -> bool:
-        """Tell whether a node cannot tell the two apart: same room, ports, labels, priority."""
+        """Tell whether the two are of the same weight: same room, ports, priority, terms."""
         return (
             self.request == other.request
             and self.nonzero_millicores == other.nonzero_millicores
@@ -94,9 +100,14 @@ class PodFacts:
             and self.host_ports == other.host_ports
             and self.terminating == other.terminating
             and self.priority == other.priority
-            and self.labels == other.labels
             and (self.terms is other.terms or self.pod.spec.affinity == other.pod.spec.affinity)
         )
+
+
+def _with_slots(request: Request, pod: Pod) -> Request:
+    """Add the pod slots a reservation asks for; of a real pod such a request counts nothing."""
+    slots = whole("pods", request_nanos(pod).get("pods", 0))
+    return tuple(sorted((*request, (PODS, slots)))) if slots > 0 else request
 
 
 def _shape(pod: Pod) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 ANY_ADDRESS = "0.0.0.0"
 HostPort = tuple[str, int, str]
@@ -55,10 +55,16 @@ class PortIndex:
             if not rows:
                 del self._users[protocol, port]
 
-    def taken_at(self, row: int, wanted: Iterable[HostPort]) -> bool:
-        """Tell whether one of the wanted ports is taken on the row."""
+    def taken_at(self, row: int, wanted: Iterable[HostPort], less: Sequence[HostPort] = ()) -> bool:
+        """Tell whether one of the wanted ports is taken on the row, not counting ``less``."""
         for protocol, port, address in wanted:
             addresses = self._users.get((protocol, port), {}).get(row)
+            if addresses and less:
+                addresses = {
+                    used: count
+                    for used, count in addresses.items()
+                    if count > less.count((protocol, port, used))
+                }
             if addresses and _meets(address, addresses):
                 return True
         return False

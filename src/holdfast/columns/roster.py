@@ -1,5 +1,8 @@
 """Who stands where: pods on rows, by uid, with the counters and ports they move.
 
+The reserve pods of reservations that hold room are *seated* here too: they move counters, ports,
+volumes and terms like any pod, but nobody finds them among the pods of a row.
+
 A pod is *assumed* from the decision until the API server confirms it. Confirming changes nothing
 a plugin could see, so it is not logged; that matters, because every placement is confirmed.
 """
@@ -36,17 +39,20 @@ class Standing:
 class Roster:
     """Pods by uid and by row; ``namespaces`` are the labels of those that have any."""
 
-    __slots__ = ("_capacity", "_counters", "_of_row", "by_uid", "held", "kinds", "mounts",
-                 "namespaces", "ports", "priorities")  # fmt: skip
+    __slots__ = ("_asked", "_capacity", "_counters", "_of_row", "by_uid", "held", "kinds", "mounts",
+                 "namespaces", "ports", "priorities", "seated")  # fmt: skip
 
     def __init__(self, capacity: int, held: HeldTerms) -> None:
         self._capacity = capacity
-        self._counters: dict[Choices, SelectorCount] = {}
+        self._counters: dict[tuple[Choices, bool], SelectorCount] = {}
         self.held = held
         self.namespaces: Namespaces = {}
         self._of_row: dict[int, dict[str, PodFacts]] = {}
         self.by_uid: dict[str, Standing] = {}
+        self.seated: dict[str, Standing] = {}
+        """Reserve pods, by uid."""
         self.kinds = Kinds()
+        self._asked: tuple[PodFacts, Kind] | None = None
         self.ports = PortIndex()
         self.mounts = MountIndex()
         self.priorities: dict[int, int] = {}
@@ -58,8 +64,14 @@ class Roster:
 
     def kind_of(self, facts: PodFacts) -> Kind:
         """The kind of a pod, standing or not."""
+        # A decision asks several times about one pod.
+        asked = self._asked
+        if asked is not None and asked[0] is facts:
+            return asked[1]
         counters = self._counters.values()
-        return self.kinds.of(facts.namespace, facts.labels, counters, self.namespaces)
+        kind = self.kinds.of(facts.namespace, facts.labels, counters, self.namespaces)
+        self._asked = (facts, kind)
+        return kind
 
     def enter(self, facts: PodFacts, row: int, *, assumed: bool) -> None:
         """Put a pod on the row; it must stand nowhere."""
@@ -70,8 +82,11 @@ class Roster:
         if there is None:
             there = self._of_row[row] = {}
         there[uid] = facts
-        kind.rows[uid] = row
         self.priorities[facts.priority] = self.priorities.get(facts.priority, 0) + 1
+        self._appear(facts, row, kind)
+
+    def _appear(self, facts: PodFacts, row: int, kind: Kind) -> None:
+        kind.rows[facts.uid] = row
         if facts.host_ports:
             self.ports.add(row, facts.host_ports)
         if facts.mounts:
@@ -79,7 +94,21 @@ class Roster:
         if facts.terms:
             self.held.enter(facts.terms, row)
         for counter in kind.counters:
-            counter.move(row, 1, live=not facts.terminating)
+            if not (counter.real and facts.reserve_for):
+                counter.move(row, 1, live=not facts.terminating)
+
+    def seat(self, facts: PodFacts, row: int) -> None:
+        """Let a reserve pod be seen on the row; it must be seated nowhere."""
+        kind = self.kind_of(facts)
+        self.seated[facts.uid] = Standing(facts, row, kind, assumed=False)
+        self._appear(facts, row, kind)
+
+    def unseat(self, uid: str) -> Standing | None:
+        """Let a reserve pod be seen no more; answers what it was."""
+        standing = self.seated.pop(uid, None)
+        if standing is not None:
+            self._vanish(standing)
+        return standing
 
     def leave(self, uid: str) -> Standing:
         """Take a pod off its row."""
@@ -89,10 +118,15 @@ class Roster:
         del there[uid]
         if not there:
             del self._of_row[row]
-        del standing.kind.rows[uid]
         self.priorities[facts.priority] -= 1
         if not self.priorities[facts.priority]:
             del self.priorities[facts.priority]
+        self._vanish(standing)
+        return standing
+
+    def _vanish(self, standing: Standing) -> None:
+        facts, row = standing.facts, standing.row
+        del standing.kind.rows[facts.uid]
         if facts.host_ports:
             self.ports.remove(row, facts.host_ports)
         if facts.mounts:
@@ -100,8 +134,19 @@ class Roster:
         if facts.terms:
             self.held.leave(facts.terms, row)
         for counter in standing.kind.counters:
-            counter.move(row, -1, live=not facts.terminating)
-        return standing
+            if not (counter.real and facts.reserve_for):
+                counter.move(row, -1, live=not facts.terminating)
+
+    def same(self, standing: Standing, facts: PodFacts) -> bool:
+        """Tell whether nobody can tell newer facts of a pod from those we have.
+
+        Labels nobody looks at do not count: Kubernetes copies the node's zone onto every pod it
+        binds.
+        """
+        was = standing.facts
+        return was.weighs_like(facts) and (
+            was.labels == facts.labels or self.kind_of(facts) is standing.kind
+        )
 
     def confirm(self, standing: Standing, facts: PodFacts) -> None:
         """Replace a pod's facts by newer ones that weigh the same."""
@@ -116,28 +161,29 @@ class Roster:
         """
         if not self.kinds.show(keys):
             return False
-        for uid, standing in self.by_uid.items():
-            standing.kind = self.kind_of(standing.facts)
-            standing.kind.rows[uid] = standing.row
+        self._asked = None
+        for standings in (self.by_uid, self.seated):
+            for uid, standing in standings.items():
+                standing.kind = self.kind_of(standing.facts)
+                standing.kind.rows[uid] = standing.row
         return True
 
-    def counter(self, choices: Choices) -> tuple[SelectorCount, bool]:
+    def counter(self, choices: Choices, *, real: bool = False) -> tuple[SelectorCount, bool]:
         """The counter of pods that all choices mean, and whether an old one was dropped for it.
 
-        The keys of the selectors must be visible already.
+        The keys of the selectors must be visible already. ``real`` leaves reserve pods out.
         """
-        found = self._counters.pop(choices, None)
+        found = self._counters.pop((choices, real), None)
         dropped = False
         if found is None:
             if len(self._counters) >= _MOST_COUNTERS:
                 self._drop(next(iter(self._counters)))
                 dropped = True
-            found = self._count(choices)
-        self._counters[choices] = found
+            found = self._count(SelectorCount(choices, self._capacity, real=real))
+        self._counters[choices, real] = found
         return found, dropped
 
-    def _count(self, choices: Choices) -> SelectorCount:
-        counter = SelectorCount(choices, self._capacity)
+    def _count(self, counter: SelectorCount) -> SelectorCount:
         for kind in self.kinds:
             if counter.selects(kind.namespace, self._labels_of(kind), kind.labels):
                 kind.counters.append(counter)
@@ -149,9 +195,11 @@ class Roster:
 
     def _move_all(self, counter: SelectorCount, kind: Kind, by: int) -> None:
         for uid, row in kind.rows.items():
-            counter.move(row, by, live=not self.by_uid[uid].facts.terminating)
+            facts = (self.by_uid.get(uid) or self.seated[uid]).facts
+            if not (counter.real and facts.reserve_for):
+                counter.move(row, by, live=not facts.terminating)
 
-    def _drop(self, key: Choices) -> None:
+    def _drop(self, key: tuple[Choices, bool]) -> None:
         counter = self._counters.pop(key)
         for kind in self.kinds:
             if counter in kind.counters:
@@ -194,9 +242,10 @@ class Roster:
         copy.ports = self.ports.fork()
         copy.mounts = self.mounts.fork()
         copy.priorities = dict(self.priorities)
-        for uid, old in self.by_uid.items():
-            kind = copy.kind_of(old.facts)
-            kind.rows[uid] = old.row
-            copy.by_uid[uid] = Standing(old.facts, old.row, kind, old.assumed)
+        for olds, news in ((self.by_uid, copy.by_uid), (self.seated, copy.seated)):
+            for uid, old in olds.items():
+                kind = copy.kind_of(old.facts)
+                kind.rows[uid] = old.row
+                news[uid] = Standing(old.facts, old.row, kind, old.assumed)
         copy._of_row = {row: dict(pods) for row, pods in self._of_row.items()}
         return copy

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from holdfast.errors import BadConfiguration
+from holdfast.framework.profile import Profile
+from holdfast.plugins.reservation.arguments import ReservationArgs
 from holdfast.settings import ReservationSettings
 
+PLUGIN = "Reservation"
 
-def read_settings(args: Mapping[str, Any]) -> ReservationSettings:
-    """Read a ReservationArgs (``pluginConfig[].args``); 0 means the default.
 
-    ``resyncIntervalSeconds`` is accepted and has no effect: metrics are made when asked for.
+def settings_of(profiles: Iterable[Profile]) -> ReservationSettings:
+    """Take the controller's settings from the first profile that has the plugin."""
+    for profile in profiles:
+        for plugin in profile.plugins:
+            if plugin.name == PLUGIN:
+                return chosen(plugin.args)
+    return ReservationSettings()
 
-    >>> read_settings({"gcDurationSeconds": 7200, "gcIntervalSeconds": 0})
+
+def chosen(args: ReservationArgs) -> ReservationSettings:
+    """Read the settings off the arguments; 0 means the default.
+
+    ``resyncIntervalSeconds`` has no effect: metrics are made when they are asked for.
+
+    >>> chosen(ReservationArgs(gc_duration_seconds=7200, gc_interval_seconds=0))
     ReservationSettings(workers=1, collect=True, keep_ended=7200, collect_every=60.0)
     """
     default = ReservationSettings()
     return ReservationSettings(
-        workers=_count(args, "controllerWorkers") or default.workers,
-        collect=not args.get("disableGarbageCollection"),
-        keep_ended=_count(args, "gcDurationSeconds") or default.keep_ended,
-        collect_every=_count(args, "gcIntervalSeconds") or default.collect_every,
+        workers=args.controller_workers or default.workers,
+        collect=not args.disable_garbage_collection,
+        keep_ended=args.gc_duration_seconds or default.keep_ended,
+        collect_every=args.gc_interval_seconds or default.collect_every,
     )
-
-
-def _count(args: Mapping[str, Any], name: str) -> int:
-    value = args.get(name) or 0
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadConfiguration(f"{name}: {value!r} must be a whole number, 0 or more")
-    return value

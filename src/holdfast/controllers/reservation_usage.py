@@ -63,9 +63,12 @@ def drawn(reservation: Reservation, pods: Iterable[Pod]) -> dict[str, int]:
 def short_of(reservation: Reservation, ground: Ground) -> list[str]:
     """Name the resources of which the node cannot give what its Reservations still promise.
 
-    Pods that ignore reservations said so themselves and break no promise.
+    Pods that ignore reservations said so themselves and break no promise. A node that has not
+    said what it has gives no reason to doubt it.
     """
     assert ground.node is not None, "a reservation on a node that is gone has expired"
+    if not ground.node.status.allocatable:
+        return []
     counted = [p for p in ground.pods if not p.finished and not _ignores(p)]
     promised = promises(reservation, counted)
     if not promised:

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+import msgspec
+
+from holdfast.api.mistakes import read
 from holdfast.errors import BadConfiguration, Cause, Details
 
-_ENVELOPE = ("apiVersion", "kind")
+T = TypeVar("T", bound="PluginArgs")
 
 
-class Arguments:
-    """One plugin's arguments, with mistakes collected under their field paths."""
+class PluginArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """Arguments of a plugin as they stand in a file."""
 
-    def __init__(self, plugin: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+    api_version: str = ""
+    kind: str = ""
+
+
+class Arguments(list[Cause]):
+    """What is wrong with the arguments of one plugin, by field paths below ``args``."""
+
+    def __init__(self, plugin: str) -> None:
+        super().__init__()
         self._plugin = plugin
-        self._given = given
-        self._causes: list[Cause] = []
-        for name in given:
-            if name not in known and name not in _ENVELOPE:
-                self.wrong(name, f'unknown field "{name}"', "FieldValueNotSupported")
 
-    def get(self, name: str, default: Any) -> Any:
-        """An argument, or its default if it is absent or null."""
-        value = self._given.get(name)
-        return default if value is None else value
-
-    def wrong(self, path: str, words: str, reason: str = "FieldValueInvalid") -> None:
-        """Note that the field at ``path`` is wrong."""
-        self._causes.append(Cause(path, words, reason))
+    def read(self, kind: type[T], given: Mapping[str, Any]) -> T:
+        """Read the arguments, noting fields nobody knows and values of the wrong type."""
+        return read(kind, given, "", self)
 
     def refuse_if_wrong(self) -> None:
         """Raise BadConfiguration naming every wrong field, or return quietly."""
-        if self._causes:
-            listed = "; ".join(f"{c.field}: {c.message}" for c in self._causes)
+        if self:
+            listed = ", ".join(f"{c.field}: {c.message}" for c in self)
+            words = f"[{listed}]" if len(self) > 1 else listed
             raise BadConfiguration(
-                f'initializing plugin "{self._plugin}": {listed}',
-                Details(kind=f"{self._plugin}Args", causes=tuple(self._causes)),
+                f'initializing plugin "{self._plugin}": {words}',
+                Details(kind=f"{self._plugin}Args", causes=tuple(self)),
             )

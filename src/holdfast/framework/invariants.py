@@ -8,8 +8,9 @@ mistake in the columns cannot hide itself. Run after every step in tests and und
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from holdfast.capacity.matching import ignores
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.world import World
@@ -37,11 +38,12 @@ def _columns_equal_their_parts(world: World) -> list[str]:
     for name, row in nodes.row_of.items():
         expected = _pods_on(nodes.pods_on(row).values())
         for offer in world.offers.on_row(row) if world.offers is not None else ():
-            expected[PODS] += max(0, offer.reserved.get(PODS, 1) - len(offer.draws))
+            drawn = _sum(offer.draws.values())
+            expected[PODS] += max(0, offer.reserved.get(PODS, 1) - drawn[PODS])
             for resource, reserved in offer.reserved.items():
                 if resource == PODS:
                     continue
-                used = offer.used(resource)
+                used = drawn[resource]
                 expected[resource] += max(reserved, used + offer.inner.get(resource, 0)) - used
         for resource in range(nodes.requested.shape[0]):
             found = int(nodes.requested[resource, row])
@@ -52,14 +54,20 @@ def _columns_equal_their_parts(world: World) -> list[str]:
 
 
 def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
-    """I1, I2, I4: pods, and room held besides them, never exceed what a node has."""
+    """I1, I2, I4: pods, and room held besides them, never exceed what a node has.
+
+    A pod that ignores reservations may stand in room held for others; it says so itself.
+    """
     nodes = world.nodes
     problems = []
     for name, row in nodes.row_of.items():
         if ours is not None and name not in ours:
             continue
+        there = _pods_on(nodes.pods_on(row).values())
+        excused = _pods_on(pod for pod in nodes.pods_on(row).values() if ignores(pod))
         for resource in range(nodes.requested.shape[0]):
-            taken, has = int(nodes.requested[resource, row]), int(nodes.allocatable[resource, row])
+            has, stand = int(nodes.allocatable[resource, row]), there[resource]
+            taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
             if taken > has and not _served_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
                 problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
@@ -98,10 +106,14 @@ def _devices_serve_one_claim(world: World) -> list[str]:
     ]
 
 
+def _sum(amounts: Iterable[Mapping[int, int]]) -> Counter[int]:
+    return sum(map(Counter, amounts), Counter())
+
+
 def _pods_on(pods: Iterable[PodFacts]) -> Counter[int]:
     total: Counter[int] = Counter()
     for pod in pods:
-        total[PODS] += 1
+        total[PODS] += pod.slots
         for resource, amount in pod.request:
             total[resource] += amount
     return total

@@ -8,21 +8,23 @@ keeps the sum: which rows are feasible and their total score.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.answers import Answers
-from holdfast.framework.plugin import Code, Filters, Prepares, Scope, Scores, Skip, implements
+from holdfast.framework.plugin import Code, Filters, Skip
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared, ask, take
 from holdfast.framework.profile import Profile
+from holdfast.framework.recent import Recent
 from holdfast.framework.record import Record
+from holdfast.framework.traits import Traits, deciding
 from holdfast.framework.view import View
 
 OFFERS_PLUGIN = "Reservation"
 """The plugin that gives owners their held room; others leave the rows of matched offers to it."""
 _FEW = 16
-T = TypeVar("T")
+"""Classes on trial. Two plugins answer anew for each request: they are kept on trial as long."""
 
 
 class Memory:
@@ -32,35 +34,28 @@ class Memory:
         self.profile = profile
         self.offers = any(p.name == OFFERS_PLUGIN for p in profile.having(Filters))
         self._deciding = deciding(profile)
-        self._roles = {p.name: profile.role(p) for p in self._deciding}
-        self._epochs = {p.name: ("layout", *p.epochs) for p in self._deciding}
+        self._traits = {traits.name: traits for traits in self._deciding}
         self._asked = {
-            p.name: Prepared(p, (), skip=True)
-            for p in self._deciding
-            if getattr(p, "scope", Scope.CLUSTER) is Scope.CLUSTER
+            traits.name: Prepared(traits, (), skip=True)
+            for traits in self._deciding
+            if traits.asked
         }
-        self._beyond = tuple(
-            getattr(p, "beyond", p.reads)
-            for p in self._deciding
-            if getattr(p, "beyond_spec", False)
-        )
-        self._records: dict[Hashable, Record] = {}
-        self._prepared: dict[tuple[str, Hashable], Prepared] = {}
-        self._shared: dict[tuple[int, ...], Possible] = {}
+        self._beyond = tuple(t.beyond for t in self._deciding if t.beyond is not None)
+        self._records = Recent[Record](_FEW)
+        self._prepared = Recent[Prepared](4 * _FEW)
+        self._shared = Recent[Possible](_FEW)
         """By identity of the answers, which each entry keeps alive: no id is ever another's."""
 
     def record(self, pod: PodFacts, view: View) -> Record:
         """The record of the pod's class, made or renewed if need be. Not refreshed yet."""
         key = self._key(pod, view)
-        record = self._records.get(key)
+        record = self._records.find(key)
         if record is not None and self._holds(record, pod, view):
-            if len(self._records) > _FEW:
-                self._records[key] = self._records.pop(key)  # last used, last dropped
             return record
         record = self._make(pod, view)
         if record.rejected is None:
             # Preparing may have made labels visible, and with them given the pod a new kind.
-            _keep(self._records, self._key(pod, view), record, _room(view.nodes.capacity))
+            self._records.keep(self._key(pod, view), record, _room(view.nodes.capacity))
         return record
 
     def complete(self, record: Record, pod: PodFacts, view: View) -> list[Prepared]:
@@ -70,37 +65,40 @@ class Memory:
         """
         fresh: dict[str, Prepared] = {}
         for prepared in record.fresh:
-            plugin = prepared.plugin
-            answer = plugin.prepare(pod, view) if implements(plugin, Prepares) else None
+            traits = prepared.traits
+            answer = traits.plugin.prepare(pod, view) if traits.prepares else None
             if not isinstance(answer, Skip):
-                role = self._roles[plugin.name]
-                fresh[plugin.name] = take(plugin, answer, prepared.versions, role)
+                fresh[traits.name] = take(traits, answer, prepared.versions)
         if not fresh:
             return record.prepared
         return [fresh.get(p.plugin.name, p) for p in record.prepared]
 
     def prepare(self, plugin: Any, pod: PodFacts, view: View) -> Prepared:
         """What the plugin, whose scope is not CLUSTER, makes of the pod; remembered."""
+        return self._prepare(self._traits[plugin.name], pod, view)
+
+    def _prepare(self, traits: Traits, pod: PodFacts, view: View) -> Prepared:
         epochs = view.nodes.epochs
-        key = (plugin.name, plugin.reads(pod, view))
-        found = self._prepared.get(key)
+        key = (traits.name, traits.plugin.reads(pod, view))
+        found = self._prepared.find(key)
         if found is not None and found.stamp == epochs.stamp:
             return found
-        versions = epochs.of(self._epochs[plugin.name])
+        versions = epochs.of(traits.epochs)
         if found is not None and found.versions == versions:
             found.stamp = epochs.stamp
             return found
-        old, found = found, ask(plugin, pod, view, versions, self._roles[plugin.name])
-        if old is not None and getattr(plugin, "comparable", False) and _alike(old, found):
+        old, found = found, ask(traits, pod, view, versions)
+        if old is not None and traits.comparable and _alike(old, found):
             found = old
             found.versions = versions
         found.stamp = epochs.stamp
         if found.reject is None:
-            if plugin.scope.kept and not found.skip and found.answers is None:
+            if traits.kept and not found.skip and found.answers is None:
                 found.answers = Answers(
-                    plugin, found.state, view.nodes, filters=found.filters, scores=found.scores
-                )
-            _keep(self._prepared, key, found, 4 * _room(view.nodes.capacity))
+                    traits.plugin, found.state, view.nodes,
+                    filters=found.filters, scores=found.scores,
+                )  # fmt: skip
+            self._prepared.keep(key, found, 4 * _room(view.nodes.capacity))
         return found
 
     def _key(self, pod: PodFacts, view: View) -> Hashable:
@@ -116,15 +114,13 @@ class Memory:
         if record.stamp == epochs.stamp:
             return True
         for i, prepared in enumerate(record.prepared):
-            if prepared.asked:
+            traits = prepared.traits
+            if traits.asked or prepared.stamp == epochs.stamp:
                 continue
-            plugin = prepared.plugin
-            if prepared.stamp == epochs.stamp:
-                continue
-            if prepared.versions == epochs.of(self._epochs[plugin.name]):
+            if prepared.versions == epochs.of(traits.epochs):
                 prepared.stamp = epochs.stamp
                 continue
-            again = self.prepare(plugin, pod, view)
+            again = self._prepare(traits, pod, view)
             if again is not prepared and not (prepared.skip and again.skip):
                 return False
             record.prepared[i] = again
@@ -134,12 +130,11 @@ class Memory:
     def _make(self, pod: PodFacts, view: View) -> Record:
         prepared: list[Prepared] = []
         rejected: Prepared | None = None
-        for plugin in self._deciding:
-            placeholder = self._asked.get(plugin.name)
-            if placeholder is not None:
-                prepared.append(placeholder)
+        for traits in self._deciding:
+            if traits.asked:
+                prepared.append(self._asked[traits.name])
                 continue
-            found = self.prepare(plugin, pod, view)
+            found = self._prepare(traits, pod, view)
             prepared.append(found)
             if found.reject is not None:
                 rejected = found
@@ -149,27 +144,14 @@ class Memory:
 
     def _possible(self, prepared: list[Prepared], view: View) -> Possible:
         """Find the part of the verdict that depends on nodes alone; classes share it."""
-        kept = [
-            p.answers for p in prepared if p.answers is not None and p.plugin.scope is Scope.NODE
-        ]
-        allowed = [p.narrow for p in prepared if p.narrow is not None and not p.asked]
+        kept = [p.answers for p in prepared if p.answers is not None and p.traits.of_node]
+        allowed = [p.narrow for p in prepared if p.narrow is not None and not p.traits.asked]
         key = (*map(id, kept), *map(id, allowed))
-        found = self._shared.get(key)
+        found = self._shared.find(key)
         if found is None:
             found = Possible(view.nodes, kept, allowed)
-            _keep(self._shared, key, found, 4 * _room(view.nodes.capacity))
+            self._shared.keep(key, found, 4 * _room(view.nodes.capacity))
         return found
-
-
-def deciding(profile: Profile) -> tuple[Any, ...]:
-    """Plugins that have a say in where a pod goes, those that prepare in the order of preFilter."""
-    asked = [
-        p for p in profile.plugins if any(implements(p, x) for x in (Prepares, Filters, Scores))
-    ]
-    if not profile.lists:
-        return tuple(asked)
-    first = profile.having(Prepares)
-    return (*first, *(p for p in asked if p not in first))
 
 
 def _alike(old: Prepared, new: Prepared) -> bool:
@@ -186,11 +168,3 @@ def _alike(old: Prepared, new: Prepared) -> bool:
 def _room(capacity: int) -> int:
     """How many classes to remember: about 100 MB of arrays, whatever the size of the cluster."""
     return max(64, 4_194_304 // capacity)
-
-
-def _keep(table: dict[Any, T], key: Hashable, value: T, most: int) -> None:
-    """Remember a value, dropping the oldest if there are too many."""
-    table.pop(key, None)
-    if len(table) >= most:
-        del table[next(iter(table))]
-    table[key] = value

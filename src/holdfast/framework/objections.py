@@ -16,7 +16,7 @@ from holdfast.framework.view import View
 
 _MOST_NOMINATED = 16
 
-_place = attrgetter("place")
+_place = attrgetter("traits.place")
 
 
 def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Any, State], ...]:

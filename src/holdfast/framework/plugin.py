@@ -67,6 +67,8 @@ class Plugin(Protocol):
     otherwise pods of equal spec are taken to read alike and to be helped by the same events. Such a
     plugin may have a method ``beyond`` with the arguments of ``reads``, which tells only what it
     reads beyond the spec, and is cheaper.
+    ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
+    before its turn.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to
     the old one, what was built on that stays.
 

@@ -14,15 +14,8 @@ from numpy.typing import NDArray
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
-from holdfast.framework.plugin import (
-    AnyRows,
-    Normalizes,
-    PreScores,
-    Rows,
-    Scales,
-    Scope,
-    implements,
-)
+from holdfast.framework.answers import Answers
+from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
@@ -50,22 +43,12 @@ class Record:
         self.prepared = prepared
         self.rejected = rejected
         self.stamp = nodes.epochs.stamp
-        self.states: dict[str, Any] = {
-            p.plugin.name: p.state for p in prepared if not (p.skip or p.asked or p.reject)
-        }
-        self.fresh = [p for p in prepared if p.asked]
-        self.domain = [p for p in prepared if p.filters and not p.asked and p.answers is None]
-        self.narrowing = [p for p in prepared if p.narrow is not None]
-        self.clear = rejected is None and len(self.narrowing) < 2
         self._nodes = nodes
         self._journal, self._node_journal = nodes.journal, nodes.node_journal
-        answers = [p.answers for p in prepared if p.answers is not None]
-        self._of_nodes = [a for a in answers if a.plugin.scope is Scope.NODE]
-        self._of_rows = [a for a in answers if a.plugin.scope is not Scope.NODE]
-        self._verdicts = [a.verdicts for a in self._of_rows if a.verdicts is not None]
-        self._verdicts_at = [a.verdict_at for a in self._of_rows if a.verdict_at is not None]
         self._possible = possible
-        self._gather(profile)
+        self._sort(profile)
+        self.clear = rejected is None and len(self.narrowing) < 2
+        self.simple = self.summed and not self.apart
         self.ok: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
         self.total: NDArray[np.float64] = np.empty(nodes.capacity)
         self.total[nodes.size :] = NOWHERE
@@ -77,33 +60,60 @@ class Record:
         self._ok_at, self._total_at = cells(self.ok), cells(self.total)
         self._cursor = self._node_cursor = -1
 
-    def _gather(self, profile: Profile) -> None:
-        """Sort the scores into plain ones, scaled ones, and those that must be asked in full."""
+    def _sort(self, profile: Profile) -> None:
+        """Sort what the plugins made of the pod by what is to be done with it."""
+        self.states: dict[str, Any] = {}
+        self.fresh: list[Prepared] = []
+        self.domain: list[Prepared] = []
+        self.narrowing: list[Prepared] = []
+        self._of_nodes: list[Answers] = []
+        self._of_rows: list[Answers] = []
+        self._verdicts: list[Verdicts] = []
+        self._verdicts_at: list[Cells[int]] = []
         self.plain: list[tuple[NDArray[np.float64], Cells[float], float]] = []
         self.scaled: list[Scaled] = []
         self.apart: list[Prepared] = []
         self.summed = True
         for p in self.prepared:
-            if p.skip or p.asked or p.reject is not None:
-                continue
-            plugin, answers = p.plugin, p.answers
-            if p.tiers:
-                self.summed = False
-            if not p.scores:
-                continue
-            weight = profile.weight(plugin.name)
-            opaque = implements(plugin, Normalizes) or implements(plugin, PreScores) or p.mistake
-            if answers is None:
-                self.apart.append(p)
-            elif opaque:
-                self.summed = False
-            elif implements(plugin, Scales):
-                self.scaled.append(Scaled(answers, weight))
-            else:
-                assert answers.raw is not None
-                assert answers.raw_at is not None
-                self.plain.append((answers.raw, answers.raw_at, float(weight)))
-        self.simple = self.summed and not self.apart
+            if p.narrow is not None:
+                self.narrowing.append(p)
+            if p.traits.asked:
+                self.fresh.append(p)
+            elif not p.skip and p.reject is None:
+                self.states[p.traits.name] = p.state
+                if p.answers is None:
+                    if p.filters:
+                        self.domain.append(p)
+                else:
+                    self._sort_answers(p.answers, of_node=p.traits.of_node)
+                if p.tiers:
+                    self.summed = False
+                if p.scores:
+                    self._sort_scores(p, profile.weight(p.traits.name))
+
+    def _sort_answers(self, answers: Answers, *, of_node: bool) -> None:
+        if of_node:
+            self._of_nodes.append(answers)
+            return
+        self._of_rows.append(answers)
+        if answers.verdicts is not None:
+            assert answers.verdict_at is not None
+            self._verdicts.append(answers.verdicts)
+            self._verdicts_at.append(answers.verdict_at)
+
+    def _sort_scores(self, p: Prepared, weight: int) -> None:
+        """Tell plain scores from scaled ones, and from those that must be asked in full."""
+        answers = p.answers
+        if answers is None:
+            self.apart.append(p)
+        elif p.traits.opaque or p.mistake:
+            self.summed = False
+        elif p.traits.scales:
+            self.scaled.append(Scaled(answers, weight))
+        else:
+            assert answers.raw is not None
+            assert answers.raw_at is not None
+            self.plain.append((answers.raw, answers.raw_at, float(weight)))
 
     @property
     def flat(self) -> bool:
@@ -205,9 +215,14 @@ class Record:
 
     def _sum(self, rows: AnyRows, ok: NDArray[np.bool_]) -> None:
         """Write the totals of rows whose feasibility and ends are known."""
-        total: Any = 0.0
+        total = self.total[rows]  # a view of a slice, else a copy
+        total[:] = sum([part.constant for part in self.scaled if part.flat])
         for raw, _, weight in self.plain:
-            total = total + (raw[rows] if weight == 1.0 else raw[rows] * weight)
+            total += raw[rows] if weight == 1.0 else raw[rows] * weight
         for part in self.scaled:
-            total = total + part.of(rows)
-        self.total[rows] = np.where(ok, total, NOWHERE)
+            if not part.flat:
+                total += part.of(rows)
+        if np.count_nonzero(ok) < len(ok):
+            total[~ok] = NOWHERE
+        if not isinstance(rows, slice):
+            self.total[rows] = total

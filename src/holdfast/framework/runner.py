@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,7 +156,7 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     view = View(world, rejection.pod, now)
     effects: list[Effect] = []
     for plugin in profile.having(AfterRejects):
-        if implements(plugin, Prepares) and plugin.name not in rejection.prepared:
+        if _missed(plugin, rejection):
             # Another plugin's word ended preparing before this one's turn; upstream's says this.
             effect = Effect(plugin.name, "not found", code=Code.ERROR)
         else:
@@ -166,17 +167,25 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     return _merged(effects) if effects else None
 
 
+def _missed(plugin: Any, rejection: Rejection) -> bool:
+    """Whether a plugin that needs what it prepared did not get to prepare."""
+    if getattr(plugin, "asked_unprepared", False) or not implements(plugin, Prepares):
+        return False
+    return plugin.name not in rejection.prepared
+
+
 def _merged(effects: list[Effect]) -> Effect:
     last = effects[-1]
     if last.code is Code.PASS:
         return last
     return Effect(
-        plugin=last.plugin,
+        plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),
         nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
         evict=tuple(pod for e in effects for pod in e.evict),
         calls=tuple(call for e in effects for call in e.calls),
         code=last.code,
+        notes=tuple(note for e in effects for note in e.notes),
     )
 
 
@@ -244,7 +253,7 @@ def _ask_the_rest(found: Feasible) -> str:
             left &= allowed
         if not prepared.filters:
             continue
-        if prepared.sliced:
+        if prepared.traits.sliced:
             # Cheaper over all rows than picking some; such a plugin never fails.
             left &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
             continue
@@ -263,14 +272,15 @@ def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:
     """Rows that pass all kept filters before this one: it may fail there, whoever rejects later."""
     size = found.view.nodes.size
     mask = found.record.ok[:size]
-    last = max((p.place for p in found.active if p.filters and p.answers is not None), default=0)
-    if last < prepared.place:
+    turn = prepared.traits.place
+    kept = [p for p in found.active if p.filters and p.answers is not None]
+    if all(other.traits.place < turn for other in kept):
         return mask
     mask = found.view.nodes.alive[:size].copy()
-    for other in found.active:
-        kept = other.answers.verdicts if other.filters and other.answers is not None else None
-        if kept is not None and other.place < prepared.place:
-            mask &= kept[:size] == 0
+    for other in kept:
+        verdicts = other.answers.verdicts if other.answers is not None else None
+        if verdicts is not None and other.traits.place < turn:
+            mask &= verdicts[:size] == 0
     return mask
 
 

@@ -78,7 +78,7 @@ def add_apart(
     """
     everywhere = slice(0, size) if len(rows) == size else None
     for prepared in apart:
-        asked = everywhere if prepared.sliced and everywhere is not None else rows
+        asked = everywhere if prepared.traits.sliced and everywhere is not None else rows
         score = _score(profile, prepared, rows, asked)
         if score is not None:
             sums += score.weighted

@@ -184,6 +184,7 @@ class Effect:
     """What ``after_reject`` wants done about a pod that fits nowhere; the scheduler does it."""
 
     plugin: str
+    """Who wants it; several are joined by commas."""
     message: str = ""
     nominate: str | None = None
     """Node to nominate; "" clears the nomination, None keeps it."""
@@ -195,6 +196,8 @@ class Effect:
     candidates: tuple[Candidate, ...] = ()
     """For explanations: every node that was considered good enough, and those equally good."""
     tied: tuple[str, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+    """(reason, message) of warning events to write about the pod."""
 
 
 @dataclass(slots=True)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from holdfast.api.labels import Selector
 from holdfast.columns.kinds import Kind
 from holdfast.columns.picture import Picture, Rows
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.roster import Choices
+from holdfast.columns.terms import PodChoice
+from holdfast.columns.unseen import AnyCount, AnyTerm, Unseen
 
 if TYPE_CHECKING:
     from holdfast.framework.world import World
@@ -16,8 +20,8 @@ if TYPE_CHECKING:
 class Matched(Protocol):
     """The offers of held room that a pod may draw on.
 
-    ``key`` tells two matches apart. On ``rows`` NodeResourcesFit and NodePorts leave the word to
-    the Reservation plugin, which knows what of the held room is this pod's.
+    ``key`` tells two matches apart. On ``rows`` NodeResourcesFit leaves the word to the Reservation
+    plugin, which knows what of the held room is this pod's.
     """
 
     @property
@@ -28,6 +32,11 @@ class Matched(Protocol):
     @property
     def rows(self) -> Rows:
         """Rows with a matched offer, ascending, each once."""
+        ...
+
+    @property
+    def unseen(self) -> Unseen:
+        """The reserve pods behind the offers: the pod does not see them."""
         ...
 
 
@@ -60,6 +69,26 @@ class View:
             self._matched_known = True
             self._matched = self.world.match(self.pod)
         return self._matched
+
+    @property
+    def unseen(self) -> Unseen | None:
+        """Reserve pods this pod does not see; pods that differ in this read differently."""
+        matched = self.matched
+        return None if matched is None else matched.unseen
+
+    def counter(self, namespace: str, selector: Selector) -> AnyCount:
+        """Count the pods a selector finds, as this pod sees them."""
+        return self.count((PodChoice(frozenset((namespace,)), selector),))
+
+    def count(self, choices: Choices) -> AnyCount:
+        """Count the pods that all of the choices mean, as this pod sees them."""
+        counter, unseen = self.nodes.count(choices), self.unseen
+        return counter if unseen is None else unseen.count(counter)
+
+    def held_about(self) -> tuple[AnyTerm, ...]:
+        """Terms that speak of this pod, held by pods it sees; depends on held and namespaces."""
+        held, unseen = self.nodes.held_about(self.pod), self.unseen
+        return held if unseen is None else tuple([unseen.term(term) for term in held])
 
     @property
     def nominated(self) -> Mapping[int, Mapping[str, PodFacts]]:

@@ -121,6 +121,9 @@ class World:
             case PodDisruptionBudget():
                 self.budgets[obj.key] = obj
                 self.nodes.epochs.bump("budgets")
+                if (chosen := obj.spec.selector) is not None:
+                    named = (term.key for term in chosen.match_expressions)
+                    self.nodes.show_labels(frozenset((*chosen.match_labels, *named)))
         for room in self.rooms:
             if isinstance(obj, room.takes):
                 room.upsert(obj)

@@ -12,9 +12,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.causes import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.derived import Derived
@@ -22,26 +24,43 @@ from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.devices.served import Served
-from holdfast.framework.arguments import Arguments
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip
 from holdfast.framework.view import View
 
 Terms = tuple[tuple[int, int], ...]
 """(resource id, amount the pod adds)."""
+_BOTH_FIFTIES = 150.0
+"""A score is 50 and half of 50 and what is gained: the two fifties in one number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
     nodes: Picture
     terms: Terms
-    without: Derived | None
-    """None where devices serve some of the resources: those in ``served``."""
+    before: Derived | None
+    """150 less how even a row is without the pod, so that half of the sum with how even it then is
+    is the score. None where devices serve some of the resources: those in ``served``.
+    """
     served: Mapping[int, Served]
 
     @property
     def nothing(self) -> Terms:
         """The terms of a pod that asks for nothing."""
         return tuple((id_, 0) for id_, _ in self.terms)
+
+
+class _Resource(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    weight: int = 1
+
+
+class _Args(PluginArgs, frozen=True):
+    resources: tuple[_Resource, ...] = ()
+
+
+def _resources(args: _Args) -> list[tuple[str, int]]:
+    return [(r.name, r.weight) for r in args.resources] or [("cpu", 1), ("memory", 1)]
 
 
 class BalancedAllocation:
@@ -53,16 +72,15 @@ class BalancedAllocation:
     sliced: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any]) -> None:
-        read = Arguments(self.name, args, ("resources",))
-        default = ({"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1})
+        wrong = Arguments(self.name)
         names: list[str] = []
-        for i, entry in enumerate(read.get("resources", default)):
-            if entry.get("weight", 1) != 1:
-                read.wrong(f"resources[{i}].weight", "must be 1")
-            if entry.get("name") in names:
-                read.wrong(f"resources[{i}].name", "Duplicate value", "FieldValueDuplicate")
-            names.append(str(entry.get("name", "")))
-        read.refuse_if_wrong()
+        for i, (name, weight) in enumerate(_resources(wrong.read(_Args, args))):
+            if name in names:
+                wrong.append(duplicate(f"resources[{i}].name", name))
+            if weight != 1:
+                wrong.append(invalid(f"resources[{i}].weight", weight, "must be 1"))
+            names.append(name)
+        wrong.refuse_if_wrong()
         self._names = tuple(names)
         self._scalars = any(map(is_scalar, names))
         if self._scalars:  # devices may serve them
@@ -88,44 +106,41 @@ class BalancedAllocation:
         ids = tuple(id_ for id_, _ in terms)
         if self._scalars and (served := view.world.devices.served(ids)):
             return _State(nodes, terms, None, served)
-        without = nodes.derived.get((self.name, ids))
-        if without is None:
+        before = nodes.derived.get((self.name, ids))
+        if before is None:
             nothing = tuple((id_, 0) for id_ in ids)
-            without = nodes.derived[self.name, ids] = Derived(
+            before = nodes.derived[self.name, ids] = Derived(
                 nodes.journal,
                 nodes.capacity,
-                lambda rows: evenness(nodes.amounts, nothing, rows),
-                lambda row: evenness_at(nodes.amounts, nothing, row),
+                lambda rows: _BOTH_FIFTIES - evenness(nodes.amounts, nothing, rows),
+                lambda row: _BOTH_FIFTIES - evenness_at(nodes.amounts, nothing, row),
             )
-        return _State(nodes, terms, without, {})
+        return _State(nodes, terms, before, {})
 
     def score(self, state: _State, rows: AnyRows) -> RawScores:
         """75 for no change, towards 100 for the better, towards 50 for the worse."""
-        amounts, without = state.nodes.amounts, state.without
+        amounts, before = state.nodes.amounts, state.before
         score: RawScores
-        if without is None:
+        if before is None:
             score = evenness_served(amounts, state.terms, state.served, rows)
-            score -= evenness_served(amounts, state.nothing, state.served, rows)
+            score += _BOTH_FIFTIES - evenness_served(amounts, state.nothing, state.served, rows)
         else:
-            without.refresh(state.nodes.size)
+            before.refresh(state.nodes.size)
             score = evenness(amounts, state.terms, rows)
-            score -= without.values[rows]
-        score += 50.0
+            score += before.values[rows]
         score *= 0.5
-        np.floor(score, out=score)
-        score += 50.0
-        return score
+        return np.floor(score, out=score)
 
     def row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
-        amounts, without = state.nodes.amounts, state.without
-        if without is None:
+        amounts, before = state.nodes.amounts, state.before
+        if before is None:
             gain = evenness_served_at(amounts, state.terms, state.served, row)
-            gain -= evenness_served_at(amounts, state.nothing, state.served, row)
+            gain += _BOTH_FIFTIES - evenness_served_at(amounts, state.nothing, state.served, row)
         else:
-            without.refresh(state.nodes.size)
-            gain = evenness_at(amounts, state.terms, row) - without.at[row]
-        return 0, 50.0 + (50.0 + gain) // 2.0
+            before.refresh(state.nodes.size)
+            gain = evenness_at(amounts, state.terms, row) + before.at[row]
+        return 0, gain // 2.0
 
 
 def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
@@ -151,11 +166,10 @@ def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float6
 
 def _evenness_usual(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
     """The same for cpu and memory on nodes that have both, both resources at once."""
-    used = amounts.room(rows)
-    used[:] = amounts.requested[:2, rows]
-    used[0] += terms[0][1]
-    used[1] += terms[1][1]
-    used /= amounts.divisor[:2, rows]
+    requested, used = amounts.cpu_memory(amounts.requested, rows), amounts.room(rows)
+    np.add(requested[0], float(terms[0][1]), out=used[0])
+    np.add(requested[1], float(terms[1][1]), out=used[1])
+    used /= amounts.cpu_memory(amounts.divisor, rows)
     np.minimum(used, 1.0, out=used)
     gap: NDArray[np.float64] = used[0] - used[1]
     np.abs(gap, out=gap)

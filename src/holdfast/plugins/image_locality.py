@@ -12,7 +12,6 @@ from holdfast.api.pod import Pod
 from holdfast.columns.images import Image
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.arguments import Arguments
 from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip
 from holdfast.framework.view import View
 
@@ -46,8 +45,8 @@ class ImageLocality:
     sliced: ClassVar[bool] = True
     comparable: ClassVar[bool] = True
 
-    def __init__(self, args: Mapping[str, Any]) -> None:
-        Arguments(self.name, args, ()).refuse_if_wrong()
+    def __init__(self, _args: Mapping[str, Any]) -> None:
+        pass
 
     def reads(self, pod: PodFacts, _view: View) -> Hashable:
         """The images, and how many containers share them."""

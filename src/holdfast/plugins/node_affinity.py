@@ -6,7 +6,6 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 
 from holdfast.api.node import Node
@@ -26,7 +25,7 @@ from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.selection import required_selected, term_selected, terms_selected
 from holdfast.errors import BadRequest, Invalid
-from holdfast.framework.arguments import Arguments
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -57,6 +56,14 @@ class _State:
     preferred: PreferredNodes
 
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class _Args(PluginArgs, frozen=True):
+    added_affinity: AffinitySpec | None = None
+
+
 class NodeAffinity:
     """Rule out nodes the pod must not run on, prefer those it would like."""
 
@@ -68,21 +75,22 @@ class NodeAffinity:
     sliced: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any]) -> None:
-        read = Arguments(self.name, args, ("addedAffinity",))
-        given = read.get("addedAffinity", {})
+        wrong = Arguments(self.name)
+        added = wrong.read(_Args, args).added_affinity or AffinitySpec()
         self._enforced: NodeTerms | None = None
         self._added = PreferredNodes()
+        needed = added.required_during_scheduling_ignored_during_execution
+        if needed is not None:
+            self._enforced = compile_selector(needed, f"addedAffinity.{_REQUIRED}")
+            wrong.extend(self._enforced.mistakes)
         try:
-            added = msgspec.convert(given, AffinitySpec)
-            needed = added.required_during_scheduling_ignored_during_execution
-            if needed is not None:
-                self._enforced = compile_selector(needed, "addedAffinity", strict=True)
             self._added = compile_preferred(
-                added.preferred_during_scheduling_ignored_during_execution, "addedAffinity"
+                added.preferred_during_scheduling_ignored_during_execution,
+                f"addedAffinity.{_PREFERRED}",
             )
-        except (msgspec.ValidationError, BadRequest, Invalid) as wrong:
-            read.wrong("addedAffinity", str(wrong))
-        read.refuse_if_wrong()
+        except (BadRequest, Invalid) as refusal:
+            wrong.extend(refusal.details.causes)
+        wrong.refuse_if_wrong()
 
     def reads(self, pod: PodFacts, _view: View) -> Hashable:
         """The node selector and the node affinity, as written."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from holdfast.columns.picture import Picture, Rows
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import HostPort, clash
+from holdfast.columns.unseen import Unseen
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -30,6 +31,12 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 class _State:
     nodes: Picture
     wanted: frozenset[HostPort]
+    unseen: Unseen | None
+    """Reserve pods whose ports are the pod's own."""
+
+    def unseen_on(self, row: int) -> Sequence[PodFacts]:
+        """Those of them that are on a row."""
+        return () if self.unseen is None else self.unseen.laden.get(row, ())
 
 
 class NodePorts:
@@ -44,18 +51,19 @@ class NodePorts:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, _view: View) -> frozenset[HostPort]:
-        """The ports."""
-        return pod.host_ports
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
+        """The ports, and whose of them are the pod's own."""
+        return (pod.host_ports, view.unseen) if pod.host_ports else None
 
     def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
         """Nothing to say about a pod without host ports."""
-        return _State(view.nodes, pod.host_ports) if pod.host_ports else Skip()
+        return _State(view.nodes, pod.host_ports, view.unseen) if pod.host_ports else Skip()
 
     def filter(self, state: _State, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Unschedulable where a port is taken."""
         verdicts = np.zeros(state.nodes.capacity, np.int8)
-        verdicts[list(state.nodes.ports.rows_taken(state.wanted))] = Code.UNSCHEDULABLE
+        taken = list(state.nodes.ports.rows_taken(state.wanted))
+        verdicts[taken] = [self.verdict(state, row, NONE) for row in taken]
         answer: Verdicts = verdicts[rows]
         for position, row in change.touches(rows):
             answer[position] = self.verdict(state, row, change)
@@ -63,16 +71,16 @@ class NodePorts:
 
     def verdict(self, state: _State, row: int, change: Change) -> int:
         """The same for one row, under a change."""
-        gone = {pod.uid for pod in change.removed.get(row, ())}
-        stay = [pod for uid, pod in state.nodes.pods_on(row).items() if uid not in gone]
-        for pod in (*stay, *change.added.get(row, ())):
-            if pod.host_ports and clash(state.wanted, pod.host_ports):
-                return Code.UNSCHEDULABLE
-        return Code.PASS
+        gone = (*change.removed.get(row, ()), *state.unseen_on(row))
+        less = [port for pod in gone for port in pod.host_ports]
+        if state.nodes.ports.taken_at(row, state.wanted, less):
+            return Code.UNSCHEDULABLE
+        come = [port for pod in change.added.get(row, ()) for port in pod.host_ports]
+        return Code.UNSCHEDULABLE if clash(state.wanted, come) else Code.PASS
 
     def row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
-        return int(state.nodes.ports.taken_at(row, state.wanted)), 0.0
+        return self.verdict(state, row, NONE), 0.0
 
     def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
         """There is only one."""

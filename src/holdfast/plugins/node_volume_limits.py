@@ -14,6 +14,7 @@ from holdfast.api.volume_sources import Handle
 from holdfast.columns.mounts import mounts_of
 from holdfast.columns.picture import Picture, Rows
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.unseen import Unseen
 from holdfast.columns.volumes import Attachments, Volumes
 from holdfast.framework.plugin import (
     NONE,
@@ -37,6 +38,8 @@ class _State:
     """Volumes of the pod by driver."""
     failure: tuple[Code, str] | None = None
     """Why its volumes cannot even be named; then every node says so."""
+    unseen: Unseen | None = None
+    """Reserve pods whose volumes do not count for the pod."""
 
 
 class NodeVolumeLimits:
@@ -55,13 +58,13 @@ class NodeVolumeLimits:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, _view: View) -> Hashable:
-        """The claims, and the disks as CSI volumes."""
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
+        """The claims, the disks as CSI volumes, and whose do not count."""
         mounts = pod.mounts
         if not mounts:
             return None
         own = pod.pod.uid if mounts.ephemeral else ""
-        return (pod.namespace, mounts.claims, mounts.handles, own)
+        return (pod.namespace, mounts.claims, mounts.handles, own, view.unseen)
 
     def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
         """Name the pod's volumes by driver and handle."""
@@ -73,7 +76,7 @@ class NodeVolumeLimits:
         for handle in volumes.handles_of(pod) if failure is None else ():
             wanted.setdefault(handle.driver, set()).add(handle)
         by_driver = {driver: frozenset(handles) for driver, handles in wanted.items()}
-        return _State(view.nodes, volumes.attachments, by_driver, failure)
+        return _State(view.nodes, volumes.attachments, by_driver, failure, view.unseen)
 
     def filter(self, state: _State, rows: Rows, change: Change = NONE) -> Verdicts:
         """Unschedulable where one driver has not enough room left."""
@@ -89,15 +92,16 @@ class NodeVolumeLimits:
         answer = full.astype(np.int8)
         if state.wanted and (doubts := state.attachments.doubts()):
             answer[np.isin(rows, list(doubts))] = Code.ERROR
-        for position, row in change.touches(rows):
-            answer[position] = self.verdict(state, row, change)
+        for position in np.isin(rows, _judged_alone(state, change)).nonzero()[0]:
+            answer[position] = self.verdict(state, int(rows[position]), change)
         return answer
 
     def verdict(self, state: _State, row: int, change: Change) -> int:
         """The same for one row, under a change."""
         if state.failure is not None:
             return state.failure[0]
-        gone = {pod.uid for pod in change.removed.get(row, ())}
+        unseen = () if state.unseen is None else state.unseen.laden.get(row, ())
+        gone = {pod.uid for pod in (*change.removed.get(row, ()), *unseen)}
         stay = [pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone]
         there = (*stay, *change.added.get(row, ()))
         if state.wanted and state.attachments.doubt_about(row, there):
@@ -154,6 +158,12 @@ def _failure(pod: PodFacts, volumes: Volumes) -> tuple[Code, str] | None:
             words = f"PVC {where} was not created for pod {pod.key} (pod is not owner)"
             return Code.ERROR, words
     return None
+
+
+def _judged_alone(state: _State, change: Change) -> list[int]:
+    """Rows where not everybody counts, or more than are there."""
+    unseen = () if state.unseen is None else state.unseen.laden
+    return [*change.removed, *change.added, *unseen]
 
 
 def _new_volumes(state: _State, wanted: frozenset[Handle]) -> NDArray[np.int32]:

@@ -122,7 +122,7 @@ class ResourcePolicyPlugin:
             words = f"pod is matched by more than one ResourcePolicy: {keys}"
             return Reject(Code.UNRESOLVABLE, (words,))
         group = found[0].group_selector(pod.labels)
-        counter = view.nodes.counter(pod.namespace, group)
+        counter = view.nodes.counter(pod.namespace, group, real=True)
         return PolicyState(view.nodes, found[0], group, counter)
 
     def filter(self, state: PolicyState, rows: Rows, change: Change = NONE) -> Verdicts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from holdfast.api.storage import READ_WRITE_ONCE_POD
 from holdfast.columns.mounts import Disk, disks_clash, mounts_of
 from holdfast.columns.picture import Picture, Rows
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.unseen import Unseen
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -39,6 +40,12 @@ class _State:
     exclusive: frozenset[str]
     """Claims of the namespace that one pod alone may use."""
     disks: frozenset[Disk]
+    unseen: Unseen | None
+    """Reserve pods whose volumes are the pod's own."""
+
+    def unseen_on(self, row: int) -> Sequence[PodFacts]:
+        """Those of them that are on a row."""
+        return () if self.unseen is None else self.unseen.laden.get(row, ())
 
     def in_use(self, change: Change) -> bool:
         """Tell whether some pod anywhere uses one of the exclusive claims.
@@ -53,8 +60,15 @@ class _State:
 
     def _is_used(self, claim: str) -> bool:
         mounts = self.nodes.mounts
-        users = mounts.users(f"{self.namespace}/{claim}").items()
-        return any(claim in mounts.on(row)[uid].mounts.persistent for uid, row in users)
+        users = mounts.users(f"{self.namespace}/{claim}")
+        own: set[str] = set()
+        if users and self.unseen is not None:
+            own = {pod.uid for pods in self.unseen.laden.values() for pod in pods}
+        return any(
+            claim in mounts.on(row)[uid].mounts.persistent
+            for uid, row in users.items()
+            if uid not in own
+        )
 
     def _uses(self, pod: PodFacts) -> int:
         if pod.namespace != self.namespace:
@@ -78,10 +92,10 @@ class VolumeRestrictions:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, _view: View) -> Hashable:
-        """The claims and the disks."""
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
+        """The claims and the disks, and whose of them are the pod's own."""
         mounts = pod.mounts
-        return (pod.namespace, mounts.persistent, mounts.disks) if mounts else None
+        return (pod.namespace, mounts.persistent, mounts.disks, view.unseen) if mounts else None
 
     def prepare(self, pod: PodFacts, view: View) -> _State | Skip | Reject:
         """Find out which claims are exclusive; nothing to say while nobody uses them."""
@@ -93,7 +107,7 @@ class VolumeRestrictions:
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 exclusive.append(name)
         disks = pod.mounts.disks
-        state = _State(view.nodes, pod.namespace, frozenset(exclusive), disks)
+        state = _State(view.nodes, pod.namespace, frozenset(exclusive), disks, view.unseen)
         return state if disks or state.in_use(NONE) else Skip()
 
     def filter(self, state: _State, rows: AnyRows, change: Change = NONE) -> Verdicts:
@@ -101,7 +115,8 @@ class VolumeRestrictions:
         if state.in_use(change):
             return np.full(len(state.nodes.taint_set[rows]), Code.UNSCHEDULABLE, np.int8)
         verdicts = np.zeros(state.nodes.capacity, np.int8)
-        verdicts[list(state.nodes.mounts.rows_taken(state.disks))] = Code.UNSCHEDULABLE
+        taken = list(state.nodes.mounts.rows_taken(state.disks))
+        verdicts[taken] = [self._disk_taken(state, row, NONE) for row in taken]
         answer: Verdicts = verdicts[rows]
         for position, row in change.touches(rows):
             answer[position] = self._disk_taken(state, row, change)
@@ -122,15 +137,15 @@ class VolumeRestrictions:
 
     def tally(self, state: _State, rows: Rows) -> Mapping[str, int]:
         """Count both reasons."""
-        taken = state.nodes.mounts.rows_taken(state.disks)
-        disks = sum(row in taken for row in rows.tolist()) if taken else 0
+        taken = state.nodes.mounts.rows_taken(state.disks) & set(rows.tolist())
+        disks = sum(self._disk_taken(state, row, NONE) for row in taken)
         return {DISK: disks, IN_USE: len(rows) - disks}
 
     @staticmethod
     def _disk_taken(state: _State, row: int, change: Change) -> bool:
         if not state.disks:
             return False
-        gone = {pod.uid for pod in change.removed.get(row, ())}
+        gone = {pod.uid for pod in (*change.removed.get(row, ()), *state.unseen_on(row))}
         stay = (pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone)
         return any(
             disks_clash(state.disks, pod.mounts.disks)

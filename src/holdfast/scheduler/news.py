@@ -17,9 +17,6 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
-from holdfast.api.reservation import Reservation
-from holdfast.capacity.offers import HOLDING
-from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
@@ -32,7 +29,7 @@ log = logging.getLogger(__name__)
 Handler = Callable[..., None]
 
 
-def _forgiving(handle: Handler) -> Handler:
+def forgiving(handle: Handler) -> Handler:
     """Let no single object that makes no sense keep us from hearing about the others.
 
     The world reads an object before it changes anything, so what was known of it stays true.
@@ -65,12 +62,12 @@ class NewsDesk:
         ours: Callable[[str], bool],
         now: Callable[[], float],
     ) -> None:
-        self._world = world
-        self._queue = queue
-        self._ours = ours
-        self._now = now
+        self.world = world
+        self.queue = queue
+        self.ours = ours
+        self.now = now
 
-    @_forgiving
+    @forgiving
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went. A finished pod counts as gone."""
         if old is not None and new is not None and old.uid != new.uid:
@@ -85,78 +82,58 @@ class NewsDesk:
                 self._pod_gone(old)
         elif new.spec.node_name:
             self._pod_on_node(old, new)
-        elif self._ours(new.spec.scheduler_name or "default-scheduler"):
+        elif self.ours(new.spec.scheduler_name or "default-scheduler"):
             self._pod_waiting(old, new)
 
-    @_forgiving
+    @forgiving
     def on_node(self, _kind: str, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
         if new is None:
             if old is not None:
-                self._world.delete(old)
-                self._tell("Node", "Delete", old, None)
+                self.world.delete(old)
+                self.tell("Node", "Delete", old, None)
             return
-        self._world.upsert(new)
+        self.world.upsert(new)
         if old is None:
-            self._tell("Node", "Add", None, new)
+            self.tell("Node", "Add", None, new)
             return
         for action in node_changes(old, new):
-            self._tell("Node", action, old, new)
-
-    @_forgiving
-    def on_reservation(self, _kind: str, old: Reservation | None, new: Reservation | None) -> None:
-        """A reservation came, changed or went; a pending one queues for a node like a pod."""
-        gone = old if new is None or (old is not None and old.uid != new.uid) else None
-        if gone is not None:
-            self._world.delete(gone)
-            self._withdraw(gone.uid)
-        if new is not None:
-            self._world.upsert(new)
-            self._queue_reservation(None if gone is not None else old, new)
-        self._tell_reservation(old, new)
-
-    def _tell_reservation(self, old: Reservation | None, new: Reservation | None) -> None:
-        held, holds = _holds_room(old), _holds_room(new)
-        if old is not None and held and not holds:
-            # Room comes back, as when a pod goes; whoever waits for that waits for this too.
-            self._tell("AssignedPod", "Delete", reserve_pod(old), None)
-        elif new is not None and holds and (old is None or _differs(old, new)):
-            self._tell("Reservation", "Update" if held else "Add", old, new)
+            self.tell("Node", action, old, new)
 
     def on_other(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Make a handler for a kind that only the world cares about."""
 
-        @_forgiving
+        @forgiving
         def handle(_kind: str, old: Object | None, new: Object | None) -> None:
             if new is not None:
-                self._world.upsert(new)
+                self.world.upsert(new)
             elif old is not None:
-                self._world.delete(old)
-            self._tell(kind, _action(old, new), old, new)
+                self.world.delete(old)
+            self.tell(kind, _action(old, new), old, new)
 
         return handle
 
     def _pod_on_node(self, old: Pod | None, new: Pod) -> None:
-        self._queue.delete(new.uid)
-        self._world.upsert(new)
+        self.queue.delete(new.uid)
+        self.world.upsert(new)
         if old is None or not old.spec.node_name:
-            self._tell("AssignedPod", "Add", None, new)
+            self.tell("AssignedPod", "Add", None, new)
         else:
             for action in pod_changes(old, new):
-                self._tell("AssignedPod", action, old, new)
+                self.tell("AssignedPod", action, old, new)
 
     def _pod_waiting(self, old: Pod | None, new: Pod) -> None:
-        if self._world.nodes.is_assumed(new.uid):
+        if self.world.nodes.is_assumed(new.uid):
             if new.terminating and (old is None or not old.terminating):
                 self._assumed_gone(new)
             else:
-                self._queue.renew(self._world.facts(new))
+                self.queue.renew(self.world.facts(new))
             return
-        facts = self._world.facts(new)
+        facts = self.world.facts(new)
         left = self._renominate(old, facts)
         changes = [] if old is None else pod_changes(old, new)
         events = [ClusterEvent("UnschedulablePod", action, old, new) for action in changes]
-        self._queue.update(facts, self._now(), events)
+        self.queue.update(facts, self.now(), events)
         if left:
             self.promise_ended(facts, left)
 
@@ -165,7 +142,7 @@ class NewsDesk:
 
         Our own nomination is known before the status tells: silence does not end it.
         """
-        nominations = self._world.nominations
+        nominations = self.world.nominations
         said = old.status.nominated_node_name if old is not None else ""
         says = facts.pod.status.nominated_node_name
         node = says or ("" if said else nominations.node_of(facts.uid))
@@ -177,61 +154,46 @@ class NewsDesk:
     def promise_ended(self, facts: PodFacts, node: str) -> None:
         """A node is promised to a pod no longer: as good as a pod gone, for the less important."""
         gone = ClusterEvent("AssignedPod", "Delete", on_node(facts.pod, node), None)
-        self._queue.notify(
-            gone, self._now(),
+        self.queue.notify(
+            gone, self.now(),
             lambda queued: queued.uid != facts.uid and queued.facts.priority <= facts.priority,
         )  # fmt: skip
 
     def _pod_gone(self, old: Pod) -> None:
-        self._withdraw(old.uid)
+        self.withdraw(old.uid)
         if old.spec.node_name:
-            self._world.delete(old)
-            self._tell("AssignedPod", "Delete", old, None)
+            self.world.delete(old)
+            self.tell("AssignedPod", "Delete", old, None)
             return
-        if self._world.nodes.is_assumed(old.uid):
+        if self.world.nodes.is_assumed(old.uid):
             self._assumed_gone(old)
             return
-        promised = self._world.nominations.node_of(old.uid)
-        self._world.delete(old)
+        promised = self.world.nominations.node_of(old.uid)
+        self.world.delete(old)
         if promised:
-            self.promise_ended(self._world.facts(old), promised)
+            self.promise_ended(self.world.facts(old), promised)
 
     def _assumed_gone(self, pod: Pod) -> None:
         """Free the room of a pod that will not be bound."""
-        self._withdraw(pod.uid)
+        self.withdraw(pod.uid)
         there = self._where_assumed(pod)
-        self._world.delete(there)
-        self._tell("AssignedPod", "Delete", there, None)
+        self.world.delete(there)
+        self.tell("AssignedPod", "Delete", there, None)
 
-    def _withdraw(self, uid: str) -> None:
+    def withdraw(self, uid: str) -> None:
         """Let a pod (or reservation) queue and wait no longer."""
-        self._queue.delete(uid)
-        waiting = self._world.waiting.get(uid)
+        self.queue.delete(uid)
+        waiting = self.world.waiting.get(uid)
         if waiting is not None:
             waiting.reject("", REMOVED)
 
     def _where_assumed(self, pod: Pod) -> Pod:
-        standing = self._world.nodes.pod(pod.uid)
-        return pod if standing is None else on_node(pod, self._world.nodes.names[standing[1]])
+        standing = self.world.nodes.pod(pod.uid)
+        return pod if standing is None else on_node(pod, self.world.nodes.names[standing[1]])
 
-    def _queue_reservation(self, old: Reservation | None, new: Reservation) -> None:
-        waits = (
-            new.phase == "Pending"
-            and not new.status.node_name
-            and new.metadata.deletion_timestamp is None
-            and new.spec.template is not None
-        )
-        pod = reserve_pod(new)
-        if not waits or not self._ours(pod.spec.scheduler_name):
-            self._withdraw(new.uid)
-        elif not self._world.nodes.is_assumed(new.uid):
-            facts = self._world.facts(pod, reserve_for=new.uid)
-            self._queue.update(facts, self._now())
-            if old is not None and old.spec != new.spec:
-                self._queue.activate((new.uid,))
-
-    def _tell(self, resource: str, action: str, old: Any, new: Any) -> None:
-        self._queue.notify(ClusterEvent(resource, action, old, new), self._now())
+    def tell(self, resource: str, action: str, old: Any, new: Any) -> None:
+        """Tell whoever waits for it that something happened."""
+        self.queue.notify(ClusterEvent(resource, action, old, new), self.now())
 
 
 def on_node(pod: Pod, node: str) -> Pod:
@@ -296,16 +258,6 @@ def _asks_for_less(old: Pod, new: Pod) -> bool:
 
 def _condition_states(node: Node) -> dict[str, str]:
     return {c.type: c.status for c in node.status.conditions}
-
-
-def _holds_room(reservation: Reservation | None) -> bool:
-    return reservation is not None and bool(
-        reservation.status.node_name and reservation.phase in HOLDING
-    )
-
-
-def _differs(old: Reservation, new: Reservation) -> bool:
-    return old.spec != new.spec or old.status != new.status
 
 
 def _action(old: Object | None, new: Object | None) -> str:

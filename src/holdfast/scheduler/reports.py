@@ -63,7 +63,11 @@ class Reporter:
 
     def failed(self, facts: PodFacts, message: str) -> None:
         """Tell why an attempt put the pod on no node."""
-        self._event(facts, "Warning", "FailedScheduling", shortened(message), "Scheduling")
+        self.warn(facts, "FailedScheduling", message)
+
+    def warn(self, facts: PodFacts, reason: str, message: str) -> None:
+        """Tell what else there is to say about an attempt that failed."""
+        self._event(facts, "Warning", reason, shortened(message), "Scheduling")
 
     def preempted(self, victim: PodFacts, preemptor: PodFacts, words: str) -> None:
         """Tell a victim for whom it had to leave."""
@@ -120,6 +124,12 @@ class Reporter:
         if nominated != status.nominated_node_name:
             body["status"]["nominatedNodeName"] = nominated or None
         await self._write(facts, lambda _: body, PatchType.STRATEGIC)
+
+    async def refuse(self, facts: PodFacts, words: str) -> None:
+        """Say why a reservation is not even tried, unless it says so already."""
+        if not any(c.message == words for c in facts.pod.status.conditions):
+            self.failed(facts, words)
+            await self.mark_reservation(facts, words)
 
     async def mark_reservation(self, facts: PodFacts, message: str) -> None:
         """Write Scheduled=False on a reservation, whatever kept it from a node."""

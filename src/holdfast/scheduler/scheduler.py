@@ -38,6 +38,9 @@ from holdfast.scheduler.preemption import PREEMPTING, Evictor
 from holdfast.scheduler.queue import SchedulingQueue
 from holdfast.scheduler.queued_pod import QueuedPod
 from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.reservation_metrics import ReservationMetrics
+from holdfast.scheduler.reservation_news import ReservationDesk
+from holdfast.scheduler.resizing import Resizer
 from holdfast.scheduler.sources import Sources
 
 log = logging.getLogger(__name__)
@@ -52,7 +55,10 @@ volume to be made write nothing meanwhile."""
 
 
 class Scheduler:
-    """Finds nodes for the pods (and reservations) of its profiles."""
+    """Finds nodes for the pods (and reservations) of its profiles.
+
+    ``backoff`` is how long a pod waits after its first rejection, and at most; seconds.
+    """
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class Scheduler:
         *,
         seed: int | None = None,
         check: bool = False,
+        backoff: tuple[float, float] = (1.0, 10.0),
     ) -> None:
         self._client = client
         self._clock = clock
@@ -73,11 +80,18 @@ class Scheduler:
         self.queue = SchedulingQueue(
             judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
             alike=hearing.alike, on_move=self.metrics.entered,
+            initial_backoff=backoff[0], longest_backoff=backoff[1],
         )  # fmt: skip
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
         self._desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
-        self.sources = Sources(client, clock, self._desk)
+        self._resizer = Resizer(client, clock, self.world, self.recorder, self._go)
+        reservations = ReservationDesk(
+            self._desk, lambda facts, words: self._go(self._reporter.refuse(facts, words)),
+            self._resizer,
+        )  # fmt: skip
+        self.sources = Sources(client, clock, self._desk, reservations)
+        self.metrics.registry.register(ReservationMetrics(self.sources.reservations))
         self._evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
         self._check = check
@@ -155,6 +169,7 @@ class Scheduler:
             now = self._clock.now()
             await self._clock.sleep(1.0 - now % 1.0)
             self.queue.flush(self._clock.now())
+            self._resizer.retry()
 
     def try_one(self, queued: QueuedPod) -> None:
         """Give one pod its turn; what takes time goes on beside the next pod's turn."""
@@ -227,7 +242,9 @@ class Scheduler:
 
     def _take_effect(self, facts: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
         """Do at once what a plugin wants done that needs no writing; answers the rest."""
-        if effect.plugin == PREEMPTING:
+        for reason, message in effect.notes:
+            self._reporter.warn(facts, reason, message)
+        if PREEMPTING in effect.plugin:
             self.metrics.preemption_attempts.inc()
         if effect.nominate is not None:
             self.world.nominations.set(facts, effect.nominate)

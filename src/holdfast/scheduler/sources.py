@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 from holdfast.api import scheme
+from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client
+from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import NotFound, Retryable
 from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.reservation_news import ReservationDesk
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +38,9 @@ class Sources:
     reservation when it arrives.
     """
 
-    def __init__(self, client: Client, clock: Clock, desk: NewsDesk) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, desk: NewsDesk, reservations: ReservationDesk
+    ) -> None:
         self._client = client
         self._clock = clock
         self.informers = InformerSet(client, clock=clock)
@@ -50,10 +56,18 @@ class Sources:
             (scheme.REPLICATION_CONTROLLERS, desk.on_other("ReplicationController")),
             (scheme.REPLICASETS, desk.on_other("ReplicaSet")),
             (scheme.STATEFULSETS, desk.on_other("StatefulSet")),
-            (scheme.RESERVATIONS, desk.on_reservation),
+            (scheme.RESERVATIONS, reservations.on_reservation),
             (scheme.RESOURCE_POLICIES, desk.on_other("ResourcePolicy")),
             (scheme.PODS, desk.on_pod),
         ]
+        self._reservations: Informer[Reservation] | None = None
+        self._on_unreadable = {scheme.RESERVATIONS: reservations.on_unreadable}
+
+    def reservations(self) -> Collection[Reservation]:
+        """Every reservation there is, whatever became of it."""
+        if self._reservations is None:
+            return ()
+        return self._reservations.cache.values()
 
     async def start(self) -> None:
         """Start the informers one after the other, each once the one before has its list."""
@@ -64,7 +78,11 @@ class Sources:
                     resource.plural,
                 )
                 continue
-            self.informers.get(resource).add_handler(handler)
+            informer = self.informers.get(resource)
+            informer.add_handler(handler)
+            informer.on_unreadable = self._on_unreadable.get(resource)
+            if resource == scheme.RESERVATIONS:
+                self._reservations = informer
             await self.informers.start()
 
     async def followed(self) -> None:

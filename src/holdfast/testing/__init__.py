@@ -19,6 +19,7 @@ from holdfast.testing.builders import (
     typed,
 )
 from holdfast.testing.clock import VirtualClock
+from holdfast.testing.conformance import check_plugin
 from holdfast.testing.device_builders import (
     a_claim,
     a_claim_template,
@@ -26,6 +27,7 @@ from holdfast.testing.device_builders import (
     a_device_class,
     a_slice,
 )
+from holdfast.testing.fake_cluster import FakeCluster
 from holdfast.testing.faults import Chances, Fault, FaultyTransport
 from holdfast.testing.storage_builders import (
     a_csi_node,
@@ -37,6 +39,7 @@ from holdfast.testing.storage_builders import (
 
 __all__ = [
     "Chances",
+    "FakeCluster",
     "Fault",
     "FaultyTransport",
     "VirtualClock",
@@ -58,6 +61,7 @@ __all__ = [
     "a_unit",
     "a_volume",
     "a_volume_claim",
+    "check_plugin",
     "mounting",
     "typed",
 ]

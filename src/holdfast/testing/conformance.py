@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.memory import Memory
+from holdfast.framework.per_node import columnar
 from holdfast.framework.plugin import (
     NONE,
     Change,
@@ -38,6 +39,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.prepared import Prepared, ask
 from holdfast.framework.profile import Profile
+from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_reservation, typed
@@ -82,9 +84,10 @@ def check_plugin(
 ) -> None:
     """Raise AssertionError naming the law that the plugin breaks.
 
-    ``pods`` makes the pods it is asked about; give your own if random ones never concern it.
+    ``factory`` makes the plugin, in columns or one for a node at a time. ``pods`` makes the pods it
+    is asked about; give your own if random ones never concern it.
     """
-    plugin = factory()
+    plugin = columnar(factory())
     assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
     assert isinstance(plugin.epochs, tuple), f"{plugin.name}: epochs is a tuple of names"
     if not (implements(plugin, Prepares) or implements(plugin, Filters)):
@@ -141,7 +144,7 @@ def _check_hints(plugin: Any, cluster: RandomCluster, pod: Any) -> None:
 def prepare(plugin: Any, world: World, pod: Any) -> Case:
     """Prepare a plugin for a pod, remembering nothing."""
     facts = world.facts(pod)
-    return Case(plugin, facts, world, ask(plugin, facts, View(world, facts, 0.0), ()))
+    return Case(plugin, facts, world, ask(Traits(plugin), facts, View(world, facts, 0.0), ()))
 
 
 def _check_rows(case: Case, answer: Callable[[Any], Any], random: Random, point: str) -> None:
@@ -274,6 +277,6 @@ def _fingerprint(nodes: Picture) -> tuple[Any, ...]:
     amounts = nodes.amounts
     arrays = (
         amounts.allocatable, amounts.requested, amounts.free, amounts.divisor,
-        amounts.nonzero, nodes.alive, nodes.unschedulable, nodes.taint_set,
+        amounts.nonzero, amounts.spare, nodes.alive, nodes.unschedulable, nodes.taint_set,
     )  # fmt: skip
     return (nodes.seq, nodes.node_journal.seq, *(array.tobytes() for array in arrays))

@@ -26,10 +26,12 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
+from holdfast.configuration.reading import Configuration
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
-from holdfast.settings import NodeSettings, ReservationSettings, SchedulerSettings
+from holdfast.plugins import default_profiles
+from holdfast.settings import NodeSettings, SchedulerSettings
 from holdfast.store.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
@@ -43,7 +45,8 @@ class Harness:
 
     ``wrap`` puts something (a FaultyTransport) between the components and the server; the test's
     own ``client`` always speaks plainly. Nodes are Node objects the test creates; the fleet
-    adopts them. ``profiles`` are what the scheduler decides by, if not by the built-in ones.
+    adopts them. ``profiles`` are what the scheduler decides by, if not by the built-in ones;
+    ``configuration`` says that and more.
     """
 
     def __init__(
@@ -54,14 +57,13 @@ class Harness:
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
-        reservations: ReservationSettings | None = None,
+        configuration: Configuration | None = None,
     ) -> None:
         self._directory = directory
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
-        self._profiles = profiles
-        self._reservations = reservations
+        self._configuration = configuration or Configuration(profiles or default_profiles())
         self.store: Store
         self.server: ApiServer
         self.client: Client
@@ -137,7 +139,7 @@ class Harness:
         await self._start_components()
         await self.settle()
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """A sample of the scheduler's metrics page, 0 if there is none."""
         told = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
         start = f"scheduler_{name}{{{told}}} " if told else f"scheduler_{name} "
@@ -173,7 +175,7 @@ class Harness:
     async def _start_components(self) -> None:
         self.components = Components(
             self._component_client, self.clock, SchedulerSettings(seed=self._seed),
-            NodeSettings(0), self._profiles, reservations=self._reservations,
+            NodeSettings(0), self._configuration,
         )  # fmt: skip
         await self._as_time_passes(self.components.start())
 

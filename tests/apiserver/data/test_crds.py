@@ -97,7 +97,7 @@ def test_a_full_reservation_is_accepted_field_by_field():
         ({"template": TEMPLATE, "owners": [{}]}, "spec.owners[0]", "at least 1 properties"),
         (
             {"template": TEMPLATE, "owners": [{"controller": {"kind": "ReplicaSet"}}]},
-            "spec.owners[0].controller.name",
+            "spec.owners[0].controller",
             "Required value",
         ),
         (

@@ -167,14 +167,6 @@ def test_a_wrong_value_that_was_there_before_is_let_pass():
     assert [f for f, _ in wrong(schema, old | {"s": ["d", "d", "e"]}, old)] == ["spec.s[1]"]
 
 
-def test_rules_are_reported_wherever_they_stand():
-    rule = [{"rule": "self.a > 1"}]
-    deep = {"type": "object", "additionalProperties": {
-        "type": "object", "x-kubernetes-validations": rule}}  # fmt: skip
-    assert compiled(m=deep).has_rules
-    assert not ROOT.has_rules
-
-
 def test_a_schema_that_is_not_structural_is_refused_with_its_paths():
     with pytest.raises(Invalid) as refused:
         compiled(a={})

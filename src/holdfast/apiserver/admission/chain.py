@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.api.defaults import default_object
 from holdfast.apiserver import validation
 from holdfast.apiserver.admission import escalation
-from holdfast.apiserver.admission.definitions import admit_definition, check_place
+from holdfast.apiserver.admission.definitions import admit_definition, check_place, unbuilt_rules
 from holdfast.apiserver.admission.pods import admit_pod, readmit_pod
 from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_only_default
@@ -43,6 +43,8 @@ def admit_new(op: Operation, obj: Object) -> Object:
     validation.check_new(op, obj)
     if op.served.id in GRANTING:
         escalation.check_grants(op, obj)
+    if op.served.id == DEFINITIONS:
+        op.warnings.extend(unbuilt_rules(obj))
     return obj
 
 
@@ -67,4 +69,6 @@ def admit_changed(op: Operation, new: Object, old: Object) -> Object:
     validation.check_changed(op, new, old)
     if op.served.id in GRANTING:
         escalation.check_grants(op, new, old)
+    if op.served.id == DEFINITIONS and new.get("spec") != old.get("spec"):
+        op.warnings.extend(unbuilt_rules(new))
     return new

@@ -34,6 +34,15 @@ def admit_definition(definition: Object, now: float) -> None:
     }  # fmt: skip
 
 
+def unbuilt_rules(definition: Object) -> list[str]:
+    """Say which CEL rules of a definition's schemas are not evaluated here, and why."""
+    return [
+        f"spec.versions[{i}].schema.openAPIV3Schema.{words}"
+        for i, version in enumerate((definition.get("spec") or {}).get("versions") or ())
+        for words in Schema.compile(version["schema"]["openAPIV3Schema"]).unbuilt_rules
+    ]
+
+
 def check_place(op: Operation, definition: Object) -> None:
     """Refuse a definition that would stand in the place of what the server itself serves."""
     spec = definition.get("spec") or {}

@@ -1,7 +1,7 @@
 """The structural schema of a custom resource: prune, default and validate by it.
 
-Here lives everything an ``openAPIV3Schema`` means. No I/O. Not here: CEL rules, which
-``Schema.has_rules`` only reports, and the CRD's own life (names, conditions, versions).
+Here lives everything an ``openAPIV3Schema`` means, its CEL rules included. No I/O. Not here: the
+CRD's own life (names, conditions, versions).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.apiserver import data
 from holdfast.apiserver.structural.defaults import default_problems
 from holdfast.apiserver.structural.node import ABSENT, Node, compile_node
+from holdfast.apiserver.structural.rules import checked_rules, rule_problems, rules_in
 from holdfast.apiserver.structural.shaping import fill, prune
 from holdfast.apiserver.structural.validation import duplicates, violations
 from holdfast.apiserver.structural.wellformed import problems
@@ -23,17 +24,9 @@ __all__ = ["Schema", "shipped_crds"]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One version's schema, compiled once.
-
-    ``has_rules`` tells that it carries ``x-kubernetes-validations``, which nobody evaluates here.
-    """
+    """One version's schema, compiled once."""
 
     root: Node
-
-    @property
-    def has_rules(self) -> bool:
-        """Tell whether the schema carries CEL rules."""
-        return self.root.has_rules
 
     @classmethod
     def compile(cls, schema: Mapping[str, Any]) -> Schema:
@@ -44,8 +37,15 @@ class Schema:
         """
         _refuse(problems(schema))
         root = compile_node(schema)
+        _refuse(list(rule_problems(root)))
         _refuse(list(default_problems(root)))
         return cls(root)
+
+    @property
+    def unbuilt_rules(self) -> list[str]:
+        """Say which CEL rules are not evaluated, and why."""
+        found = rules_in(self.root)
+        return [f"{at} is not evaluated: {rule.unbuilt}" for at, rule in found if rule.unbuilt]
 
     def prune(self, obj: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Copy the object without unknown fields; also list the paths that were dropped.
@@ -68,7 +68,8 @@ class Schema:
         before = ABSENT if old is None else dict(old)
         new = dict(obj)
         found = list(violations(self.root, new, "", before))
-        return found + list(duplicates(self.root, new, "", before))
+        found += duplicates(self.root, new, "", before)
+        return [*found, *checked_rules(self.root, new, before, found)]
 
 
 def _refuse(found: list[Cause]) -> None:

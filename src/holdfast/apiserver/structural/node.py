@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.apiserver.structural.checks import Check, format_check, value_checks
+from holdfast.apiserver.structural.rules import ABSENT, Rule, read_rules
 
-ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
+__all__ = ["ABSENT", "Node", "compile_node"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,9 @@ class Node:
     any_of: tuple[Node, ...] = ()
     one_of: tuple[Node, ...] = ()
     none_of: Node | None = None
+    rules: tuple[Rule, ...] = ()
     has_rules: bool = False
+    """Whether it, or anything below it, has rules."""
 
     def child(self, name: str) -> Node | bool | None:
         """Find the schema of a field; True means anything goes, None that it is unknown."""
@@ -76,6 +79,6 @@ def compile_node(schema: Mapping[str, Any]) -> Node:
         any_of=logic["anyOf"],
         one_of=logic["oneOf"],
         none_of=compile_node(refused) if isinstance(refused, Mapping) else None,
-        has_rules=bool(schema.get("x-kubernetes-validations"))
-        or any(one is not None and one.has_rules for one in below),
+        rules=(rules := read_rules(schema)),
+        has_rules=bool(rules) or any(one is not None and one.has_rules for one in below),
     )

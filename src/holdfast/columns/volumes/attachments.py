@@ -160,9 +160,7 @@ class Attachments:
         for attachment in self._of_volume.get(name, ()):
             self.touch_node(self._by_name[attachment].spec.node_name)
 
-    def fork(
-        self, nodes: Picture, resolve: Resolve, locate: Locate, doubt: Doubt
-    ) -> Attachments:
+    def fork(self, nodes: Picture, resolve: Resolve, locate: Locate, doubt: Doubt) -> Attachments:
         """An independent copy over a forked picture; columns are worked out when asked for."""
         copy = Attachments(nodes, resolve, locate, doubt)
         copy._drivers = dict(self._drivers)

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from holdfast.api.causes import invalid
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.arguments import Arguments
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     Candidate,
     ClusterEvent,
@@ -27,6 +28,14 @@ VICTIM_LEAVING = "preemption: not eligible due to a terminating pod on the nomin
 WAITING = "waiting for the preemption for this pod to be finished"
 BY_RESERVATION = "preemption: not eligible, preemption by reservations is not built yet."
 _SHIFT = 2**31
+PERCENTAGE, ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
+
+
+class PreemptionArgs(PluginArgs, frozen=True):
+    """DefaultPreemptionArgs: how many candidates are enough."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
 
 
 class DefaultPreemption:
@@ -37,18 +46,20 @@ class DefaultPreemption:
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Pod": ("Delete",)}
 
     def __init__(self, args: Mapping[str, Any]) -> None:
-        known = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute")
-        read = Arguments(self.name, args, known)
-        percentage = read.get(known[0], 10)
-        absolute = read.get(known[1], 100)
+        wrong = Arguments(self.name)
+        given = wrong.read(PreemptionArgs, args)
+        percentage, absolute = (
+            given.min_candidate_nodes_percentage,
+            given.min_candidate_nodes_absolute,
+        )
         if not 0 <= percentage <= 100:
-            read.wrong(known[0], "not in valid range [0, 100]")
+            wrong.append(invalid(PERCENTAGE, percentage, "not in valid range [0, 100]"))
         if absolute < 0:
-            read.wrong(known[1], "not in valid range [0, inf)")
+            wrong.append(invalid(ABSOLUTE, absolute, "not in valid range [0, inf)"))
         if percentage == 0 and absolute == 0:
-            for name in known:
-                read.wrong(name, "cannot be zero at the same time")
-        read.refuse_if_wrong()
+            for name, other in ((PERCENTAGE, ABSOLUTE), (ABSOLUTE, PERCENTAGE)):
+                wrong.append(invalid(name, 0, f"cannot be zero at the same time as {other}"))
+        wrong.refuse_if_wrong()
 
     def pre_enqueue(self, pod: PodFacts, view: View) -> Reject | None:
         """Keep a preemptor out until its victims have been asked to leave."""

@@ -8,13 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from holdfast.api import durations
+from holdfast.api.causes import invalid
 from holdfast.api.devices import ResourceClaim
+from holdfast.api.mistakes import Seconds
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.devices.claims import EXTENDED_CLAIM, controller_of
 from holdfast.devices.failures import AllocationError
 from holdfast.devices.inventory import Inventory
 from holdfast.devices.pod_claims import ClaimUnmet, claims_of
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     NONE,
     Calls,
@@ -41,6 +44,15 @@ _STEPS_A_SECOND = 100_000
 _NODE_NEWS = ("Add", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeAllocatable")
 
 
+class _Args(PluginArgs, frozen=True):
+    filter_timeout: Seconds = Seconds(10)
+    binding_timeout: Seconds = Seconds(600)
+
+
+def _go(seconds: float) -> str:
+    return durations.format_nanoseconds(round(seconds * durations.SECOND))
+
+
 class DynamicResources:
     """Finds devices for claims and for extended resources that a device class serves."""
 
@@ -56,8 +68,16 @@ class DynamicResources:
     }
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        timeout = durations.parse((args or {}).get("filterTimeout") or "10s")
-        self._steps = max(1, timeout * _STEPS_A_SECOND // durations.SECOND) if timeout else 0
+        wrong = Arguments(self.name)
+        given = wrong.read(_Args, args or {})
+        timeout = given.filter_timeout
+        if timeout < 0:
+            wrong.append(invalid("filterTimeout", _go(timeout), "must be zero or positive"))
+        if given.binding_timeout < 1:
+            words = "must be at least 1 second"
+            wrong.append(invalid("bindingTimeout", _go(given.binding_timeout), words))
+        wrong.refuse_if_wrong()
+        self._steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
 
     def reads(self, pod: PodFacts, view: View) -> Any:
         """Nothing is kept between pods here: ``devices.tables`` does that, by claim."""

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.causes import invalid
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.arguments import Arguments
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -38,6 +39,11 @@ _UNRESOLVABLE = np.int8(Code.UNRESOLVABLE)
 _MOST = 100
 
 
+class _Args(PluginArgs, frozen=True):
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
 class InterPodAffinity:
     """Keep pods near to and far from each other, as they ask."""
 
@@ -53,25 +59,26 @@ class InterPodAffinity:
     }
 
     def __init__(self, args: Mapping[str, Any]) -> None:
-        known = ("hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods")
-        read = Arguments(self.name, args, known)
-        self._hard_weight = read.get("hardPodAffinityWeight", 1)
-        if not isinstance(self._hard_weight, int) or not 0 <= self._hard_weight <= _MOST:
-            read.wrong("hardPodAffinityWeight", "not in valid range [0, 100]")
-        self._ignore = bool(read.get("ignorePreferredTermsOfExistingPods", False))
-        read.refuse_if_wrong()
+        wrong = Arguments(self.name)
+        given = wrong.read(_Args, args)
+        self._hard_weight = given.hard_pod_affinity_weight
+        self._ignore = given.ignore_preferred_terms_of_existing_pods
+        if not 0 <= self._hard_weight <= _MOST:
+            words = f"not in valid range [0, {_MOST}]"
+            wrong.append(invalid("hardPodAffinityWeight", self._hard_weight, words))
+        wrong.refuse_if_wrong()
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The terms, and the pod's kind if anybody's terms look at it; most pods read alike."""
         if not pod.terms and not pod.terms.mistakes and not view.nodes.held_about(pod):
             return None
-        return (view.nodes.kind_of(pod).id, pod.terms)
+        return (view.nodes.kind_of(pod).id, pod.terms, view.unseen)
 
     def prepare(self, pod: PodFacts, view: View) -> Skip | Reject | Part:
         """Find the counters; nothing to say about a pod that nobody speaks of."""
         if pod.terms.mistakes:
             return Reject(Code.UNRESOLVABLE, (f"parsing pod: {pod.terms.mistakes}",))
-        state = digest(pod, view.nodes, self._hard_weight, ignore_held_wishes=self._ignore)
+        state = digest(view, self._hard_weight, ignore_held_wishes=self._ignore)
         if not state.filters and not state.wishes:
             return Skip()
         return Part(state, filters=state.filters, scores=bool(state.wishes))

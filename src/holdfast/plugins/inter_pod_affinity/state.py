@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from holdfast.api.labels import EVERYTHING
-from holdfast.columns.counters import DomainCount
-from holdfast.columns.held import HeldTerm, Role
+from holdfast.columns.held import Role
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.terms import PodChoice, PodTerms, Term
+from holdfast.columns.unseen import AnyDomains, AnyTerm
 from holdfast.framework.plugin import Change
+from holdfast.framework.view import View
 
 Choices = tuple[PodChoice, ...]
 
@@ -22,7 +23,7 @@ class Counted:
     """Pods that all of ``choices`` mean, per domain of one topology key."""
 
     choices: Choices
-    domains: DomainCount
+    domains: AnyDomains
 
     def around(self, nodes: Picture, row: int, change: Change) -> int:
         """How many there are in the row's domain, were the change to happen."""
@@ -55,7 +56,7 @@ def means(nodes: Picture, choices: Choices, pod: PodFacts) -> bool:
     return all(choice.matches(pod.namespace, its, pod.labels) for choice in choices)
 
 
-Weighed = tuple[int, DomainCount]
+Weighed = tuple[int, AnyDomains]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class AffinityState:
     near: tuple[Counted, ...] = ()
     self_sufficient: bool = False
     far: tuple[Counted, ...] = ()
-    shunned: tuple[HeldTerm, ...] = ()
+    shunned: tuple[AnyTerm, ...] = ()
     wishes: tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...] = ()
     pod: PodFacts | None = field(default=None, compare=False)
 
@@ -92,7 +93,7 @@ class AffinityState:
                 return True
         return self._hypothetically_shunned(row, change)
 
-    def _let_go(self, held: HeldTerm, row: int, change: Change) -> int:
+    def _let_go(self, held: AnyTerm, row: int, change: Change) -> int:
         """How many holders of the term in the row's domain the change takes away."""
         label = held.domains.label
         return sum(
@@ -117,15 +118,14 @@ class AffinityState:
         return means(self.nodes, (term.choice,), self.pod)
 
 
-def digest(
-    pod: PodFacts, nodes: Picture, hard_weight: int, *, ignore_held_wishes: bool
-) -> AffinityState:
+def digest(view: View, hard_weight: int, *, ignore_held_wishes: bool) -> AffinityState:
     """Find the counters behind a pod's terms and the held terms that speak of it."""
+    pod, nodes = view.pod, view.nodes
     terms = _own(pod.terms)
     # Counting makes labels visible, after which the pod may be of another kind: held terms last.
-    near, far = _near(terms, nodes), tuple(_far(terms.forbidden, nodes))
-    own = [(t.weight, t.key, _count(nodes, (t.choice,), t.key)) for t in terms.wishes]
-    held = nodes.held_about(pod)
+    near, far = _near(terms, view), tuple(_far(terms.forbidden, view))
+    own = [(t.weight, t.key, _count(view, (t.choice,), t.key)) for t in terms.wishes]
+    held = view.held_about()
     if not (ignore_held_wishes and not terms.wishes):
         own += [(w, h.term.key, h.domains) for h in held if (w := _weight(h, hard_weight))]
     return AffinityState(
@@ -167,34 +167,34 @@ def _everywhere(term: Term) -> Term:
     return replace(term, choice=replace(term.choice, namespace_selector=EVERYTHING))
 
 
-def _near(terms: PodTerms, nodes: Picture) -> tuple[Counted, ...]:
+def _near(terms: PodTerms, view: View) -> tuple[Counted, ...]:
     choices = tuple(dict.fromkeys(term.choice for term in terms.required))
     keys = dict.fromkeys(term.key for term in terms.required)
-    return tuple(Counted(choices, _count(nodes, choices, key)) for key in keys)
+    return tuple(Counted(choices, _count(view, choices, key)) for key in keys)
 
 
-def _far(terms: Iterable[Term], nodes: Picture) -> Iterable[Counted]:
+def _far(terms: Iterable[Term], view: View) -> Iterable[Counted]:
     for term in dict.fromkeys(terms):
-        yield Counted((term.choice,), _count(nodes, (term.choice,), term.key))
+        yield Counted((term.choice,), _count(view, (term.choice,), term.key))
 
 
-def _count(nodes: Picture, choices: Choices, key: str) -> DomainCount:
-    counter = nodes.count(choices)
+def _count(view: View, choices: Choices, key: str) -> AnyDomains:
+    counter, nodes = view.count(choices), view.nodes
     return counter.by_domain(
         key, None, nodes.label_column(key), None, nodes.node_journal, live=False
     )
 
 
-def _weight(held: HeldTerm, hard_weight: int) -> int:
+def _weight(held: AnyTerm, hard_weight: int) -> int:
     if held.role is Role.WISHES:
         return held.term.weight
     return hard_weight if held.role is Role.NEEDS else 0
 
 
 def _by_key(
-    weighed: Iterable[tuple[int, str, DomainCount]], nodes: Picture
+    weighed: Iterable[tuple[int, str, AnyDomains]], nodes: Picture
 ) -> tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...]:
-    found: dict[str, dict[DomainCount, int]] = {}
+    found: dict[str, dict[AnyDomains, int]] = {}
     for weight, key, domains in weighed:
         sums = found.setdefault(key, {})
         sums[domains] = sums.get(domains, 0) + weight

@@ -4,13 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from holdfast.framework.arguments import Arguments
+import msgspec
+
+from holdfast.api.causes import forbidden, invalid, not_supported, required
+from holdfast.api.names import label_key
+from holdfast.framework.arguments import Arguments, PluginArgs
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 _STRATEGIES = (LEAST, MOST, RATIO)
-_DEFAULT_RESOURCES = ({"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1})
+_STRATEGY = "scoringStrategy"
+_SHAPE = f"{_STRATEGY}.requestedToCapacityRatio"
+
+
+class _Resource(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    weight: int = 1
+
+
+class _Point(msgspec.Struct, frozen=True, rename="camel"):
+    utilization: int = 0
+    score: int = 0
+
+
+class _Ratio(msgspec.Struct, frozen=True, rename="camel"):
+    shape: tuple[_Point, ...] = ()
+
+
+class _Strategy(msgspec.Struct, frozen=True, rename="camel"):
+    type: str = ""
+    resources: tuple[_Resource, ...] = ()
+    requested_to_capacity_ratio: _Ratio | None = None
+
+
+class _Given(PluginArgs, frozen=True):
+    scoring_strategy: _Strategy | None = None
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+
+
+_DEFAULT = (_Resource("cpu"), _Resource("memory"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,57 +63,73 @@ class FitArgs:
     ignored_groups: frozenset[str] = frozenset()
 
 
-def read_args(given: Mapping[str, Any]) -> FitArgs:
+def read_args(args: Mapping[str, Any]) -> FitArgs:
     """Read the arguments; BadConfiguration names every wrong field."""
-    known = ("scoringStrategy", "ignoredResources", "ignoredResourceGroups")
-    args = Arguments("NodeResourcesFit", given, known)
-    for i, name in enumerate(args.get("ignoredResourceGroups", ())):
-        if "/" in name:
-            args.wrong(f"ignoredResourceGroups[{i}]", "resource group name can't contain '/'")
-    strategy = args.get("scoringStrategy", {"type": LEAST, "resources": _DEFAULT_RESOURCES})
-    kind = strategy.get("type") or LEAST
-    if kind not in _STRATEGIES:
-        args.wrong("scoringStrategy.type", f"unsupported value {kind!r}", "FieldValueNotSupported")
-    resources = _resources(args, strategy.get("resources"))
-    shape = _shape(args, kind, strategy.get("requestedToCapacityRatio"))
-    args.refuse_if_wrong()
+    wrong = Arguments("NodeResourcesFit")
+    given = wrong.read(_Given, args)
+    _check_ignored(given, wrong)
+    strategy = given.scoring_strategy or _Strategy(LEAST)
+    if strategy.type not in _STRATEGIES:
+        wrong.append(not_supported(f"{_STRATEGY}.type", strategy.type, _STRATEGIES))
+    resources = _resources(strategy, wrong)
+    shape = _shape(strategy, wrong)
+    wrong.refuse_if_wrong()
     return FitArgs(
-        kind,
+        strategy.type,
         resources,
         shape,
-        frozenset(args.get("ignoredResources", ())),
-        frozenset(args.get("ignoredResourceGroups", ())),
+        frozenset(given.ignored_resources),
+        frozenset(given.ignored_resource_groups),
     )
 
 
-def _resources(args: Arguments, given: Any) -> tuple[tuple[str, int], ...]:
-    found = []
-    for i, entry in enumerate(_DEFAULT_RESOURCES if given is None else given):
-        weight = entry.get("weight", 1)
+def _check_ignored(given: _Given, wrong: Arguments) -> None:
+    for i, name in enumerate(given.ignored_resources):
+        path = f"ignoredResources[{i}]"
+        wrong.extend(invalid(path, name, words) for words in label_key(name))
+    for i, name in enumerate(given.ignored_resource_groups):
+        path = f"ignoredResourceGroups[{i}]"
+        if "/" in name:
+            wrong.append(invalid(path, name, "resource group name can't contain '/'"))
+        wrong.extend(invalid(path, name, words) for words in label_key(name))
+
+
+def _resources(strategy: _Strategy, wrong: Arguments) -> tuple[tuple[str, int], ...]:
+    found = tuple((r.name, r.weight) for r in strategy.resources or _DEFAULT)
+    for i, (name, weight) in enumerate(found):
         if not 0 < weight <= 100:
-            path = f"scoringStrategy.resources[{i}].weight"
-            args.wrong(path, f"resource weight of {entry.get('name')} not in valid range (0, 100]")
-        found.append((str(entry.get("name", "")), weight))
-    return tuple(found)
+            words = f"resource weight of {name} not in valid range (0, 100]"
+            wrong.append(invalid(f"{_STRATEGY}.resources[{i}].weight", weight, words))
+    return found
 
 
-def _shape(args: Arguments, kind: str, given: Any) -> tuple[tuple[int, int], ...]:
-    path = "scoringStrategy.requestedToCapacityRatio"
-    if kind != RATIO:
-        if given is not None:
-            args.wrong(path, "must be nil when type is not RequestedToCapacityRatio")
+def _shape(strategy: _Strategy, wrong: Arguments) -> tuple[tuple[int, int], ...]:
+    ratio = strategy.requested_to_capacity_ratio
+    if strategy.type != RATIO:
+        if ratio is not None:
+            words = "must be nil when type is not RequestedToCapacityRatio"
+            wrong.append(forbidden(_SHAPE, words))
         return ()
-    points = (given or {}).get("shape") or ()
-    if not points:
-        args.wrong(f"{path}.shape", "at least one point must be specified", "FieldValueRequired")
-    last = -1
+    if ratio is None:
+        wrong.append(required(_SHAPE, "must be specified when type is RequestedToCapacityRatio"))
+        return ()
+    if not ratio.shape:
+        wrong.append(required(f"{_SHAPE}.shape", "at least one point must be specified"))
+    _check_points(ratio.shape, wrong)
+    return tuple((point.utilization, point.score * 10) for point in ratio.shape)
+
+
+def _check_points(points: tuple[_Point, ...], wrong: Arguments) -> None:
+    for i, (before, point) in enumerate(pairwise(points), 1):
+        if before.utilization >= point.utilization:
+            path = f"{_SHAPE}.shape[{i}].utilization"
+            words = "values must be sorted in increasing order"
+            wrong.append(invalid(path, point.utilization, words))
+            break
     for i, point in enumerate(points):
-        used, score = point.get("utilization", 0), point.get("score", 0)
-        if not 0 <= used <= 100:
-            args.wrong(f"{path}.shape[{i}].utilization", "not in valid range [0, 100]")
-        elif used <= last:
-            args.wrong(f"{path}.shape[{i}].utilization", "must be sorted in increasing order")
-        if not 0 <= score <= 10:
-            args.wrong(f"{path}.shape[{i}].score", "not in valid range [0, 10]")
-        last = used
-    return tuple((p.get("utilization", 0), p.get("score", 0) * 10) for p in points)
+        path = f"{_SHAPE}.shape[{i}]"
+        if not 0 <= point.utilization <= 100:
+            words = "not in valid range [0, 100]"
+            wrong.append(invalid(f"{path}.utilization", point.utilization, words))
+        if not 0 <= point.score <= 10:
+            wrong.append(invalid(f"{path}.score", point.score, "not in valid range [0, 10]"))

@@ -91,7 +91,9 @@ class NodeResourcesFit:
 
     def __init__(self, args: Mapping[str, Any] | FitArgs) -> None:
         self._args = args if isinstance(args, FitArgs) else read_args(args)
-        self._scalars = any(is_scalar(name) for name, _ in self._args.resources)
+        self._scored = [(name, w, is_scalar(name)) for name, w in self._args.resources]
+        self._scalars = any(scalar for _, _, scalar in self._scored)
+        self._ignores = bool(self._args.ignored or self._args.ignored_groups)
         if self._scalars:  # devices may serve them
             self.epochs = ("classes", "devices")
 
@@ -106,9 +108,11 @@ class NodeResourcesFit:
             return Reject(Code.ERROR, ("resources not found",))
         nodes = view.nodes
         amounts, names = nodes.amounts, nodes.resources
-        needs = tuple((r, a) for r, a in pod.request if not self._ignored(names[r]))
-        columns = tuple((amounts.free[r], a, r) for r, a in needs)
-        needs_at = tuple((amounts.free_at[r], a, r) for r, a in needs)
+        needs = pod.request
+        if self._ignores:
+            needs = tuple((r, a) for r, a in needs if not self._ignored(names[r]))
+        columns = tuple([(amounts.free[r], a, r) for r, a in needs])
+        needs_at = tuple([(amounts.free_at[r], a, r) for r, a in needs])
         terms = self._terms(pod, names)
         served = view.world.devices.served(id_ for id_, _, _ in terms) if self._scalars else {}
         left, left_rows = None, frozenset[int]()
@@ -136,11 +140,11 @@ class NodeResourcesFit:
     def _terms(self, pod: PodFacts, names: ResourceNames) -> list[tuple[int, int, int]]:
         amounts = dict(pod.request)
         amounts[CPU], amounts[MEMORY] = _scored(pod)
-        terms = [(names.id(name), name, weight) for name, weight in self._args.resources]
+        terms = [(names.id(name), weight, scalar) for name, weight, scalar in self._scored]
         return [
             (id_, weight, amounts.get(id_, 0))
-            for id_, name, weight in terms
-            if amounts.get(id_, 0) or not is_scalar(name)
+            for id_, weight, scalar in terms
+            if amounts.get(id_, 0) or not scalar
         ]
 
     def filter(self, state: FitState, rows: AnyRows, change: Change = NONE) -> Verdicts:

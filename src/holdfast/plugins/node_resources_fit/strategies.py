@@ -102,7 +102,7 @@ class Scorer:
         usual = [(id_, weight) for id_, weight, _ in terms] == [(CPU, 1), (MEMORY, 1)]
         self._usual = self._level is least and usual
         self._only_least = self._level is least and not served
-        self._asked = np.array([[p] for _, _, p in terms], np.float64)
+        self._asked_hundredfold = np.array([[100.0 * p] for _, _, p in terms])
         self._cells = [
             (amounts.allocatable_at[id_], used_at, weight, asked)
             for id_, weight, asked, _, used_at in self._terms
@@ -132,12 +132,11 @@ class Scorer:
 
     def _many_usual(self, rows: AnyRows) -> RawScores:
         """The same for LeastAllocated over cpu and memory alike, both resources at once."""
-        c = self._amounts.divisor[:2, rows]
-        left = np.subtract(c, self._amounts.nonzero[:, rows], out=self._amounts.room(rows))
-        left -= self._asked
+        amounts = self._amounts
+        spare, have = (amounts.cpu_memory(c, rows) for c in (amounts.spare, amounts.divisor))
+        left = np.subtract(spare, self._asked_hundredfold, out=amounts.room(rows))
+        left /= have
         np.maximum(left, 0.0, out=left)
-        left *= 100.0
-        left /= c
         np.floor(left, out=left)
         scores: RawScores = left[0] + left[1]
         scores *= 0.5
@@ -155,6 +154,8 @@ class Scorer:
 
     def one(self, row: int) -> float:
         """The score of one row."""
+        if self._usual:
+            return self._one_usual(row)
         if self._only_least:
             return self._one_least(row)
         sums = weights = 0.0
@@ -172,6 +173,19 @@ class Scorer:
         if not weights:
             return 0.0
         return (sums / weights + 0.5) // 1.0 if self._ratio else sums // weights
+
+    def _one_usual(self, row: int) -> float:
+        """The same for LeastAllocated over cpu and memory alike."""
+        (cpu_at, _, _, cpu), (memory_at, _, _, memory) = self._cells
+        have, has = cpu_at[row], memory_at[row]
+        if not (have and has):
+            return self._one_least(row)
+        spare_cpu, spare_memory = self._amounts.spare_at
+        left, rest = spare_cpu[row] - 100.0 * cpu, spare_memory[row] - 100.0 * memory
+        sums = left // have if left > 0.0 else 0.0
+        if rest > 0.0:
+            sums += rest // has
+        return sums // 2.0
 
     def _one_least(self, row: int) -> float:
         """The same for the strategy nearly everybody uses, without a call a resource."""

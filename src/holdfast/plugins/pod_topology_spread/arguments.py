@@ -5,53 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from holdfast.api.causes import duplicate, forbidden, invalid, not_supported, required
+from holdfast.api.names import label_key
 from holdfast.api.pod import TopologySpreadConstraint
-from holdfast.framework.arguments import Arguments
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.plugins.pod_topology_spread.constraints import HARD, SOFT, Defaults
 
 SYSTEM, LIST = "System", "List"
 
 
+class _Args(PluginArgs, frozen=True):
+    defaulting_type: str = ""
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+
+
 def read_args(plugin: str, args: Mapping[str, Any]) -> Defaults:
     """Read the defaults, or refuse them naming every wrong field."""
-    read = Arguments(plugin, args, ("defaultingType", "defaultConstraints"))
-    given = read.get("defaultConstraints", ())
-    kind = read.get("defaultingType", SYSTEM)
+    wrong = Arguments(plugin)
+    given = wrong.read(_Args, args)
+    kind = given.defaulting_type or SYSTEM
     if kind not in (SYSTEM, LIST):
-        read.wrong(
-            "defaultingType", f"supported values: {LIST}, {SYSTEM}", "FieldValueNotSupported"
-        )
-    elif kind == SYSTEM and given:
+        wrong.append(not_supported("defaultingType", kind, (SYSTEM, LIST)))
+    elif kind == SYSTEM and given.default_constraints:
         words = "when .defaultConstraints are not empty"
-        read.wrong("defaultingType", f"Invalid value: {SYSTEM}: {words}")
-    constraints = _constraints(read, given)
-    read.refuse_if_wrong()
-    return Defaults() if kind == SYSTEM else Defaults(constraints, system=False)
-
-
-def _constraints(read: Arguments, given: Any) -> tuple[TopologySpreadConstraint, ...]:
-    try:
-        found = msgspec.convert(given, tuple[TopologySpreadConstraint, ...])
-    except msgspec.ValidationError as wrong:
-        read.wrong("defaultConstraints", str(wrong))
-        return ()
+        wrong.append(invalid("defaultingType", SYSTEM, words))
     seen: set[tuple[str, str]] = set()
-    for i, one in enumerate(found):
-        at = f"defaultConstraints[{i}]"
-        if one.max_skew <= 0:
-            read.wrong(f"{at}.maxSkew", "not in valid range (0, inf)")
-        if not one.topology_key:
-            read.wrong(f"{at}.topologyKey", "can not be empty", "FieldValueRequired")
-        if one.when_unsatisfiable not in (HARD, SOFT):
-            words = f"supported values: {HARD}, {SOFT}"
-            read.wrong(f"{at}.whenUnsatisfiable", words, "FieldValueNotSupported")
-        if one.label_selector is not None:
-            words = "constraint must not define a selector, as they deduced for each pod"
-            read.wrong(f"{at}.labelSelector", words, "FieldValueForbidden")
-        if (one.topology_key, one.when_unsatisfiable) in seen:
-            words = "duplicate {topologyKey, whenUnsatisfiable}"
-            read.wrong(at, words, "FieldValueDuplicate")
-        seen.add((one.topology_key, one.when_unsatisfiable))
-    return found
+    for i, one in enumerate(given.default_constraints):
+        path = f"defaultConstraints[{i}]"
+        _check(one, path, wrong)
+        key = (one.topology_key, one.when_unsatisfiable)
+        if key in seen:
+            wrong.append(duplicate(path, f"{{{', '.join(key)}}}"))
+        seen.add(key)
+    wrong.refuse_if_wrong()
+    return Defaults() if kind == SYSTEM else Defaults(given.default_constraints, system=False)
+
+
+def _check(one: TopologySpreadConstraint, path: str, wrong: Arguments) -> None:
+    if one.max_skew <= 0:
+        wrong.append(invalid(f"{path}.maxSkew", one.max_skew, "not in valid range (0, inf)"))
+    if not one.topology_key:
+        wrong.append(required(f"{path}.topologyKey", "can not be empty"))
+    else:
+        at = f"{path}.topologyKey"
+        wrong.extend(invalid(at, one.topology_key, words) for words in label_key(one.topology_key))
+    action = one.when_unsatisfiable
+    if not action:
+        wrong.append(required(f"{path}.whenUnsatisfiable", "can not be empty"))
+    elif action not in (HARD, SOFT):
+        wrong.append(not_supported(f"{path}.whenUnsatisfiable", action, (HARD, SOFT)))
+    if one.label_selector is not None:
+        words = "constraint must not define a selector, as they deduced for each pod"
+        wrong.append(forbidden(f"{path}.labelSelector", words))

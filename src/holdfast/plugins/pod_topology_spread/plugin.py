@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
-from holdfast.columns.counters import DomainCount
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.unseen import AnyDomains
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.plugin import (
     NONE,
@@ -52,7 +52,7 @@ class Counted:
 
     constraint: Constraint
     namespace: str
-    domains: DomainCount
+    domains: AnyDomains
     label: LabelColumn
     eligibility: Eligibility
 
@@ -126,14 +126,15 @@ class PodTopologySpread:
         return self._defaults.given_to(pod.pod, view.world.selectors.of(pod))
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
-        """The constraints, and what decides which nodes count."""
+        """The constraints, and what decides which nodes and pods count."""
         try:
             constraints = self.constraints(pod, view)
         except (BadRequest, Invalid) as wrong:
             return str(wrong)
         if not constraints:
             return None
-        return (pod.namespace, constraints, required_nodes(pod.pod), pod.pod.spec.tolerations)
+        required, tolerations = required_nodes(pod.pod), pod.pod.spec.tolerations
+        return (pod.namespace, constraints, required, tolerations, view.unseen)
 
     def prepare(self, pod: PodFacts, view: View) -> Part | Skip | Reject:
         """Find the counters; nothing to say about a pod without constraints."""
@@ -145,36 +146,34 @@ class PodTopologySpread:
             return Skip()
         nodes, hard, soft = view.nodes, constraints.hard, constraints.soft
         keys = tuple(sorted({c.key for c in hard}))
-        counted = tuple(self._count(c, keys, pod, nodes) for c in hard)
+        counted = tuple(self._count(c, keys, view) for c in hard)
         keys = () if constraints.lenient else tuple(sorted({c.key for c in soft}))
-        wishes = tuple(self._wish(c, keys, pod, nodes) for c in soft)
+        wishes = tuple(self._wish(c, keys, view) for c in soft)
         state = SpreadState(nodes, counted, Wishes(nodes, wishes, constraints.lenient))
         return Part(state, filters=bool(hard), scores=bool(soft))
 
-    def _count(
-        self, constraint: Constraint, keys: tuple[str, ...], pod: PodFacts, nodes: Picture
-    ) -> Counted:
+    def _count(self, constraint: Constraint, keys: tuple[str, ...], view: View) -> Counted:
+        pod, nodes = view.pod, view.nodes
         nodes.show_labels(constraint.selector.keys | constraint.hidden_keys)
         eligibility = Eligibility(
             keys,
             required_nodes(pod.pod) if constraint.honor_affinity else None,
             pod.pod.spec.tolerations if constraint.honor_taints else None,
         )
-        counter = nodes.counter(pod.namespace, constraint.counted)
+        counter = view.counter(pod.namespace, constraint.counted)
         label = nodes.label_column(constraint.key)
         domains = counter.by_domain(
             constraint.key, eligibility, label, lambda: eligibility.rows(nodes), nodes.node_journal
         )
         return Counted(constraint, pod.namespace, domains, label, eligibility)
 
-    def _wish(
-        self, constraint: Constraint, keys: tuple[str, ...], pod: PodFacts, nodes: Picture
-    ) -> Wish:
+    def _wish(self, constraint: Constraint, keys: tuple[str, ...], view: View) -> Wish:
+        nodes = view.nodes
         nodes.show_labels(constraint.selector.keys | constraint.hidden_keys)
-        counter = nodes.counter(pod.namespace, constraint.counted)
+        counter = view.counter(view.pod.namespace, constraint.counted)
         if constraint.key == HOSTNAME:
             return Wish(constraint, nodes.label_column(HOSTNAME), None, counter)
-        counted = self._count(constraint, keys, pod, nodes)
+        counted = self._count(constraint, keys, view)
         return Wish(constraint, counted.label, counted.domains, counter)
 
     def pre_score(self, state: SpreadState, feasible: Rows) -> None:

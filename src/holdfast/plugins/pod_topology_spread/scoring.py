@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.counters import DomainCount, SelectorCount
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
+from holdfast.columns.unseen import AnyCount, AnyDomains
 from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
 
@@ -24,8 +24,8 @@ class Wish:
 
     constraint: Constraint
     label: LabelColumn
-    domains: DomainCount | None
-    counter: SelectorCount
+    domains: AnyDomains | None
+    counter: AnyCount
 
     def parts(self, rows: AnyRows, weight: float) -> RawScores:
         """What this constraint adds to each row; nothing without the label."""

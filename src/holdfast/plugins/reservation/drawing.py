@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.capacity import names
 from holdfast.capacity.offer import Offer
-from holdfast.columns.interner import CPU
+from holdfast.columns.interner import CPU, PODS
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.plugins.reservation.owner import OwnerState
 
@@ -16,21 +16,26 @@ Draws = dict[str, dict[int, int]]
 
 
 def draw(pod: PodFacts, chosen: Offer, others: list[Offer]) -> Draws:
-    """Split the request over the offers: the nominated one first, what is left over to it too."""
-    request = dict(pod.request)
+    """Split the request over the offers: the nominated one first, what is left over to it too.
+
+    The pod slot is the nominated one's. An offer may give no more than a host port.
+    """
+    request, ports = dict(pod.request), pod.host_ports
     if not others:
-        return {chosen.uid: request}
+        return {chosen.uid: {**request, PODS: 1}}
     draws: Draws = {}
     for offer in (chosen, *others):
-        for resource, wanted in list(request.items()):
-            taken = min(wanted, offer.left(resource))
-            if taken > 0:
-                draws.setdefault(offer.uid, {})[resource] = taken
-                request[resource] -= taken
+        taken = {r: min(wanted, offer.left(r)) for r, wanted in request.items()}
+        taken = {r: amount for r, amount in taken.items() if amount > 0}
+        if taken or ports & offer.facts.host_ports:
+            draws[offer.uid] = taken
+        request = {r: wanted - taken.get(r, 0) for r, wanted in request.items()}
+        ports -= offer.facts.host_ports
     rest = draws.setdefault(chosen.uid, {})
     for resource, wanted in request.items():
         if wanted:
             rest[resource] = rest.get(resource, 0) + wanted
+    rest[PODS] = 1
     return draws
 
 
@@ -51,6 +56,7 @@ def notes(
                 "resources": {
                     state.nodes.resources[r]: f"{a}m" if r == CPU else str(a)
                     for r, a in amounts.items()
+                    if r != PODS
                 },
             }
             for uid, amounts in draws.items()

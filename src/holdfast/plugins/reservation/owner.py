@@ -7,27 +7,46 @@ For an offer c on a row, with ``free`` what nobody holds::
     Restricted, besides   request <= remaining(c) for every restricted resource
 
 All of it as columns over the matched offers, folded to rows. A row whose offers are all taken, or
-share no resource with the pod, is judged as if there were none.
+share no resource with the pod, is judged as if there were none. For a pod that ignores
+reservations, what is left of all of them is as good as free.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.matching import Match
-from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
+from holdfast.columns.ports import HostPort
 from holdfast.framework.plugin import NONE, Change
-from holdfast.plugins.reservation.given import NOTHING, given_back
+from holdfast.plugins.reservation.given import NOTHING, Given, given_back
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-_NO_ORDER = 2**62
+
+
+class Room(NamedTuple):
+    """What there is of one resource: per row, and per offer by position."""
+
+    resource: int
+    wanted: int
+    free: Ints
+    """Per row: what nobody holds."""
+    helped: Ints
+    """Per offer: what the pod could have, with its help."""
+    left: Ints
+    """Per offer: what is left of it."""
+    limits: Bools
+    """Per offer: the pod may have no more than what is left."""
+    reserves: Bools
+    """Per offer: it reserves the resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +79,19 @@ class OwnerState:
     request: tuple[tuple[int, int], ...]
     must: bool
     """The pod has a reservation affinity: it uses an offer or waits."""
+    named: bool = False
+    """It asks for one offer by its name."""
+    ports: frozenset[HostPort] = frozenset()
     backed: frozenset[int] = frozenset()
     """Resources that devices serve on nodes which have none of their own: no room is needed."""
+    falls_back: bool = False
+    """It may do without an offer where those it shares something with do not suffice."""
     _seen: tuple[int, Fit] | None = field(default=None, repr=False)
+
+    @property
+    def ignoring(self) -> bool:
+        """Whether it uses held room without taking any offer."""
+        return self.match.ignoring
 
     def fit(self) -> Fit:
         """How things are now; worked out once until a row changes."""
@@ -80,121 +109,94 @@ class OwnerState:
         begin = int(match.first[here])
         end = int(match.first[here + 1]) if here + 1 < len(match.rows) else len(match.slots)
         slots = match.slots[begin:end]
-        only = Match(
-            match.key, slots, match.rows[here : here + 1], np.zeros(1, np.intp),
-            np.zeros(len(slots), np.intp),
+        only = replace(
+            match, slots=slots, rows=match.rows[here : here + 1], first=np.zeros(1, np.intp),
+            at=np.zeros(len(slots), np.intp),
         )  # fmt: skip
         return replace(self, match=only, _seen=None)
 
 
 def fit(state: OwnerState, change: Change = NONE) -> Fit:
     """Work out, from the columns as they are now, which offers can serve the pod."""
-    nodes, columns, match = state.nodes, state.offers.columns, state.match
-    slots, rows, at = match.slots, match.rows, match.at
-    back = given_back(state.offers, change) if change else NOTHING
-    pools = columns.default[slots] & columns.matchable[slots]
-    slots_free = free_of(nodes, PODS, rows) + back.to_rows(rows, PODS)
-    slots_left = columns.remaining[PODS, slots] + back.to_offers(slots, PODS)
-    plain = slots_free >= 1
-    by_node = slots_free[at] + slots_left >= 1
-    inside = ~columns.limits[PODS, slots] | (slots_left >= 1)
-    shares = np.full(len(slots), state.must, np.bool_)
-    for resource, wanted in state.request:
-        free = room_for(state, resource, wanted) + back.to_rows(rows, resource)
-        plain &= free >= wanted
-        if resource >= len(columns.remaining):
-            by_node &= free[at] >= wanted
-            continue
-        left = columns.remaining[resource, slots] + back.to_offers(slots, resource)
-        shares |= columns.reserved[resource, slots] > 0
-        pooled = np.add.reduceat(np.where(pools, left, 0), match.first)
-        by_node &= free[at] + np.where(pools, pooled[at], left) >= wanted
-        inside &= ~columns.limits[resource, slots] | (left >= wanted)
+    columns, match = state.offers.columns, state.match
+    slots = match.slots
+    plain = np.ones(len(match.rows), np.bool_)
+    by_node, inside = np.ones(len(slots), np.bool_), np.ones(len(slots), np.bool_)
+    shares = _wanted_anyhow(state)
+    for room in rooms(state, change):
+        plain &= room.free >= room.wanted
+        by_node &= room.helped >= room.wanted
+        inside &= ~room.limits | (room.left >= room.wanted)
+        if room.resource != PODS:
+            shares |= room.reserves
     shares &= columns.matchable[slots]
     served = np.logical_or.reduceat(shares & by_node & inside, match.first)
-    without = ~np.logical_or.reduceat(shares, match.first)
-    passes = served if state.must else served | (without & plain)
-    return Fit(shares, by_node, inside, passes)
+    if state.must:
+        return Fit(shares, by_node, inside, served)
+    alone = plain if state.falls_back else plain & ~np.logical_or.reduceat(shares, match.first)
+    return Fit(shares, by_node, inside, served | alone)
 
 
-def room_for(state: OwnerState, resource: int, wanted: int) -> Ints:
-    """What nobody holds of a resource on the matched rows; enough, where devices serve it."""
-    nodes, rows = state.nodes, state.match.rows
-    free = free_of(nodes, resource, rows)
-    if resource not in state.backed:
-        return free
-    own = resource < len(nodes.allocatable) and nodes.allocatable[resource, rows] > 0
-    found: Ints = np.where(own, free, wanted)
+def rooms(state: OwnerState, change: Change = NONE) -> Iterator[Room]:
+    """Look at the pod's slot and at each resource it asks for, as things are, or would be."""
+    columns, slots = state.offers.columns, state.match.slots
+    back = given_back(state.offers, change) if change else NOTHING
+    matchable = columns.matchable[slots]
+    pools = matchable if state.ignoring else columns.default[slots] & matchable
+    nothing = np.zeros(len(slots), np.int64)
+    for resource, wanted in ((PODS, 1), *state.request):
+        free = _room_for(state, resource, wanted, back)
+        known = resource < len(columns.remaining)
+        left = columns.remaining[resource, slots] if known else nothing
+        left = left + back.to_offers(slots, resource)
+        # A pod slot is one offer's: several have no more than one to give.
+        pooling = pools if resource != PODS or state.ignoring else nothing.astype(np.bool_)
+        yield Room(
+            resource, wanted, free, free[state.match.at] + _help(state, left, pooling), left,
+            _limits(state, resource), columns.reserved[resource, slots] > 0 if known else pooling,
+        )  # fmt: skip
+
+
+def _help(state: OwnerState, left: Ints, pools: Bools) -> Ints:
+    match = state.match
+    pooled = np.add.reduceat(np.where(pools, left, 0), match.first)
+    found: Ints = np.where(pools, pooled[match.at], left)
     return found
 
 
-def free_of(nodes: Picture, resource: int, rows: NDArray[np.intp]) -> Ints:
+def _limits(state: OwnerState, resource: int) -> Bools:
+    columns, slots = state.offers.columns, state.match.slots
+    if state.ignoring or resource >= len(columns.limits):
+        return np.zeros(len(slots), np.bool_)
+    limits: Bools = columns.limits[resource, slots]
+    return limits
+
+
+def _wanted_anyhow(state: OwnerState) -> Bools:
+    """Offers that serve the pod even if they reserve nothing it asks for: it must, or ports."""
+    columns, slots = state.offers.columns, state.match.slots
+    if state.must or state.ignoring or not state.ports:
+        return np.full(len(slots), state.must or state.ignoring, np.bool_)
+    found = columns.laden[slots]
+    for i in found.nonzero()[0]:
+        found[i] = bool(state.ports & state.offers.at(int(slots[i])).facts.host_ports)
+    return found
+
+
+def _room_for(state: OwnerState, resource: int, wanted: int, back: Given) -> Ints:
+    """What nobody holds of a resource on the matched rows; enough, where devices serve it."""
+    nodes, rows = state.nodes, state.match.rows
+    free = _free_of(nodes, resource, rows)
+    if resource in state.backed:
+        own = resource < len(nodes.allocatable) and nodes.allocatable[resource, rows] > 0
+        free = np.where(own, free, wanted)
+    found: Ints = free + back.to_rows(rows, resource)
+    return found
+
+
+def _free_of(nodes: Picture, resource: int, rows: NDArray[np.intp]) -> Ints:
     """What nobody holds of a resource on some rows; nothing, if no node ever had any."""
     if resource >= len(nodes.allocatable):
         return np.zeros(len(rows), np.int64)
     free: Ints = nodes.allocatable[resource, rows] - nodes.requested[resource, rows]
     return free
-
-
-def offer_scores(state: OwnerState) -> Ints:
-    """Score each matched offer 0..100: how full it would be, averaged over what it reserves."""
-    columns, slots = state.offers.columns, state.match.slots
-    request = dict(state.request)
-    total = np.zeros(len(slots), np.int64)
-    counted = np.zeros(len(slots), np.int64)
-    for resource in columns.resources:
-        reserved = columns.reserved[resource, slots]
-        then = columns.used[resource, slots] + request.get(resource, 0)
-        held = reserved > 0
-        total += np.where(held & (then <= reserved), 100 * then // np.maximum(reserved, 1), 0)
-        counted += held
-    scores: Ints = total // np.maximum(counted, 1)
-    return scores
-
-
-def row_scores(state: OwnerState) -> Ints:
-    """Score each matched row by its best offer; the lowest order label of all gets 1000."""
-    serves, first = state.fit().serves, state.match.first
-    best: Ints = np.maximum.reduceat(np.where(serves, offer_scores(state), 0), first)
-    order = state.offers.columns.order[state.match.slots]
-    labelled = serves & (order != 0)
-    if labelled.any():
-        lowest = labelled & (order == order[labelled].min())
-        best[np.logical_or.reduceat(lowest, first)] = 1000
-    return best
-
-
-def nominate(
-    state: OwnerState, row: int, change: Change = NONE
-) -> tuple[Offer | None, list[Offer]]:
-    """Choose the offer an owner takes on a row, and the others it may draw on, in order.
-
-    Lowest order label first; without labels the highest score; then the oldest, then by name.
-    """
-    here = state.on_row(row)
-    if here is None:
-        return None, []
-    found = fit(here, change)
-    scores, columns, slots = offer_scores(here), state.offers.columns, here.match.slots
-
-    def age(i: int) -> tuple[float, str]:
-        slot = int(slots[i])
-        return float(columns.created[slot]), state.offers.at(slot).reservation.name
-
-    def rank(i: int) -> tuple[int, int, tuple[float, str]]:
-        order = int(columns.order[slots[i]])
-        return (order or _NO_ORDER, 0 if order else -int(scores[i]), age(i))
-
-    serving = found.serves.nonzero()[0]
-    if not len(serving):
-        return None, []
-    best = min((int(i) for i in serving), key=rank)
-    chosen = state.offers.at(int(slots[best]))
-    if chosen.policy != "":
-        return chosen, []
-    beside = (columns.default[slots] & found.shares).nonzero()[0]
-    others = sorted(
-        (int(i) for i in beside if int(i) != best),
-        key=lambda i: (int(columns.order[slots[i]]) or _NO_ORDER, age(i)),
-    )
-    return chosen, [state.offers.at(int(slots[i])) for i in others]

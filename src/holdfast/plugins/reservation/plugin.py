@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of
-from holdfast.capacity.matching import Match
+from holdfast.capacity.matching import Match, ignores
 from holdfast.capacity.offers import Offers
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -21,6 +21,7 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Effect,
     Narrow,
     Placement,
     RawScores,
@@ -32,12 +33,14 @@ from holdfast.framework.plugin import (
     hears,
 )
 from holdfast.framework.view import View
+from holdfast.plugins.reservation import diagnosis
+from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import draw, notes
-from holdfast.plugins.reservation.owner import OwnerState, fit, nominate, row_scores
+from holdfast.plugins.reservation.nomination import nominate, row_scores
+from holdfast.plugins.reservation.owner import OwnerState, fit
 from holdfast.plugins.reservation.status import bind_reservation
-from holdfast.plugins.reservation.words import NONE_MEETS, owner_reasons
+from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable, owner_reasons
 
-NO_MATCH = "node(s) no reservations match reservation affinity"
 NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
 
@@ -75,9 +78,10 @@ class Reservation:
         "Reservation": (),
     }
     beyond_spec: ClassVar[bool] = True
+    asked_unprepared: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        self._args = dict(args or {})
+        self.args = read_args(args or {})
 
     def reads(self, pod: PodFacts, view: View) -> Any:
         """Which offers match, what is asked for, and what the annotations demand."""
@@ -86,10 +90,10 @@ class Reservation:
             return (notes.get(names.RESERVATION_NODE), *_wanted(pod, view))
         matched = view.matched
         affinity = notes.get(names.AFFINITY)
-        ignored = pod.labels.get(names.IGNORED) == "true"
         if matched is None:
-            return (affinity, ignored) if affinity is not None or ignored else None
-        return (matched.key, pod.request, affinity)
+            # Of those that ignore reservations, no affinity is read.
+            return (affinity, ignores(pod)) if affinity is not None else None
+        return (matched.key, pod.request, affinity, pod.host_ports)
 
     def prepare(self, pod: PodFacts, view: View) -> Any:
         """Tell reserve pods, owners and everybody else apart."""
@@ -97,18 +101,19 @@ class Reservation:
             return Skip()
         if pod.reserve_for:
             return self._prepare_reserve_pod(pod, view)
-        if pod.labels.get(names.IGNORED) == "true":
-            return Reject(Code.UNRESOLVABLE, (f"pods labelled {names.IGNORED} are not built yet",))
         try:
-            affinity = affinity_of(pod.pod)
+            affinity = None if ignores(pod) else affinity_of(pod.pod)
         except BadRequest as wrong:
             return Reject(Code.ERROR, (str(wrong),))
         matched = view.matched
         if not isinstance(matched, Match):
             return Skip() if affinity is None else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
+        resources = view.nodes.resources
+        request = tuple((r, a) for r, a in pod.request if not self.args.ignores(resources[r]))
         state = OwnerState(
-            view.nodes, view.world.offers, matched, pod.request, must=affinity is not None,
-            backed=view.world.devices.backing(pod.request),
+            view.nodes, view.world.offers, matched, request, must=affinity is not None,
+            named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
+            backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
         )  # fmt: skip
         return state if affinity is None else Narrow(state, matched.rows)
 
@@ -121,6 +126,11 @@ class Reservation:
         verdicts = np.zeros(state.nodes.capacity, np.int8)
         found_fit = fit(state, change) if change else state.fit()
         verdicts[state.match.rows] = ~found_fit.passes
+        if state.must:
+            # Where every offer is taken there is none to speak of: nothing can help.
+            for row in state.match.rows[~found_fit.passes]:
+                if none_matchable(state, int(row)):
+                    verdicts[row] = Code.UNRESOLVABLE
         found: Verdicts = verdicts[rows]
         return found
 
@@ -135,7 +145,7 @@ class Reservation:
     def score(self, state: OwnerState | ReserveState, rows: Rows) -> RawScores:
         """Prefer rows whose offer the pod fills best; a lowest order label beats any score."""
         scores = np.zeros(state.nodes.capacity, np.float64)
-        if isinstance(state, ReserveState):
+        if isinstance(state, ReserveState) or state.ignoring:
             found: RawScores = scores[rows]
             return found
         scores[state.match.rows] = row_scores(state)
@@ -146,11 +156,25 @@ class Reservation:
         """The best row gets 100."""
         return np.floor(100.0 * raw / high) if high > 0 else raw
 
+    def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
+        """Sum up what became of the pod's reservations; nothing can be done about it here."""
+        pod = view.pod
+        counts = diagnosis.count(view.world.offers, pod)
+        must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
+        told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
+        if not told or pod.reserve_for:
+            return Effect(self.name)
+        histogram = rejection.histogram() if rejection.prefilter is None else {}
+        event = (diagnosis.EVENT, diagnosis.event_of(told, histogram))
+        return Effect(self.name, ", ".join(told), notes=(event,) if must else ())
+
     def reserve(self, state: OwnerState | ReserveState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
         if isinstance(state, ReserveState):
             uid, default = placement.pod.uid, state.policy == ""
             state.offers.placing[uid] = (placement.row, default)
+            return None
+        if state.ignoring:
             return None
         # The pod is assumed already: it must not count against itself.
         without = Change(removed={placement.row: (placement.pod,)})
@@ -198,8 +222,6 @@ def _wanted(pod: PodFacts, view: View) -> tuple[str, str]:
         return "", ""
     if reservation.spec.pre_allocation:
         return "", "reservations with preAllocation are not built yet"
-    if pod.host_ports:
-        return "", "reservations of host ports are not built yet"
     return reservation.spec.allocate_policy, ""
 
 

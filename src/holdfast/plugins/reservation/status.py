@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api.decode import convert_object
 from holdfast.api.quantity import AmountText
-from holdfast.api.requests import pod_request
+from holdfast.api.requests import request_nanos, whole
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_status import placed
 from holdfast.api.scheme import RESERVATIONS
@@ -47,7 +47,7 @@ def bind_reservation(placement: Placement) -> Calls:
 
 def allocatable(raw: Mapping[str, Any], facts: PodFacts) -> dict[str, AmountText]:
     """What the reservation will offer: its template's requests, overlaid by a resize."""
-    asked = pod_request(facts.pod).amounts
+    asked = {name: whole(name, amount) for name, amount in request_nanos(facts.pod).items()}
     amounts = {name: _text(name, amount) for name, amount in asked.items() if amount}
     return {**amounts, **resized(convert_object(dict(raw), Reservation))}
 

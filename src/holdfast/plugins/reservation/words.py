@@ -2,56 +2,63 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from holdfast.columns.interner import PODS
-from holdfast.framework.plugin import Change
-from holdfast.plugins.reservation.owner import OwnerState, fit, room_for
+from holdfast.framework.plugin import NONE, Change
+from holdfast.plugins.reservation.owner import OwnerState, Room, fit, rooms
 
+NO_MATCH = "node(s) no reservations match reservation affinity"
 NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 
 
-def owner_reasons(state: OwnerState, row: int, change: Change) -> tuple[str, ...]:
-    """Say what is missing: by the node, or inside the reservation."""
+def none_matchable(state: OwnerState, row: int) -> bool:
+    """Whether every offer on the row that would do is taken."""
     here = state.on_row(row)
-    if here is None:
-        return (NONE_MEETS,)
-    found = fit(here, change)
-    if not found.shares.any():
-        return _missing_on_node(here, help_=False, suffix="") or (NONE_MEETS,)
-    words: list[str] = []
-    if not found.by_node.any():
-        words += _missing_on_node(here, help_=True, suffix=" by node")
-    if not (found.shares & found.inside).any():
-        words += _missing_inside(here)
-    return tuple(dict.fromkeys(words)) or (NONE_MEETS,)
+    return here is None or not state.offers.columns.matchable[here.match.slots].any()
 
 
-def _missing_on_node(state: OwnerState, *, help_: bool, suffix: str) -> tuple[str, ...]:
-    nodes, columns = state.nodes, state.offers.columns
-    slots = state.match.slots[columns.matchable[state.match.slots]]
-    pooled = bool(columns.default[slots].any())
-    words = []
-    for resource, wanted in ((PODS, 1), *state.request):
-        free = int(room_for(state, resource, wanted)[0])
-        if help_ and resource < len(columns.remaining):
-            left = columns.remaining[resource, slots]
-            free += int(left.sum() if pooled and resource != PODS else left.max())
-        if wanted > free:
-            name = nodes.resources[resource]
-            words.append("Too many pods" if resource == PODS else f"Insufficient {name}{suffix}")
-    return tuple(words)
+def owner_reasons(state: OwnerState, row: int, change: Change = NONE) -> tuple[str, ...]:
+    """Say what is missing: by the node, once; then inside each reservation."""
+    here = state.on_row(row)
+    if here is None or (state.must and none_matchable(state, row)):
+        return (NO_MATCH,)
+    found, there = fit(here, change), list(rooms(here, change))
+    if state.ignoring or not found.shares.any():
+        suffix = "" if state.ignoring else " by node"
+        alone = [room for room in there if max(room.free[0], *_lent(here, room)) < room.wanted]
+        return tuple(sorted(_short(here, room, suffix) for room in alone)) or (NONE_MEETS,)
+    tried = found.shares.nonzero()[0].tolist()
+    by_node = {
+        _short(here, room, " by node")
+        for i in tried
+        for room in there
+        if room.helped[i] < room.wanted
+    }
+    inside = [
+        _short_inside(here, room, i)
+        for i in tried
+        for room in there
+        if room.limits[i] and room.left[i] < room.wanted
+    ]
+    return (*sorted(by_node), *inside) or (NONE_MEETS,)
 
 
-def _missing_inside(state: OwnerState) -> list[str]:
-    columns, slots = state.offers.columns, state.match.slots
-    words = []
-    for resource, wanted in ((PODS, 1), *state.request):
-        if resource >= len(columns.remaining):
-            continue
-        short = columns.limits[resource, slots] & (columns.remaining[resource, slots] < wanted)
-        if np.any(short):
-            name = state.nodes.resources[resource]
-            lacks = "Too many pods" if resource == PODS else f"Insufficient {name}"
-            words.append(f"Reservation(s) {lacks}")
-    return words
+def _lent(state: OwnerState, room: Room) -> list[int]:
+    """What an ignoring pod could have with the help of all that is held."""
+    matchable = state.offers.columns.matchable[state.match.slots]
+    return [int(helped) for helped in room.helped[matchable]] if state.ignoring else [0]
+
+
+def _short(state: OwnerState, room: Room, suffix: str) -> str:
+    if room.resource == PODS:
+        return "Too many pods"
+    return f"Insufficient {state.nodes.resources[room.resource]}{suffix}"
+
+
+def _short_inside(state: OwnerState, room: Room, i: int) -> str:
+    words = f"Reservation(s) {_short(state, room, '')}"
+    if not state.named:
+        return words
+    offer = state.offers.at(int(state.match.slots[i]))
+    capacity = offer.reserved.get(room.resource, 0) - offer.inner.get(room.resource, 0)
+    used = capacity - int(room.left[i])
+    return f"{words}, requested: {room.wanted}, used: {used}, capacity: {capacity}"

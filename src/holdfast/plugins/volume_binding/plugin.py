@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from holdfast.api.causes import invalid
 from holdfast.api.storage import (
     MIGRATED_PLUGINS,
     CSIDriver,
@@ -18,7 +19,7 @@ from holdfast.columns.picture import Picture, Rows
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.volumes import Promise, Volumes
 from holdfast.errors import BadRequest, Invalid
-from holdfast.framework.arguments import Arguments
+from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -77,6 +78,11 @@ class _State:
         return self._choice
 
 
+class _Args(PluginArgs, frozen=True):
+    bind_timeout_seconds: int = BIND_TIMEOUT
+    shape: Any = None
+
+
 class VolumeBinding:
     """Finds nodes that reach the pod's volumes, and volumes for claims that have none yet."""
 
@@ -95,16 +101,19 @@ class VolumeBinding:
     sliced: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any]) -> None:
-        read = Arguments(self.name, args, ("bindTimeoutSeconds", "shape"))
-        self._timeout = read.get("bindTimeoutSeconds", BIND_TIMEOUT)
-        if not isinstance(self._timeout, int) or self._timeout < 0:
-            read.wrong(
-                "bindTimeoutSeconds",
-                "invalid BindTimeoutSeconds, should not be a negative value",
+        wrong = Arguments(self.name)
+        given = wrong.read(_Args, args)
+        self._timeout = given.bind_timeout_seconds
+        if self._timeout < 0:
+            words = "invalid BindTimeoutSeconds, should not be a negative value"
+            wrong.append(invalid("bindTimeoutSeconds", self._timeout, words))
+        if given.shape is not None:
+            words = (
+                "unexpected field `shape`, remove it or turn on the feature gate "
+                "StorageCapacityScoring"
             )
-        if read.get("shape", None):
-            read.wrong("shape", "unexpected field `shape`: StorageCapacityScoring is off")
-        read.refuse_if_wrong()
+            wrong.append(invalid("shape", given.shape, words))
+        wrong.refuse_if_wrong()
 
     def reads(self, pod: PodFacts, _view: View) -> Hashable:
         """The claims."""

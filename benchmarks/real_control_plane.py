@@ -1,0 +1,231 @@
+"""kube-scheduler, a binder that thinks nothing, and Holdfast on a real kube-apiserver and etcd.
+
+    python benchmarks/real_control_plane.py [--quick] [--case basic ...] [--rounds 1] [--json FILE]
+
+Every run has a fresh control plane. Nodes and pods are created first, then the scheduler is
+started; one observer notes when binds and events are stored, and the clock runs from the first
+bind to the last bind and event. Runs alternate between the competitors, so that whatever else the
+machine does hits all of them; figures mean something only as ratios within one table. CPU is
+counted over the same span, so starting up is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+from holdfast.client.client import Client  # noqa: E402
+from holdfast.client.http import HttpTransport  # noqa: E402
+from holdfast.client.kubeconfig import load  # noqa: E402
+from real.control_plane import ControlPlane, program  # noqa: E402
+from real_load import (  # noqa: E402
+    WORKLOADS,
+    Observer,
+    cpu_seconds,
+    fill,
+    peak_mebibytes,
+)
+
+Command = list[str]
+PATIENCE = 900.0
+
+
+def kube_scheduler(plane: ControlPlane) -> Command:
+    """Upstream's own, with nothing of ours in its way: no limits on its requests."""
+    config = plane.directory / "kube-scheduler.yaml"
+    connection = {"kubeconfig": str(plane.kubeconfig), "qps": 10_000, "burst": 10_000}
+    config.write_text(
+        yaml.safe_dump({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+            "clientConnection": connection, "leaderElection": {"leaderElect": False},
+        })
+    )  # fmt: skip
+    return [str(program("kube-scheduler")), "--config", str(config), "--secure-port", "0"]
+
+
+def holdfast(plane: ControlPlane) -> Command:
+    """Ours, as a user starts it."""
+    flags = ["--kubeconfig", str(plane.kubeconfig), "--no-leader-elect", "--health-port", "0"]
+    return [sys.executable, "-m", "holdfast", "scheduler", *flags]
+
+
+def binder(plane: ControlPlane) -> Command:
+    """Binds, and nothing else."""
+    return [sys.executable, str(HERE / "binder.py"), "--kubeconfig", str(plane.kubeconfig)]
+
+
+def binder_with_events(plane: ControlPlane) -> Command:
+    """Binds and one event each: what a scheduler must write at the least."""
+    return [*binder(plane), "--events"]
+
+
+COMPETITORS: dict[str, Callable[[ControlPlane], Command]] = {
+    "kube-scheduler": kube_scheduler,
+    "binds alone": binder,
+    "binds + events": binder_with_events,
+    "holdfast": holdfast,
+}
+LIMITS = ("binds alone", "binds + events")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One run."""
+
+    case: str
+    who: str
+    seconds: float
+    pods: int
+    events: int
+    cpu_ms: float
+    server_cpu_ms: float
+    peak_mib: float
+
+    @property
+    def rate(self) -> float:
+        return self.pods / self.seconds
+
+
+async def run(case: str, who: str, nodes: int, pods: int) -> Figures:
+    with tempfile.TemporaryDirectory() as folder:
+        plane = ControlPlane(
+            Path(folder), disabled=("ServiceAccount", "TaintNodesByCondition")
+        ).start()
+        clients = [Client(HttpTransport(await load(plane.kubeconfig))) for _ in range(2)]
+        try:
+            await fill(clients[0], case, nodes, pods)
+            await clients[0].close()
+            return await timed(case, who, plane, clients[1], pods)
+        finally:
+            for client in clients:
+                await client.close()
+            plane.stop()
+
+
+async def timed(case: str, who: str, plane: ControlPlane, client: Client, pods: int) -> Figures:
+    observer = Observer(client, pods, 0 if who == "binds alone" else pods)
+    await observer.start()
+    log = plane.directory / "scheduler.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(COMPETITORS[who](plane), stdout=out, stderr=out)
+    servers = [server.pid for server in plane.processes]
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await observer.began.wait()
+            before, servers_before = cpu_seconds(process.pid), sum(map(cpu_seconds, servers))
+            watch = asyncio.create_task(observer.finished())
+            cpu, peak = before, 0.0
+            while not watch.done():
+                await asyncio.wait({watch}, timeout=0.2)
+                if process.poll() is None:
+                    cpu, peak = cpu_seconds(process.pid), peak_mebibytes(process.pid)
+            await watch
+        spent = sum(map(cpu_seconds, servers)) - servers_before
+    except TimeoutError:
+        raise SystemExit(
+            f"{who}, {case}: {len(observer.binds.names)} of {pods} bound\n{log.read_text()[-3000:]}"
+        ) from None
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+    return Figures(
+        case, who, observer.seconds, pods, len(observer.events.names),
+        1000 * (cpu - before) / pods, 1000 * spent / pods, peak,
+    )  # fmt: skip
+
+
+def show(results: list[Figures]) -> None:
+    """Print medians, and beside each rate what part it is of the others'."""
+    cases = list(dict.fromkeys(r.case for r in results))
+    print(
+        f"\n{'case':14} {'who':15} {'pods/s':>8} {'x kube':>7} {'of limit':>9} {'of basic':>9}"
+        f" {'CPU ms/pod':>11} {'x kube':>7} {'server ms':>10} {'peak MiB':>9} {'events':>7}"
+    )
+    rates = {
+        (case, who): statistics.median(r.rate for r in results if (r.case, r.who) == (case, who))
+        for case in cases
+        for who in COMPETITORS
+        if any((r.case, r.who) == (case, who) for r in results)
+    }
+    for (case, who), rate in rates.items():
+        mine = [r for r in results if (r.case, r.who) == (case, who)]
+        kube = [r for r in results if (r.case, r.who) == (case, "kube-scheduler")]
+        cpu = statistics.median(r.cpu_ms for r in mine)
+        print(
+            f"{case:14} {who:15} {rate:8.0f} {_part(rate, rates.get((case, 'kube-scheduler')))}"
+            f"{_part(rate, rates.get((case, LIMITS[1])), '%', 10)}"
+            f"{_part(rate, rates.get(('basic', who)), '%', 10)} {cpu:11.2f} "
+            f"{_part(cpu, statistics.median(r.cpu_ms for r in kube) if kube else None)}"
+            f" {statistics.median(r.server_cpu_ms for r in mine):10.2f}"
+            f" {max(r.peak_mib for r in mine):9.0f} {min(r.events for r in mine):7}"
+        )
+
+
+def _part(value: float, whole: float | None, unit: str = "", width: int = 7) -> str:
+    if not whole:
+        return " " * width
+    return f"{value / whole:{width}.2f}" if not unit else f"{value / whole:{width}.0%}"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="500 nodes, 1,000 pods, one round")
+    parser.add_argument("--case", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("--who", nargs="*", default=list(COMPETITORS), choices=list(COMPETITORS))
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=10_000, help="of the basic case")
+    parser.add_argument("--other-pods", type=int, default=4000, help="of the other cases")
+    parser.add_argument("--rounds", type=int, default=1, help="of alternating runs")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    if args.quick:
+        args.nodes, args.pods, args.other_pods = 500, 1000, 500
+    return args
+
+
+async def main() -> None:
+    args = arguments()
+    missing = [p for p in ("etcd", "kube-apiserver", "kube-scheduler") if program(p) is None]
+    if missing:
+        raise SystemExit(f"{', '.join(missing)} not found: run `make binaries` (needs Go) first")
+    print(f"{args.nodes} nodes; load average at the start {os.getloadavg()[0]:.1f}", flush=True)
+    results: list[Figures] = []
+    for number in range(args.rounds):
+        for case in args.case:
+            # The limit does not depend on the pods' wishes: once is enough.
+            for who in args.who:
+                if who in LIMITS and case != args.case[0]:
+                    continue
+                pods = args.pods if case == "basic" else args.other_pods
+                began = time.perf_counter()
+                found = await run(case, who, args.nodes, pods)
+                results.append(found)
+                took = time.perf_counter() - began
+                print(
+                    f"round {number + 1} {case:14} {who:15} {found.rate:7.0f} pods/s "
+                    f"(load {os.getloadavg()[0]:.1f}, whole run {took:.0f} s)",
+                    flush=True,
+                )
+                if args.json:
+                    args.json.write_text(json.dumps([asdict(r) for r in results], indent=1))
+    show(results)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,163 @@
+"""What the schedulers are given on a real control plane, and the one observer who times them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.api.scheme import EVENTS, NODES, PODS
+from holdfast.client.client import Client
+from holdfast.client.transport import Request
+from holdfast.testing import a_node, a_pod
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
+AT_ONCE = 48
+QUIET_SECONDS = 5.0
+"""kube-scheduler drops events when it has too many; then waiting for the last one is in vain."""
+
+
+def _required(topology: str) -> dict[str, Any]:
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [{**WEB, "topologyKey": topology}]}
+
+
+SPREAD = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", **WEB}
+PREFERRED = {
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "podAffinityTerm": {**WEB, "topologyKey": HOST}}
+    ]
+}
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "basic": {},
+    "anti-affinity": {"affinity": {"podAntiAffinity": _required(HOST)}},
+    "affinity": {"affinity": {"podAffinity": _required(ZONE)}},
+    "spread": {"topology_spread_constraints": [SPREAD]},
+    "preferred": {"affinity": {"podAffinity": PREFERRED}},
+}
+
+
+def nodes(count: int) -> Iterable[dict[str, Any]]:
+    """Nodes like those of upstream's own benchmark, in three zones."""
+    for i in range(count):
+        yield a_node(f"node-{i:05}", cpu="4", memory="32Gi", labels={ZONE: f"zone-{i % 3}"})
+
+
+def pods(workload: str, count: int) -> Iterable[dict[str, Any]]:
+    """Equal pods of one application."""
+    for i in range(count):
+        yield a_pod(
+            f"pod-{i:05}", cpu="100m", memory="500Mi", labels={"app": "web"}, **WORKLOADS[workload]
+        )
+
+
+async def fill(client: Client, workload: str, node_count: int, pod_count: int) -> None:
+    """Create nodes, then pods."""
+    await _at_once(nodes(node_count), lambda raw: client.create(NODES, raw))
+    await _at_once(pods(workload, pod_count), lambda raw: client.create(PODS, raw, "default"))
+
+
+async def _at_once(items: Iterable[Any], do: Callable[[Any], Awaitable[Any]]) -> None:
+    left = iter(items)
+
+    async def work() -> None:
+        for item in left:
+            await do(item)
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+
+
+@dataclass
+class Sighting:
+    """How many were seen, and when the first and the last."""
+
+    wanted: int
+    names: set[bytes] = field(default_factory=set)
+    first: float = 0.0
+    last: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return len(self.names) >= self.wanted
+
+    def saw(self, name: bytes) -> None:
+        self.last = time.perf_counter()
+        self.first = self.first or self.last
+        self.names.add(name)
+
+
+_NAME = re.compile(rb'"name":"([^"]+)"')
+_METADATA_ONLY = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+
+
+class Observer:
+    """Watches binds and events as they are stored; asks for names only, to be cheap."""
+
+    def __init__(self, client: Client, pods: int, events: int) -> None:
+        self._client = client
+        self.binds, self.events = Sighting(pods), Sighting(events)
+        self.began = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Follow from now on."""
+        for resource, fields, seen in (
+            (PODS, "spec.nodeName!=", self.binds),
+            (EVENTS, "reason=Scheduled", self.events),
+        ):
+            version = (await self._client.list(resource, "default", limit=1)).resource_version
+            query = {"watch": "true", "resourceVersion": version, "fieldSelector": fields}
+            path = resource.path("default")
+            self._tasks.append(asyncio.create_task(self._follow(path, query, seen)))
+
+    async def finished(self) -> None:
+        """Wait for everything wanted; for events only as long as some still come."""
+        while not self.binds.complete:
+            self._raise()
+            await asyncio.sleep(0.1)
+        while not self.events.complete:
+            self._raise()
+            if time.perf_counter() - max(self.events.last, self.binds.last) > QUIET_SECONDS:
+                break
+            await asyncio.sleep(0.1)
+        for task in self._tasks:
+            task.cancel()
+
+    @property
+    def seconds(self) -> float:
+        """From the first bind to the last bind or event."""
+        return max(self.binds.last, self.events.last) - self.binds.first
+
+    def _raise(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+                raise SystemExit("the observer's watch ended")
+
+    async def _follow(self, path: str, query: dict[str, str], seen: Sighting) -> None:
+        request = Request("GET", path, query, {"accept": _METADATA_ONLY})
+        async with self._client.transport.stream(request) as stream:
+            if stream.status != 200:
+                raise SystemExit(b"".join([part async for part in stream]).decode())
+            async for line in stream:
+                if line.startswith(b'{"type":"ADDED"') and (found := _NAME.search(line)):
+                    seen.saw(found[1])
+                    self.began.set()
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU a process has used so far, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_mebibytes(pid: int) -> float:
+    """The most memory a process ever had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) / 1024 if found else 0.0

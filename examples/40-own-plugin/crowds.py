@@ -1,0 +1,17 @@
+"""A plugin of your own: keep pods of one app apart, and everybody out of racks under repair."""
+
+from holdfast.framework.per_node import PerNodePlugin
+
+
+class AvoidCrowds(PerNodePlugin):
+    name = "AvoidCrowds"
+
+    def fits(self, pod, node):
+        if node.labels.get("rack") in self.args.get("closedRacks", ()):
+            return "node(s) stood in a rack under repair"
+        return None
+
+    def score(self, pod, node):
+        app = pod.metadata.labels.get("app")
+        same = sum(other.metadata.labels.get("app") == app for other in node.pods)
+        return max(0, 100 - 10 * same)

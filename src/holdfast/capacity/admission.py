@@ -1,0 +1,97 @@
+"""Whether an offer takes an owner: what the pod wishes, and what the reservation demands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.api.node import Taint
+from holdfast.api.node_selection import compile_term
+from holdfast.api.tolerations import find_untolerated, tolerated
+from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
+from holdfast.columns.pod_facts import PodFacts
+
+if TYPE_CHECKING:
+    from holdfast.capacity.offers import Offers
+
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class Wishes(NamedTuple):
+    """What a pod asks of the reservation it takes."""
+
+    affinity: ReservationAffinity | None
+    exact: tuple[str, ...]
+
+    @classmethod
+    def of(cls, facts: PodFacts) -> Wishes:
+        """Read them off the pod; raises BadRequest for an affinity that cannot be read."""
+        return cls(affinity_of(facts.pod), exact_match_of(facts.pod))
+
+    def __bool__(self) -> bool:
+        return self.affinity is not None or bool(self.exact)
+
+    @property
+    def name(self) -> str:
+        """The reservation it asks for by name, or ""."""
+        return self.affinity.name if self.affinity is not None else ""
+
+
+class Ground(Enum):
+    """On what ground an owner is refused."""
+
+    NAME = "didn't match the requested reservation name"
+    UNSCHEDULABLE = "is unschedulable"
+    TAINT = "had untolerated taint"
+    AFFINITY = "didn't match affinity rules"
+    EXACT = "is not exact matched"
+
+
+class Refusal(NamedTuple):
+    """Why an owner is refused; ``taint`` is the one it does not tolerate."""
+
+    ground: Ground
+    taint: Taint | None = None
+
+
+def refusal(offers: Offers, slot: int, facts: PodFacts, wishes: Wishes) -> Refusal | None:
+    """Why an offer does not take one of its owners, the first reason, or None."""
+    found = _unwelcome(offers, slot, facts, wishes)
+    if found is None and not _exactly(offers, slot, facts, wishes.exact):
+        found = Refusal(Ground.EXACT)
+    return found
+
+
+def _unwelcome(offers: Offers, slot: int, facts: PodFacts, wishes: Wishes) -> Refusal | None:
+    offer, affinity = offers.at(slot), wishes.affinity
+    reservation = offer.reservation
+    if wishes.name:
+        # Asking for it by name overrides selectors, taints and unschedulable.
+        return None if wishes.name == reservation.name else Refusal(Ground.NAME)
+    own = affinity.tolerations if affinity else ()
+    closed = reservation.spec.unschedulable or reservation.metadata.deletion_timestamp is not None
+    if closed and not tolerated(own, _UNSCHEDULABLE):
+        return Refusal(Ground.UNSCHEDULABLE)
+    taint = find_untolerated(reservation.spec.taints, (*own, *facts.pod.spec.tolerations))
+    if taint is not None:
+        return Refusal(Ground.TAINT, taint)
+    if affinity is None or _selects(affinity, offers.labels_of(offer), reservation.name):
+        return None
+    return Refusal(Ground.AFFINITY)
+
+
+def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str) -> bool:
+    if any(labels.get(k) != v for k, v in affinity.reservation_selector.items()):
+        return False
+    required = affinity.required_during_scheduling_ignored_during_execution
+    if required is None:
+        return True
+    terms = required.reservation_selector_terms
+    return any(compile_term(term).matches(labels, name) for term in terms)
+
+
+def _exactly(offers: Offers, slot: int, facts: PodFacts, wanted: tuple[str, ...]) -> bool:
+    offer, request = offers.at(slot), dict(facts.request)
+    ids = [offers.resource_id(name) for name in wanted]
+    return all(request.get(r, 0) == offer.reserved.get(r, 0) for r in ids)

@@ -1,0 +1,90 @@
+"""Read reservations, and what pods say they drew on them, in the columns' resource ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from holdfast.api.names import parse_integer
+from holdfast.api.quantity import milli, units
+from holdfast.api.reservation import Reservation
+from holdfast.api.timestamps import parse_rfc3339
+from holdfast.capacity import names
+from holdfast.capacity.annotations import (
+    allocated_of,
+    draws_of,
+    inner_reserved,
+    restricted_names,
+)
+from holdfast.capacity.draws import Amounts
+from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.columns.amounts import MOST
+from holdfast.columns.interner import CPU, PODS, ResourceNames
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import BadRequest
+
+
+class Content(NamedTuple):
+    """What a reservation says about the room it holds."""
+
+    facts: PodFacts
+    """Those of its reserve pod."""
+    reserved: Amounts
+    inner: Amounts
+    restricted: frozenset[int]
+    order: int
+    created: float
+
+
+def read_content(reservation: Reservation, picture: Picture) -> Content:
+    """Read a reservation that holds room; raises BadRequest for an amount that is none."""
+    ids = picture.resources
+    reserved = read_amounts(reservation.status.allocatable, ids)
+    # It is part of what is reserved: more of it cannot be kept back than there is.
+    kept = read_amounts(inner_reserved(reservation), ids)
+    inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
+    chosen = {ids.id(name) for name in restricted_names(reservation)} & set(reserved)
+    facts = picture.digest(reserve_pod(reservation), reserve_for=reservation.uid)
+    return Content(
+        facts, reserved, inner, frozenset(chosen or reserved), _order(reservation),
+        _created(reservation),
+    )  # fmt: skip
+
+
+def read_draws(facts: PodFacts, ids: ResourceNames) -> dict[str, Amounts]:
+    """Read off a pod what it draws on which reservation, by uid.
+
+    Its pod slot is of the one it was allocated from, however many it draws on.
+    """
+    allocated = allocated_of(facts.pod)
+    several = draws_of(facts.pod)
+    if not several:
+        return {allocated.uid: {**dict(facts.request), PODS: 1}} if allocated else {}
+    draws = {draw.uid: read_amounts(draw.resources, ids) for draw in several}
+    first = several[0].uid if allocated is None else allocated.uid
+    draws[first] = {**draws.get(first, {}), PODS: 1}
+    return dict(draws)
+
+
+def read_amounts(amounts: Mapping[str, str | int | float], ids: ResourceNames) -> dict[int, int]:
+    """Read amounts above zero; more than anybody has is as much as anybody has."""
+    found = {}
+    for name, amount in amounts.items():
+        resource = ids.id(name)
+        value = milli(amount) if resource == CPU else units(amount)
+        if value > 0:
+            found[resource] = min(value, MOST)
+    return found
+
+
+def _created(reservation: Reservation) -> float:
+    made = reservation.metadata.creation_timestamp
+    try:
+        return parse_rfc3339(made) if made else 0.0
+    except BadRequest:
+        return 0.0
+
+
+def _order(reservation: Reservation) -> int:
+    return parse_integer(reservation.metadata.labels.get(names.ORDER, "")) or 0

@@ -1,0 +1,177 @@
+"""One HTTP/1.1 answer, read as its bytes come in. No I/O: bytes go in, parts of the body come out.
+
+Only what API servers and what stands before them send is understood: a status line, headers, and
+a body of known length, in chunks, or until the connection ends. Anything else is ``Malformed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+LONGEST_HEAD = 1 << 16
+"""More bytes of headers than this are no answer of an API server."""
+_BODILESS = frozenset({204, 304})
+
+
+class Malformed(Exception):
+    """What came is no HTTP answer."""
+
+
+class Headers(Mapping[str, str]):
+    """The headers of an answer, names in lower case; taken apart only when somebody asks."""
+
+    __slots__ = ("_head", "_read")
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+        self._read: dict[str, str] | None = None
+
+    def _all(self) -> dict[str, str]:
+        if self._read is None:
+            lines = self._head.decode("latin-1").split("\r\n")[1:]
+            pairs = (line.partition(":") for line in lines)
+            self._read = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        return self._read
+
+    def __getitem__(self, name: str) -> str:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+class Answer:
+    """Takes bytes until the answer is complete.
+
+    ``status`` is 0 until the head is there. ``parts`` are pieces of the body nobody has taken yet.
+    A connection on which more came than the answer is not used again.
+    """
+
+    __slots__ = ("_bodiless", "_buffer", "_chunked", "_left", "closes", "done", "headers",
+                 "parts", "status")  # fmt: skip
+
+    def __init__(self, method: str) -> None:
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.parts: list[bytes] = []
+        self.done = False
+        self.closes = False
+        """The connection cannot be used again afterwards."""
+        self._bodiless = method == "HEAD"
+        self._buffer = b""
+        self._left = -1
+        """Bytes of the body, or of the chunk, still to come; -1: until the connection ends."""
+        self._chunked = False
+
+    def feed(self, data: bytes) -> None:
+        """Take in the next bytes."""
+        if self._buffer:
+            data, self._buffer = self._buffer + data, b""
+        while not self.status:
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                if len(data) > LONGEST_HEAD:
+                    raise Malformed("the headers never end")
+                self._buffer = data
+                return
+            self._read_head(data[:end])
+            data = data[end + 4 :]
+        if self.done:
+            self._surplus(data)
+        elif self._chunked:
+            self._feed_chunks(data)
+        elif data:
+            self._feed_plain(data)
+
+    def end(self) -> bool:
+        """The connection has ended; tell whether the answer is whole."""
+        if self.status and self._left < 0 and not self._chunked:
+            self.done = True
+        return self.done
+
+    def _read_head(self, head: bytes) -> None:
+        if not head.startswith(b"HTTP/1.") or not head[9:12].isdigit():
+            raise Malformed(f"{head[:40]!r} is no HTTP status line")
+        status = int(head[9:12])
+        if 100 <= status < 200:
+            return  # the real answer follows
+        lower = head.lower()
+        self.status, self.headers = status, Headers(head)
+        self.closes = b"\r\nconnection: close" in lower or head.startswith(b"HTTP/1.0")
+        if self._bodiless or status in _BODILESS:
+            self.done = True
+        elif b"\r\ntransfer-encoding:" in lower:
+            if self.headers["transfer-encoding"].lower() != "chunked":
+                raise Malformed("a transfer coding nobody asked for")
+            self._chunked, self._left = True, 0
+        elif (at := lower.find(b"\r\ncontent-length:")) >= 0:
+            length = lower[at + 17 :].split(b"\r\n", 1)[0].strip()
+            if not length.isdigit():
+                raise Malformed(f"content-length {length!r}")
+            self._left = int(length)
+            self.done = not self._left
+        else:
+            self.closes = True
+
+    def _feed_plain(self, data: bytes) -> None:
+        if self._left < 0:
+            self.parts.append(data)
+            return
+        surplus = len(data) - self._left
+        if surplus > 0:
+            self._surplus(data[self._left :])
+            data = data[: self._left]
+        self.parts.append(data)
+        self._left -= len(data)
+        self.done = not self._left
+
+    def _feed_chunks(self, data: bytes) -> None:
+        """Take in chunks: a size in hexadecimal, a line end, that many bytes, a line end."""
+        at, size = 0, len(data)
+        while at < size:
+            if self._left > 2:  # the line end after the bytes counts too
+                stop = min(size, at + self._left - 2)
+                self.parts.append(data[at:stop])
+                self._left -= stop - at
+                at = stop
+            elif self._left:
+                step = min(size - at, self._left)
+                self._left -= step
+                at += step
+            else:
+                line = data.find(b"\r\n", at)
+                if line < 0:
+                    if size - at > LONGEST_HEAD:
+                        raise Malformed("a chunk without its size")
+                    self._buffer = data[at:]
+                    return
+                at = self._begin_chunk(data, at, line)
+                if self.done:
+                    self._surplus(data[at:])
+                    return
+
+    def _begin_chunk(self, data: bytes, at: int, line: int) -> int:
+        try:
+            length = int(data[at:line].partition(b";")[0], 16)
+        except ValueError:
+            length = -1
+        if length < 0:
+            raise Malformed(f"{data[at:line][:40]!r} is no size of a chunk")
+        if length:
+            self._left = length + 2
+            return line + 2
+        end = data.find(b"\r\n", line + 2) if data[line + 2 : line + 4] != b"\r\n" else line + 2
+        if end < 0 or len(data) < line + 4:
+            self._buffer = data[at:]
+            return len(data)
+        # Trailers, which nobody asked for, are read over by dropping the connection.
+        self.closes = self.closes or end != line + 2
+        self.done = True
+        return end + 2
+
+    def _surplus(self, data: bytes) -> None:
+        if data:
+            self.closes = True

@@ -1,0 +1,69 @@
+"""Read a configuration from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from holdfast.configuration.catalog import Catalog
+from holdfast.configuration.document import API_VERSION, KIND
+from holdfast.configuration.reading import Configuration, read
+from holdfast.errors import BadConfiguration, NotBuilt
+
+
+def load(path: Path) -> Configuration:
+    """Read a file; a refusal names the file, every field that is wrong, and why.
+
+    Plugins of the user's own may stand in modules beside it.
+    """
+    try:
+        return read(_parsed(path), Catalog(beside=path.parent.absolute()))
+    except (BadConfiguration, NotBuilt) as wrong:
+        causes = wrong.details.causes
+        words = f" {wrong}"
+        if len(causes) > 1:
+            words = "".join(f"\n  {cause.field}: {cause.message}" for cause in causes)
+        raise type(wrong)(f"{path}:{words}", wrong.details) from wrong
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        documents = list(yaml.load_all(path.read_text(), _Loader))
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise BadConfiguration(f"cannot be read: {wrong}") from wrong
+    except yaml.YAMLError as wrong:
+        raise BadConfiguration(f"is no YAML: {wrong}") from wrong
+    if len(documents) != 1:
+        raise BadConfiguration(f"expected one document, found {len(documents)}")
+    found = documents[0]
+    missing = [
+        name for name in ("apiVersion", "kind") if isinstance(found, dict) and name not in found
+    ]
+    if missing:
+        raise BadConfiguration(
+            f"{' and '.join(missing)} missing: begin the file with "
+            f"`apiVersion: {API_VERSION}` and `kind: {KIND}`"
+        )
+    return found
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice: one of the two would be lost."""
+
+
+def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    loader.flatten_mapping(node)
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node)
+        if key in seen:
+            raise yaml.MarkedYAMLError(
+                problem=f'key "{key}" already set in map', problem_mark=key_node.start_mark
+            )
+        seen.add(key)
+    return dict(loader.construct_mapping(node, deep=True))
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)

@@ -1,0 +1,114 @@
+"""Make the plugins a profile names, each with its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from holdfast.api.causes import duplicate, invalid
+from holdfast.configuration.arguments import read_arguments
+from holdfast.configuration.catalog import Catalog, Unknown
+from holdfast.configuration.document import API_VERSION, PluginConfig
+from holdfast.configuration.findings import Findings
+from holdfast.configuration.points import POINTS
+from holdfast.errors import BadConfiguration, Cause, NotBuilt
+
+FIT = "NodeResourcesFit"
+REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
+UPSTREAM = frozenset({
+    "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount", "NodeNUMAResource",
+    "DeviceShare", "Coscheduling", "ElasticQuota", "LoadAwareScheduling",
+})  # fmt: skip
+"""Plugins a user's file may well name and Holdfast may not have yet."""
+
+
+class Given(NamedTuple):
+    """Arguments, and where they stand in the file."""
+
+    args: dict[str, Any]
+    path: str
+
+
+class Instances:
+    """Plugins by the name they have in the file; one that could not be made is missing.
+
+    ``needed`` are the names, and where each stands.
+    """
+
+    def __init__(self, catalog: Catalog, found: Findings) -> None:
+        self._catalog = catalog
+        self._found = found
+        self.plugins: dict[str, Any] = {}
+
+    def make(
+        self,
+        needed: dict[str, str],
+        config: Sequence[PluginConfig],
+        path: str,
+        ignored: Sequence[str] = (),
+    ) -> None:
+        """Make every plugin needed, and see that arguments of others are right too.
+
+        Resources that extenders want ignored overwrite those of NodeResourcesFit, as upstream.
+        """
+        given = self._arguments(needed, config, path)
+        if ignored:
+            old = given.get(FIT, Given({}, ""))
+            given[FIT] = Given({**old.args, "ignoredResources": list(ignored)}, old.path)
+        for name in dict.fromkeys((*needed, *given)):
+            own = given.get(name, Given({}, ""))
+            plugin = self._made(name, needed.get(name, own.path), own.args, own.path)
+            if plugin is not None and name in needed:
+                self.plugins[name] = plugin
+
+    def _arguments(
+        self, needed: dict[str, str], config: Sequence[PluginConfig], path: str
+    ) -> dict[str, Given]:
+        given: dict[str, Given] = {}
+        for i, one in enumerate(config):
+            at, ours = f"{path}[{i}]", self._catalog.is_ours(one.name)
+            if one.name in given:
+                self._found.wrong(duplicate(at, one.name))
+            elif one.name in REMOVED:
+                self._found.wrong(removed(at, one.name))
+            elif not ours and one.name not in needed:
+                self._found.warn(f"{at}: no plugin {one.name} is enabled: its args are not read")
+            else:
+                args = read_arguments(one, f"{at}.args", self._found, ours=ours)
+                given[one.name] = Given(args or {}, f"{at}.args")
+        return given
+
+    def _made(self, name: str, where: str, args: dict[str, Any], path: str) -> Any:
+        try:
+            return self._catalog.find(name).factory(args)
+        except Unknown:
+            self._unknown(name, where)
+        except BadConfiguration as refusal:
+            if refusal.details.causes:
+                self._found.below(path or where, refusal.details.causes)
+            else:
+                self._found.wrong(Cause(where, str(refusal)))
+        except NotBuilt as refusal:
+            self._found.not_built(path or where, str(refusal))
+        except Exception as failure:
+            # It may be anybody's code; whatever it raises is its answer.
+            words = f'initializing plugin "{name}": {type(failure).__name__}: {failure}'
+            self._found.wrong(Cause(path or where, words))
+        return None
+
+    def _unknown(self, name: str, where: str) -> None:
+        if name in UPSTREAM:
+            self._found.not_built(where, f"plugin {name} is not built; leave it out")
+            return
+        point = next((p for p in POINTS if f".{p.name}.enabled" in where), None)
+        kind = point.type_name if point else "plugin"
+        near = get_close_matches(name, self._catalog.ours, 1)
+        advice = f'did you mean "{near[0]}"?' if near else "name your own by module:Class"
+        self._found.wrong(Cause(where, f'{kind} "{name}" does not exist: {advice}'))
+
+
+def removed(path: str, name: str) -> Cause:
+    """Say that a plugin of old is no more."""
+    words = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
+    return invalid(path, name, words)

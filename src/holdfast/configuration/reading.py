@@ -1,0 +1,159 @@
+"""From raw values to a ``Configuration``: read, default, validate, build, in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.api.causes import duplicate, invalid, required
+from holdfast.api.mistakes import read as read_struct
+from holdfast.configuration.catalog import Catalog
+from holdfast.configuration.document import (
+    API_VERSION,
+    EXTENDER_TIMEOUT,
+    KIND,
+    ClientConnection,
+    Document,
+    Extender,
+    LeaderElection,
+    ProfileDocument,
+)
+from holdfast.configuration.findings import Findings
+from holdfast.configuration.profiles import ProfileReading
+from holdfast.configuration.validation import (
+    check_extenders,
+    check_percentage,
+    check_process,
+    check_queue,
+)
+from holdfast.errors import Cause
+from holdfast.framework.profile import Profile
+from holdfast.plugins import PROFILE_NAMES, default_profiles
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a file comes to; without a file, what there is without one."""
+
+    profiles: Mapping[str, Profile] = field(default_factory=default_profiles)
+    """By scheduler name."""
+    extenders: tuple[Extender, ...] = ()
+    backoff: tuple[float, float] = (1.0, 10.0)
+    """How long a pod waits after its first rejection, and at most; seconds."""
+    leader_election: LeaderElection = field(default_factory=LeaderElection)
+    client_connection: ClientConnection = field(default_factory=ClientConnection)
+    warnings: tuple[str, ...] = ()
+    """What works and may not be meant."""
+
+
+def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
+    """Read a configuration; BadConfiguration (or NotBuilt) names everything that is wrong.
+
+    Without apiVersion and kind it is taken for what it should be.
+    """
+    found = Findings()
+    if not isinstance(raw, dict):
+        found.wrong(invalid(KIND, raw, "must be an object"))
+        raw = {}
+    document = _defaulted(read_struct(Document, raw, "", found.mistakes))
+    _check_kind(document, found)
+    check_process(document, found)
+    profiles = _profiles(document, catalog or Catalog(), found)
+    check_queue(document, found)
+    check_extenders(document.extenders, found)
+    if document.extenders:
+        found.not_built("extenders", "HTTP extenders are not built; leave them out")
+    found.refuse_if_wrong()
+    return Configuration(
+        profiles=profiles or default_profiles(),
+        extenders=document.extenders,
+        backoff=(
+            float(document.pod_initial_backoff_seconds),
+            float(document.pod_max_backoff_seconds),
+        ),
+        leader_election=document.leader_election,
+        client_connection=document.client_connection,
+        warnings=tuple(found.warnings),
+    )
+
+
+def _check_kind(document: Document, found: Findings) -> None:
+    if document.kind not in ("", KIND):
+        found.wrong(invalid("kind", document.kind, f"must be {KIND}"))
+    elif document.api_version not in ("", API_VERSION):
+        words = f'no kind "{KIND}" is registered for this version; write {API_VERSION}'
+        found.wrong(invalid("apiVersion", document.api_version, words))
+
+
+def _defaulted(document: Document) -> Document:
+    """Empty and zero mean the default where upstream says so."""
+    default, given = LeaderElection(), document.leader_election
+    filled = {
+        name: getattr(given, name) or getattr(default, name)
+        for name in LeaderElection.__struct_fields__
+        if name != "leader_elect"
+    }
+    profiles = document.profiles
+    if len(profiles) == 1 and profiles[0].scheduler_name is None:
+        only = msgspec.structs.replace(profiles[0], scheduler_name=PROFILE_NAMES[0])
+        profiles = (only,)
+    return msgspec.structs.replace(
+        document,
+        leader_election=msgspec.structs.replace(given, **filled),
+        profiles=profiles,
+        extenders=tuple(
+            msgspec.structs.replace(e, http_timeout=e.http_timeout or EXTENDER_TIMEOUT)
+            for e in document.extenders
+        ),
+    )
+
+
+def _profiles(document: Document, catalog: Catalog, found: Findings) -> dict[str, Profile]:
+    profiles: dict[str, Profile] = {}
+    ignored = [
+        resource.name
+        for extender in document.extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    ]
+    seen: set[str] = set()
+    for i, profile in enumerate(document.profiles):
+        path, name = f"profiles[{i}]", profile.scheduler_name or ""
+        if not name:
+            found.wrong(required(f"{path}.schedulerName"))
+        check_percentage(
+            f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score, found
+        )
+        profiles[name] = ProfileReading(name, path, profile, catalog, found).profile(ignored)
+        if name in seen:
+            found.wrong(duplicate(f"{path}.schedulerName", name))
+        seen.add(name)
+    if document.profiles:
+        _check_queue_sort(document.profiles, found)
+    return profiles
+
+
+def _check_queue_sort(profiles: tuple[ProfileDocument, ...], found: Findings) -> None:
+    """There is one queue for all profiles."""
+    first = profiles[0].plugins.queue_sort
+    if len(first.enabled) > 1:
+        path = "profiles[0].plugins.queueSort.enabled"
+        words = "only one queue sort plugin can be enabled"
+        found.wrong(invalid(path, len(first.enabled), words))
+    sorting = first.enabled[0].name if first.enabled else ""
+    args = _args_of(profiles[0], sorting)
+    for i, profile in enumerate(profiles[1:], 1):
+        own, path = profile.plugins.queue_sort, f"profiles[{i}]"
+        if own != first:
+            words = "must be the same for all profiles"
+            found.wrong(invalid(f"{path}.plugins.queueSort", msgspec.to_builtins(own), words))
+        if sorting and _args_of(profile, sorting) != args:
+            words = "queueSort must be the same for all profiles"
+            found.wrong(Cause(f"{path}.pluginConfig.args", f"Invalid value: {words}"))
+
+
+def _args_of(profile: ProfileDocument, name: str) -> Any:
+    return next((config.args for config in profile.plugin_config if config.name == name), None)

@@ -1,0 +1,83 @@
+"""What a plugin can do, asked once a profile and not once a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.framework.plugin import (
+    Filters,
+    Normalizes,
+    Prepares,
+    PreScores,
+    Scales,
+    Scope,
+    Scores,
+    Tiers,
+    implements,
+)
+from holdfast.framework.profile import Profile, Role
+
+WHOLE = Role()
+"""A plugin that is on wherever it can be."""
+
+
+class Traits:
+    """Which extension points a plugin has, and how its answers may be kept.
+
+    ``asked``: from ``prepare`` on for every pod (scope CLUSTER). ``kept``: verdicts and raw scores
+    are remembered, ``of_node`` even while pods come and go. ``opaque``: its scores depend on which
+    rows are feasible in a way that only the plugin knows. ``speaks``: what it says before any node
+    is looked at counts. ``place`` is its turn among the filters.
+    """
+
+    __slots__ = (
+        "asked",
+        "beyond",
+        "comparable",
+        "epochs",
+        "filters",
+        "kept",
+        "name",
+        "of_node",
+        "opaque",
+        "place",
+        "plugin",
+        "prepares",
+        "scales",
+        "scores",
+        "sliced",
+        "speaks",
+        "tiers",
+    )  # fmt: skip
+
+    def __init__(self, plugin: Any, role: Role = WHOLE) -> None:
+        scope = getattr(plugin, "scope", Scope.CLUSTER)
+        self.plugin = plugin
+        self.name: str = plugin.name
+        self.epochs: tuple[str, ...] = ("layout", *getattr(plugin, "epochs", ()))
+        self.prepares = implements(plugin, Prepares)
+        self.speaks = role.prepares
+        self.place = role.place
+        self.filters = role.filters and implements(plugin, Filters)
+        self.scores = role.scores and implements(plugin, Scores)
+        self.tiers = role.scores and implements(plugin, Tiers)
+        self.scales = implements(plugin, Scales)
+        self.opaque = implements(plugin, Normalizes) or implements(plugin, PreScores)
+        self.asked = scope is Scope.CLUSTER
+        self.kept = scope.kept
+        self.of_node = scope is Scope.NODE
+        self.sliced: bool = getattr(plugin, "sliced", False)
+        self.comparable: bool = getattr(plugin, "comparable", False)
+        beyond = getattr(plugin, "beyond_spec", False)
+        self.beyond = getattr(plugin, "beyond", plugin.reads) if beyond else None
+
+
+def deciding(profile: Profile) -> tuple[Traits, ...]:
+    """Plugins that have a say in where a pod goes, those that prepare in the order of preFilter."""
+    asked = [
+        p for p in profile.plugins if any(implements(p, x) for x in (Prepares, Filters, Scores))
+    ]
+    if profile.lists:
+        first = profile.having(Prepares)
+        asked = [*first, *(p for p in asked if p not in first)]
+    return tuple(Traits(plugin, profile.role(plugin)) for plugin in asked)

@@ -1,0 +1,101 @@
+"""ReservationArgs, as the reference has them, and one of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.api.causes import invalid
+from holdfast.api.resource_names import is_extended
+from holdfast.errors import NotBuilt
+from holdfast.framework.arguments import Arguments, PluginArgs
+
+_AT_LEAST_NOTHING = (
+    "min_candidate_nodes_absolute", "controller_workers", "gc_duration_seconds",
+    "gc_interval_seconds", "resync_interval_seconds",
+)  # fmt: skip
+
+
+class PreAllocation(msgspec.Struct, frozen=True, rename="camel"):
+    """How reservations may be made of room that running pods still have."""
+
+    enable_cluster_mode: bool = False
+    cluster_label_key: str = "pod.koordinator.sh/is-pre-allocatable"
+    cluster_priority_annotation_key: str = "pod.koordinator.sh/pre-allocatable-priority"
+    prefer_no_pre_allocated_pods: bool = False
+
+
+class SelectorIndex(msgspec.Struct, frozen=True, rename="camel"):
+    """Which labels the reference indexes; ours are all indexed, so it changes nothing."""
+
+    enable: bool = False
+    keys: tuple[str, ...] = ()
+    key_prefixes: tuple[str, ...] = ()
+
+
+class ReservationArgs(PluginArgs, frozen=True):
+    """The arguments; garbage collection and workers are the controller's.
+
+    ``falls_back``: an owner that insists on no reservation and fits in none of its own may still
+    run on what nobody holds. 0 seconds or workers mean the default.
+    """
+
+    enable_preemption: bool = False
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+    controller_workers: int = 1
+    gc_duration_seconds: int = 86400
+    gc_interval_seconds: int = 60
+    disable_garbage_collection: bool = False
+    resync_interval_seconds: int = 60
+    pre_allocation_config: PreAllocation = PreAllocation()
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    reservation_selector_index: SelectorIndex = SelectorIndex()
+    falls_back: bool = msgspec.field(default=False, name="fallBackToNode")
+
+    def ignores(self, resource: str) -> bool:
+        """Whether reservations are not asked about a resource."""
+        group, slash, _ = resource.partition("/")
+        return resource in self.ignored_resources or (
+            bool(slash) and group in self.ignored_resource_groups
+        )
+
+
+def read_args(given: Mapping[str, Any]) -> ReservationArgs:
+    """Read the arguments; BadConfiguration names every wrong field."""
+    wrong = Arguments("Reservation")
+    args = wrong.read(ReservationArgs, given)
+    percentage = args.min_candidate_nodes_percentage
+    if not 0 <= percentage <= 100:
+        words = "not in valid range [0, 100]"
+        wrong.append(invalid("minCandidateNodesPercentage", percentage, words))
+    names = dict(zip(args.__struct_fields__, args.__struct_encode_fields__, strict=True))
+    for field in _AT_LEAST_NOTHING:
+        if getattr(args, field) < 0:
+            words = "not in valid range [0, inf)"
+            wrong.append(invalid(names[field], getattr(args, field), words))
+    for i, name in enumerate(args.ignored_resources):
+        if not is_extended(name):
+            words = "is an invalid extended resource name"
+            wrong.append(invalid(f"ignoredResources[{i}]", name, words))
+    for i, group in enumerate(args.ignored_resource_groups):
+        path = f"ignoredResourceGroups[{i}]"
+        if "/" in group:
+            wrong.append(invalid(path, group, "resource group name can't contain '/'"))
+        elif group == "kubernetes.io":
+            wrong.append(invalid(path, group, "is not a group of extended resources"))
+    wrong.refuse_if_wrong()
+    _refuse_unbuilt(args)
+    return args
+
+
+def _refuse_unbuilt(args: ReservationArgs) -> None:
+    if args.enable_preemption:
+        raise NotBuilt("enablePreemption: preemption by reservations is not built; leave it out")
+    if args.pre_allocation_config.enable_cluster_mode:
+        raise NotBuilt("preAllocationConfig.enableClusterMode: is not built; leave it out")
+    if args.pre_allocation_config.prefer_no_pre_allocated_pods:
+        raise NotBuilt("preAllocationConfig.preferNoPreAllocatedPods: is not built; leave it out")

@@ -1,0 +1,104 @@
+"""What became of a pod's reservations when it fits nowhere, counted over all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.api.node import Taint
+from holdfast.capacity.admission import Ground, Refusal, Wishes, refusal
+from holdfast.capacity.matching import ignores
+from holdfast.capacity.offers import Offers
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.rejection import EXCLUDED, Rejection
+
+NAMED = "exactly matches the requested reservation name"
+BY_NODE = "for node reason that"
+TOTAL = "matched owner total"
+EVENT = "FailedScheduling-Reservation"
+_SUBJECT = "Reservation(s)"
+_IN_ORDER = (Ground.NAME, Ground.AFFINITY, Ground.UNSCHEDULABLE, Ground.EXACT)
+
+
+@dataclass(slots=True)
+class NodeCounts:
+    """The pod's reservations on one node: how many, and how many refuse it on which ground."""
+
+    owned: int = 0
+    named: int = 0
+    refused: Counter[Ground] = field(default_factory=Counter)
+    taints: Counter[str] = field(default_factory=Counter)
+
+    def add(self, why: Refusal | None, *, named: bool) -> None:
+        """Count one more."""
+        self.owned += 1
+        self.named += named
+        if why is not None:
+            self.refused[why.ground] += 1
+            if why.taint is not None:
+                self.taints[told(why.taint)] += 1
+
+
+def told(taint: Taint) -> str:
+    """A taint in the words of the reference."""
+    return f"{{{taint.key}: {taint.value}}}"
+
+
+def count(offers: Offers, pod: PodFacts) -> dict[int, NodeCounts]:
+    """Count the reservations the pod owns, by row; one that is taken is not to be had."""
+    found: dict[int, NodeCounts] = {}
+    if pod.reserve_for or ignores(pod):
+        return found
+    wishes = Wishes.of(pod)
+    columns = offers.columns
+    for group in offers.index.owned_by(pod.pod):
+        for slot in group.slots[columns.matchable[group.slots] & (columns.row[group.slots] >= 0)]:
+            why = refusal(offers, int(slot), pod, wishes)
+            by_name = bool(wishes.name) and offers.at(int(slot)).reservation.name == wishes.name
+            counts = found.setdefault(int(columns.row[slot]), NodeCounts())
+            counts.add(why, named=by_name)
+    return found
+
+
+def reasons_by_row(rejection: Rejection, rows: Iterable[int]) -> dict[int, tuple[str, ...]]:
+    """What filters say of some rows; where preparing ended it, they were never asked."""
+    if rejection.prefilter is not None:
+        return {}
+    return {row: rejection.reasons(row) for row in rows if rejection.plugin_of[row] != EXCLUDED}
+
+
+def summary(
+    counts: Mapping[int, NodeCounts], reasons: Mapping[int, Sequence[str]], *, must: bool
+) -> list[str]:
+    """Sum up over all nodes; the total comes last, and alone only for a pod that must use one."""
+    refused: Counter[Ground] = sum((c.refused for c in counts.values()), Counter())
+    taints: Counter[str] = sum((c.taints for c in counts.values()), Counter())
+    by_node: Counter[str] = Counter()
+    for row, here in counts.items():
+        said = reasons.get(row, ())
+        inside = sum(reason.startswith(_SUBJECT) for reason in said)
+        left = here.owned - here.refused.total() - inside
+        for reason in said if left > 0 else ():
+            if not reason.startswith(_SUBJECT):
+                by_node[reason] += left
+    words = [(sum(c.named for c in counts.values()), NAMED)]
+    words += [(refused[ground], ground.value) for ground in _IN_ORDER]
+    words += [(n, f"{Ground.TAINT.value} {taint}") for taint, n in sorted(taints.items())]
+    words += [(n, f"{BY_NODE} {reason}") for reason, n in sorted(by_node.items())]
+    owned = sum(c.owned for c in counts.values())
+    told = [f"{n} {_SUBJECT} {what}" for n, what in words if n]
+    return [*told, f"{owned} {_SUBJECT} {TOTAL}"] if owned or must else []
+
+
+def event_of(told: Sequence[str], histogram: Mapping[str, int]) -> str:
+    """Put the same into an event about reservations: what nodes say of them in the middle."""
+    *words, last = told
+    total = last.split(" ", 1)[0]
+    inside = sorted(
+        f"{n} {reason}" for reason, n in histogram.items() if reason.startswith(_SUBJECT)
+    )
+    first = [word for word in words if word.endswith(NAMED)]
+    nodes = [word for word in words if f" {BY_NODE} " in word]
+    own = [word for word in words if word not in first and word not in nodes]
+    return f"0/{total} reservations are available: {', '.join([*first, *inside, *own, *nodes])}."

@@ -1,0 +1,109 @@
+"""What a Reservation must say to be placed and used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.api import causes, durations
+from holdfast.api.quantity import AmountText
+from holdfast.api.reservation import ControllerOwner, Reservation, ReservationOwner, ReservationSpec
+from holdfast.api.timestamps import parse_rfc3339
+from holdfast.errors import BadRequest, Cause
+from holdfast.validation.template import EFFECTS, check_amounts, check_selector, check_template
+
+POLICIES = ("", "Aligned", "Restricted")
+MODES = ("Default", "Cluster")
+_RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"
+_RESTRICTED = "scheduling.koordinator.sh/reservation-restricted-options"
+_INNER = "node.koordinator.sh/reservation"
+
+
+class _Amounts(msgspec.Struct):
+    resources: dict[str, AmountText] | None = None
+
+
+class _Names(msgspec.Struct):
+    resources: list[str] | None = None
+
+
+_ANNOTATIONS: dict[str, type[Any]] = {_RESIZE: _Amounts, _INNER: _Amounts, _RESTRICTED: _Names}
+
+
+def check_reservation(reservation: Reservation) -> Iterator[Cause]:
+    """List everything that keeps a Reservation from being of use to anybody."""
+    spec = reservation.spec
+    if spec.template is None:
+        yield causes.required("spec.template", "the reservation misses the template spec")
+    else:
+        at = "spec.template.spec"
+        yield from check_template(spec.template.spec, at)
+        if spec.template.spec.scheduling_gates:
+            words = "nobody would ever open them for a reservation; leave them out"
+            yield causes.forbidden(f"{at}.schedulingGates", words)
+    if not spec.owners:
+        yield causes.required("spec.owners", "the reservation misses the owner spec")
+    for i, owner in enumerate(spec.owners):
+        yield from _owner(owner, f"spec.owners[{i}]")
+    yield from _lifetime(spec)
+    yield from _policies(spec)
+    for key, kind in _ANNOTATIONS.items():
+        if text := reservation.metadata.annotations.get(key):
+            yield from _annotation(text, kind, f"metadata.annotations[{key}]")
+
+
+def words_of(found: list[Cause]) -> str:
+    """Write causes as one sentence, the way the API server does."""
+    listed = [f"{cause.field}: {cause.message}" for cause in found]
+    return listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+
+
+def _owner(owner: ReservationOwner, path: str) -> Iterator[Cause]:
+    if owner.object is None and owner.controller is None and owner.label_selector is None:
+        yield causes.required(path, "one of object, controller and labelSelector")
+    if owner.controller is not None and not _named(owner.controller):
+        yield causes.required(f"{path}.controller", "name or uid is required")
+    yield from check_selector(owner.label_selector, f"{path}.labelSelector")
+
+
+def _named(controller: ControllerOwner) -> bool:
+    return bool(controller.name or controller.uid)
+
+
+def _lifetime(spec: ReservationSpec) -> Iterator[Cause]:
+    if spec.ttl:
+        try:
+            if durations.parse(spec.ttl) < 0:
+                yield causes.invalid("spec.ttl", spec.ttl, "must not be negative; 0 means never")
+        except BadRequest as wrong:
+            yield causes.invalid("spec.ttl", spec.ttl, wrong.message)
+    if spec.expires:
+        try:
+            parse_rfc3339(spec.expires)
+        except BadRequest as wrong:
+            yield causes.invalid("spec.expires", spec.expires, wrong.message)
+
+
+def _policies(spec: ReservationSpec) -> Iterator[Cause]:
+    if spec.allocate_policy not in POLICIES:
+        yield causes.not_supported("spec.allocatePolicy", spec.allocate_policy, POLICIES)
+    chosen = spec.pre_allocation_policy
+    if chosen is not None and chosen.mode not in MODES:
+        yield causes.not_supported("spec.preAllocationPolicy.mode", chosen.mode, MODES)
+    for i, taint in enumerate(spec.taints):
+        if not taint.key:
+            yield causes.required(f"spec.taints[{i}].key")
+        if taint.effect not in EFFECTS:
+            yield causes.not_supported(f"spec.taints[{i}].effect", taint.effect, EFFECTS)
+
+
+def _annotation(text: str, kind: type[Any], path: str) -> Iterator[Cause]:
+    try:
+        found = msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as wrong:
+        yield causes.invalid(path, text, str(wrong))
+        return
+    if isinstance(found, _Amounts):
+        yield from check_amounts(found.resources or {}, f"{path}.resources")

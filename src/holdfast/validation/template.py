@@ -1,0 +1,101 @@
+"""What of a pod template keeps its pod from ever being placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from holdfast.api import causes
+from holdfast.api.labels import from_selector
+from holdfast.api.meta import LabelSelector
+from holdfast.api.node_selection import compile_selector
+from holdfast.api.pod import Affinity, Container, PodAffinity, PodAffinityTerm, PodSpec, Resources
+from holdfast.api.quantity import AmountText, Quantity
+from holdfast.errors import BadRequest, Cause
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+NOT_NEGATIVE = "must be greater than or equal to 0"
+
+
+def check_template(spec: PodSpec, path: str) -> Iterator[Cause]:
+    """List what is wrong with what a pod asks for and where it says it may go.
+
+    What only running it needs, such as an image, is not asked for.
+    """
+    for part, containers in (("containers", spec.containers),
+                             ("initContainers", spec.init_containers)):  # fmt: skip
+        yield from _containers(containers, f"{path}.{part}")
+    if spec.resources is not None:
+        yield from _resources(spec.resources, f"{path}.resources")
+    yield from check_amounts(spec.overhead, f"{path}.overhead")
+    for i, toleration in enumerate(spec.tolerations):
+        at = f"{path}.tolerations[{i}]"
+        if toleration.operator and toleration.operator not in OPERATORS:
+            yield causes.not_supported(f"{at}.operator", toleration.operator, OPERATORS)
+        if toleration.effect and toleration.effect not in EFFECTS:
+            yield causes.not_supported(f"{at}.effect", toleration.effect, EFFECTS)
+    if spec.affinity is not None:
+        yield from _affinity(spec.affinity, f"{path}.affinity")
+    for i, constraint in enumerate(spec.topology_spread_constraints):
+        at = f"{path}.topologySpreadConstraints[{i}].labelSelector"
+        yield from check_selector(constraint.label_selector, at)
+
+
+def check_amounts(amounts: Mapping[str, AmountText], path: str) -> Iterator[Cause]:
+    """List amounts that cannot be read, or are less than nothing."""
+    for name, amount in amounts.items():
+        at = f"{path}[{name}]"
+        try:
+            if Quantity.parse(amount).digits < 0:
+                yield causes.invalid(at, amount, NOT_NEGATIVE)
+        except BadRequest as wrong:
+            yield causes.invalid(at, amount, wrong.message)
+
+
+def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Cause]:
+    """Say what is wrong with a label selector."""
+    try:
+        from_selector(selector)
+    except BadRequest as wrong:
+        yield causes.invalid(path, selector, wrong.message)
+
+
+def _containers(containers: Iterable[Container], path: str) -> Iterator[Cause]:
+    for i, container in enumerate(containers):
+        yield from _resources(container.resources, f"{path}[{i}].resources")
+
+
+def _resources(resources: Resources, path: str) -> Iterator[Cause]:
+    wrong = [
+        *check_amounts(resources.requests, f"{path}.requests"),
+        *check_amounts(resources.limits, f"{path}.limits"),
+    ]
+    yield from wrong
+    for name in sorted(resources.requests.keys() & resources.limits.keys()) if not wrong else ():
+        asked, limit = resources.requests[name], resources.limits[name]
+        if Quantity.parse(asked) > Quantity.parse(limit):
+            words = f"must be less than or equal to {name} limit of {limit}"
+            yield causes.invalid(f"{path}.requests", asked, words)
+
+
+def _affinity(affinity: Affinity, path: str) -> Iterator[Cause]:
+    nodes = affinity.node_affinity
+    if nodes is not None and nodes.required_during_scheduling_ignored_during_execution is not None:
+        at = f"{path}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        required = nodes.required_during_scheduling_ignored_during_execution
+        yield from compile_selector(required, at).mistakes
+    for part, near in (("podAffinity", affinity.pod_affinity),
+                       ("podAntiAffinity", affinity.pod_anti_affinity)):  # fmt: skip
+        for term, at in _terms(near, f"{path}.{part}"):
+            yield from check_selector(term.label_selector, f"{at}.labelSelector")
+            yield from check_selector(term.namespace_selector, f"{at}.namespaceSelector")
+
+
+def _terms(near: PodAffinity | None, path: str) -> Iterator[tuple[PodAffinityTerm, str]]:
+    if near is None:
+        return
+    for i, term in enumerate(near.required_during_scheduling_ignored_during_execution):
+        yield term, f"{path}.requiredDuringSchedulingIgnoredDuringExecution[{i}]"
+    for i, wish in enumerate(near.preferred_during_scheduling_ignored_during_execution):
+        at = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]"
+        yield wish.pod_affinity_term, f"{at}.podAffinityTerm"

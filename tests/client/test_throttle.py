@@ -1,0 +1,80 @@
+"""No more than so many requests a second, if the user says so."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast.client.throttle import ThrottledTransport
+from holdfast.client.transport import Request, Response
+from holdfast.testing import VirtualClock
+
+REQUEST = Request("GET", "/api")
+
+
+class Noting:
+    """Notes when a request comes through."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.begun = clock.monotonic()
+        self.times = []
+        self.closed = False
+
+    async def send(self, _request):
+        self.times.append(round(self.clock.monotonic() - self.begun, 6))
+        return Response(200, {}, b"")
+
+    @asynccontextmanager
+    async def stream(self, _request):
+        self.times.append(round(self.clock.monotonic() - self.begun, 6))
+        yield "stream"
+
+    async def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+async def sent(clock, throttled, count):
+    sending = asyncio.gather(*(throttled.send(REQUEST) for _ in range(count)))
+    await clock.advance_until(sending.done)
+    await sending
+
+
+async def test_a_burst_goes_at_once_and_the_rest_at_its_pace(clock):
+    noting = Noting(clock)
+    throttled = ThrottledTransport(noting, clock, qps=2, burst=3)
+    await sent(clock, throttled, 6)
+    assert noting.times == [0, 0, 0, 0.5, 1.0, 1.5]
+
+
+async def test_time_without_requests_earns_a_burst_and_no_more(clock):
+    noting = Noting(clock)
+    throttled = ThrottledTransport(noting, clock, qps=1, burst=2)
+    await sent(clock, throttled, 3)
+    await clock.advance(60)
+    noting.times.clear()
+    noting.begun = clock.monotonic()
+    await sent(clock, throttled, 4)
+    assert noting.times == [0, 0, 1, 2]
+
+
+async def test_streams_take_their_turn_too(clock):
+    noting = Noting(clock)
+    throttled = ThrottledTransport(noting, clock, qps=1, burst=1)
+    await throttled.send(REQUEST)
+
+    async def watch():
+        async with throttled.stream(REQUEST) as answer:
+            return answer
+
+    watching = asyncio.create_task(watch())
+    await clock.advance_until(watching.done)
+    assert await watching == "stream"
+    assert noting.times == [0, 1]
+    await throttled.close()
+    assert noting.closed

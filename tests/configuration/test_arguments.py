@@ -1,0 +1,181 @@
+"""Arguments of plugins: what may be wrong with them, what becomes of them."""
+
+import pytest
+
+from configuration.writing import config, mistakes, profile, wrong_args
+from holdfast.configuration.reading import read
+from holdfast.controllers.reservation_args import settings_of
+from holdfast.errors import NotBuilt
+
+SHAPE = "scoringStrategy.requestedToCapacityRatio"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "args", "words"),
+    [
+        ("DefaultPreemption", {"minCandidateNodesPercentage": 101, "minCandidateNodesAbsolute": -1},
+         ["minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]",
+          "minCandidateNodesAbsolute: Invalid value: -1: not in valid range [0, inf)"]),
+        ("InterPodAffinity", {"ignorePreferredTermsOfExistingPods": 1, "x": 1},
+         ["ignorePreferredTermsOfExistingPods: Invalid value: 1: must be true or false",
+          'x: unknown field "x"']),
+        ("NodeResourcesBalancedAllocation",
+         {"resources": [{"name": "cpu", "weight": 2}, {"name": "cpu", "weight": 0}]},
+         ["resources[0].weight: Invalid value: 2: must be 1",
+          'resources[1].name: Duplicate value: "cpu"']),
+        ("PodTopologySpread",
+         {"defaultingType": "List", "defaultConstraints": [
+             {"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "Never"},
+             {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "Never", "labelSelector": {}},
+             {}]},
+         ["defaultConstraints[0].maxSkew: Invalid value: 0: not in valid range (0, inf)",
+          'defaultConstraints[0].whenUnsatisfiable: Unsupported value: "Never": supported values: '
+          '"DoNotSchedule", "ScheduleAnyway"',
+          'defaultConstraints[1].whenUnsatisfiable: Unsupported value: "Never": supported values: '
+          '"DoNotSchedule", "ScheduleAnyway"',
+          "defaultConstraints[1].labelSelector: Forbidden: constraint must not define a selector, "
+          "as they deduced for each pod",
+          'defaultConstraints[1]: Duplicate value: "{z, Never}"',
+          "defaultConstraints[2].maxSkew: Invalid value: 0: not in valid range (0, inf)",
+          "defaultConstraints[2].topologyKey: Required value: can not be empty",
+          "defaultConstraints[2].whenUnsatisfiable: Required value: can not be empty"]),
+        ("PodTopologySpread", {"defaultingType": "Mine"},
+         ['defaultingType: Unsupported value: "Mine": supported values: "System", "List"']),
+        ("PodTopologySpread", {"defaultConstraints": [
+            {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]},
+         ['defaultingType: Invalid value: "System": when .defaultConstraints are not empty']),
+        ("NodeAffinity", {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Is"}]}]}}},
+         ["addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
+          '.matchExpressions[0].operator: Unsupported value: "Is": supported values']),
+        ("VolumeBinding", {"bindTimeoutSeconds": -1, "shape": []},
+         ["bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a "
+          "negative value",
+          "shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature "
+          "gate StorageCapacityScoring"]),
+        ("DynamicResources", {"filterTimeout": "-1s", "bindingTimeout": "10ms"},
+         ['filterTimeout: Invalid value: "-1s": must be zero or positive',
+          'bindingTimeout: Invalid value: "10ms": must be at least 1 second']),
+        ("NodeResourcesFit", {"scoringStrategy": {"resources": [{"Name": "cpu"}]}},
+         ['scoringStrategy.resources[0].Name: unknown field "Name"',
+          'scoringStrategy.type: Unsupported value: "": supported values: "LeastAllocated", '
+          '"MostAllocated", "RequestedToCapacityRatio"']),
+        ("NodeResourcesFit",
+         {"ignoredResources": ["a b"], "ignoredResourceGroups": ["e.com/x"],
+          "scoringStrategy": {"type": "MostAllocated", "requestedToCapacityRatio": {},
+                              "resources": [{"name": "cpu", "weight": 101}]}},
+         ['ignoredResources[0]: Invalid value: "a b": name part must consist of',
+          'ignoredResourceGroups[0]: Invalid value: "e.com/x": resource group name can\'t contain',
+          "scoringStrategy.resources[0].weight: Invalid value: 101: resource weight of cpu not in "
+          "valid range (0, 100]",
+          f"{SHAPE}: Forbidden: must be nil when type is not RequestedToCapacityRatio"]),
+        ("NodeResourcesFit", {"scoringStrategy": {"type": "RequestedToCapacityRatio"}},
+         [f"{SHAPE}: Required value: must be specified when type is RequestedToCapacityRatio"]),
+        ("NodeResourcesFit", {"scoringStrategy": {
+            "type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {}}},
+         [f"{SHAPE}.shape: Required value: at least one point must be specified"]),
+        ("NodeResourcesFit", {"scoringStrategy": {
+            "type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": [
+                {"utilization": 50, "score": 11}, {"utilization": 50}, {"utilization": 101}]}}},
+         [f"{SHAPE}.shape[1].utilization: Invalid value: 50: values must be sorted in increasing",
+          f"{SHAPE}.shape[0].score: Invalid value: 11: not in valid range [0, 10]",
+          f"{SHAPE}.shape[2].utilization: Invalid value: 101: not in valid range [0, 100]"]),
+        ("NodeName", {"x": 1}, ['x: unknown field "x": NodeName takes no arguments']),
+        ("Reservation",
+         {"minCandidateNodesPercentage": 101, "gcDurationSeconds": -1, "enablePreemption": "yes",
+          "ignoredResources": ["cpu"], "ignoredResourceGroups": ["a/b", "kubernetes.io"]},
+         ['enablePreemption: Invalid value: "yes": must be true or false',
+          "minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]",
+          "gcDurationSeconds: Invalid value: -1: not in valid range [0, inf)",
+          'ignoredResources[0]: Invalid value: "cpu": is an invalid extended resource name',
+          'ignoredResourceGroups[0]: Invalid value: "a/b": resource group name can\'t contain',
+          'ignoredResourceGroups[1]: Invalid value: "kubernetes.io": is not a group']),
+    ],
+)  # fmt: skip
+def test_arguments_that_cannot_be(plugin, args, words):
+    said = wrong_args(plugin, **args)
+    assert len(said) == len(words), said
+    assert all(one.startswith(start) for one, start in zip(said, words, strict=True)), said
+
+
+def test_a_weight_of_zero_is_the_default_one():
+    zero = [{"name": "cpu", "weight": 0}, {"name": "memory"}]
+    assert wrong_args("NodeResourcesBalancedAllocation", resources=zero) == []
+    assert (
+        wrong_args("NodeResourcesFit", scoringStrategy={"type": "MostAllocated", "resources": zero})
+        == []
+    )
+
+
+def test_arguments_may_say_what_they_are():
+    def said(plugin, **head):
+        return wrong_args(plugin, **head)
+
+    group = "kubescheduler.config.k8s.io"
+    assert said("NodeAffinity", apiVersion=f"{group}/v1", kind="NodeAffinityArgs") == []
+    assert said("DefaultPreemption", apiVersion=f"{group}/v1", kind="InterPodAffinityArgs") == [
+        'profiles[0].pluginConfig[0].args: Invalid value: "InterPodAffinityArgs": has to match '
+        "plugin args: args for plugin DefaultPreemption were not of type "
+        f"DefaultPreemptionArgs.{group}, got InterPodAffinityArgs.{group}"
+    ]
+    old = f"{group}/v1beta3"
+    assert said("NodeAffinity", apiVersion=old, kind="NodeAffinityArgs") == [
+        f'apiVersion: Invalid value: "{old}": no kind "NodeAffinityArgs" is registered for it; '
+        f"write {group}/v1"
+    ]
+    assert said("Reservation", apiVersion=old, kind="ReservationArgs") == []
+
+
+def test_arguments_are_looked_at_even_if_the_plugin_is_off():
+    off = profile(
+        multiPoint={"disabled": [{"name": "InterPodAffinity"}]},
+        args={"InterPodAffinity": {"hardPodAffinityWeight": 101}},
+    )
+    assert len(mistakes(config(off))) == 1
+
+
+def test_arguments_of_nobody_are_warned_of():
+    found = read(config(profile(args={"Nobody": {"x": 1}})))
+    assert found.warnings == (
+        "profiles[0].pluginConfig[0]: no plugin Nobody is enabled: its args are not read",
+    )
+
+
+def test_arguments_stand_once():
+    twice = {"pluginConfig": [{"name": "NodeName"}, {"name": "NodeName"}, {"name": "EBSLimits"}]}
+    assert mistakes(config(twice)) == [
+        'profiles[0].pluginConfig[1]: Duplicate value: "NodeName"',
+        'profiles[0].pluginConfig[2]: Invalid value: "EBSLimits": was invalid in version "v1" '
+        '(KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")',
+    ]
+
+
+def test_what_reservations_are_told_arrives():
+    given = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "ReservationArgs",
+        "controllerWorkers": 2, "gcDurationSeconds": 3600, "gcIntervalSeconds": 0,
+        "disableGarbageCollection": True, "resyncIntervalSeconds": 30,
+        "minCandidateNodesPercentage": 5, "minCandidateNodesAbsolute": 10,
+        "enablePreemption": False, "ignoredResources": ["e.com/x"],
+        "ignoredResourceGroups": ["g.io"],
+        "preAllocationConfig": {"clusterLabelKey": "k"},
+        "reservationSelectorIndex": {"enable": True, "keys": ["a"], "keyPrefixes": ["b"]},
+    }  # fmt: skip
+    found = read(config(profile("koord-scheduler", args={"Reservation": given})))
+    told = settings_of(found.profiles.values())
+    assert (told.workers, told.collect, told.keep_ended, told.collect_every) == (2, False, 3600, 60)
+    args = found.profiles["koord-scheduler"].plugin("Reservation").args
+    assert args.ignores("e.com/x") and args.ignores("g.io/y") and not args.ignores("cpu")
+
+
+@pytest.mark.parametrize(
+    ("switch", "words"),
+    [
+        ({"enablePreemption": True}, "enablePreemption: preemption by reservations is not built"),
+        ({"preAllocationConfig": {"enableClusterMode": True}}, "enableClusterMode: is not built"),
+        ({"preAllocationConfig": {"preferNoPreAllocatedPods": True}}, "is not built"),
+    ],
+)
+def test_what_reservations_cannot_do_yet_is_said(switch, words):
+    with pytest.raises(NotBuilt, match=words):
+        read(config(profile(args={"Reservation": switch})))

@@ -1,0 +1,70 @@
+"""A configuration in a file: what is wrong is said with the file, the field and the reason."""
+
+import pytest
+import yaml
+
+from configuration.writing import config, profile
+from holdfast.configuration.document import KIND
+from holdfast.configuration.file import load
+from holdfast.errors import BadConfiguration, NotBuilt
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "config.yaml"
+
+
+def refusal(file, text=None):
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises((BadConfiguration, NotBuilt)) as wrong:
+        load(file)
+    return str(wrong.value)
+
+
+def test_a_file_is_read(file):
+    file.write_text(yaml.safe_dump(config(profile("mine"), podMaxBackoffSeconds=30)))
+    found = load(file)
+    assert list(found.profiles) == ["mine"]
+    assert found.backoff == (1.0, 30.0)
+    file.write_text('{"apiVersion": "kubescheduler.config.k8s.io/v1", '
+                    '"kind": "KubeSchedulerConfiguration"}')  # fmt: skip
+    assert list(load(file).profiles) == ["default-scheduler", "koord-scheduler"]
+
+
+def test_one_mistake_is_one_line(file):
+    words = refusal(file, f"{HEAD}parallelism: 0\n")
+    assert words == (
+        f"{file}: parallelism: Invalid value: 0: should be an integer value greater than zero"
+    )
+
+
+def test_several_have_a_line_each(file):
+    words = refusal(file, f"{HEAD}parallelism: 0\nprofiles: [{{}}, {{}}]\n")
+    assert words.splitlines() == [
+        f"{file}:",
+        "  parallelism: Invalid value: 0: should be an integer value greater than zero",
+        "  profiles[0].schedulerName: Required value",
+        "  profiles[1].schedulerName: Required value",
+        '  profiles[1].schedulerName: Duplicate value: ""',
+    ]
+
+
+def test_a_file_that_is_none(file, tmp_path):
+    assert refusal(file).startswith(f"{file}: cannot be read: [Errno 2] No such file")
+    assert refusal(tmp_path).startswith(f"{tmp_path}: cannot be read: ")
+    assert refusal(file, "a: [").startswith(f"{file}: is no YAML: ")
+    file.write_bytes(b"\xff\xfe\x00")
+    assert refusal(file).startswith(f"{file}: ")
+    assert refusal(file, "") == f"{file}: expected one document, found 0"
+    assert "expected one document, found 2" in refusal(file, f"{HEAD}---\n{HEAD}")
+    assert refusal(file, "- a") == f'{file}: {KIND}: Invalid value: ["a"]: must be an object'
+    assert refusal(file, "profiles: []").startswith(f"{file}: apiVersion and kind missing: begin")
+
+
+def test_a_key_that_stands_twice(file):
+    words = refusal(file, f"{HEAD}parallelism: 1\nparallelism: 2\n")
+    assert 'key "parallelism" already set in map' in words
+    assert "line 4" in words

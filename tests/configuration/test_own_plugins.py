@@ -1,0 +1,213 @@
+"""Plugins of the user's own: found by module:Class or by entry point, or refused with reasons."""
+
+import sys
+import textwrap
+from importlib import metadata
+
+import pytest
+
+from configuration.writing import config, mistakes, names, on, profile
+from holdfast.configuration.catalog import Catalog
+from holdfast.configuration.reading import read
+from holdfast.framework.plugin import Filters, Reserves, Scores
+from holdfast.testing import FakeCluster, a_node, a_pod
+
+PER_NODE = """
+from holdfast.framework.per_node import PerNodePlugin
+
+class Closed(PerNodePlugin):
+    name = "Closed"
+
+    def fits(self, pod, node):
+        return "closed" if node.name in self.args["nodes"] else None
+
+class Ranked(PerNodePlugin):
+    name = "Ranked"
+
+    def score(self, pod, node):
+        return 100 if node.name == "b" else 0
+
+class Lazy(PerNodePlugin):
+    name = "Lazy"
+
+class Nameless(PerNodePlugin):
+    def fits(self, pod, node):
+        return None
+
+class SameName(Closed):
+    pass
+
+NUMBER = 3
+"""
+COLUMNAR = """
+import numpy as np
+from holdfast.framework.plugin import Scope
+
+class Columns:
+    name = "Columns"
+    epochs = ()
+    scope = Scope.NODE
+
+    def __init__(self, args):
+        self.word = args["word"]
+
+    def reads(self, pod, view):
+        return None
+
+    def filter(self, state, rows, change=None):
+        return np.ones(len(rows), np.int8)
+
+    def reasons(self, state, row, change=None):
+        return (self.word,)
+
+    def reserve(self, state, placement):
+        return None
+
+    def unreserve(self, state, placement):
+        return None
+
+class Half:
+    name = "Half"
+
+    def __init__(self, args):
+        pass
+
+    def filter(self, state, rows, change=None):
+        return rows
+
+class Nothing:
+    name = "Nothing"
+
+class NoConstructor(Columns):
+    name = "NoConstructor"
+
+    def __init__(self):
+        pass
+"""
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """A catalog beside which modules stand, as beside a file."""
+    for module, text in (("mine", PER_NODE), ("columns_of_mine", COLUMNAR)):
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(text))
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    (tmp_path / "broken.py").write_text("1 / 0")
+    (tmp_path / "needy.py").write_text("import not_there_at_all")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield Catalog(beside=tmp_path)
+    for module in ("mine", "columns_of_mine", "broken", "needy"):
+        sys.modules.pop(module, None)
+
+
+def only(raw, catalog):
+    (found,) = read(raw, catalog).profiles.values()
+    return found
+
+
+def test_a_plugin_is_named_by_its_module_and_class(modules):
+    args = {"mine:Closed": {"nodes": ["a"]}}
+    found = only(config(profile(multiPoint=on("mine:Closed"), args=args)), modules)
+    assert names(found, Filters)[-1] == "Closed"
+    assert "Closed" not in names(found, Scores)
+    cluster = FakeCluster(a_node("a"), a_node("b"), profile=found)
+    assert cluster.place(a_pod("p")) == "b"
+    nowhere = FakeCluster(a_node("a"), profile=found)
+    assert nowhere.why(a_pod("p")).startswith("0/1 nodes are available: 1 closed.")
+
+
+def test_it_may_be_named_at_one_point_alone(modules):
+    raw = config(profile(score=on(**{"mine:Ranked": 7})))
+    found = only(raw, modules)
+    assert (names(found, Scores)[-1], found.weight("Ranked")) == ("Ranked", 7)
+    assert FakeCluster(a_node("a"), a_node("b"), profile=found).place(a_pod("p")) == "b"
+
+
+def test_it_may_be_named_at_the_front_of_a_point(modules):
+    args = {"columns_of_mine:Columns": {"word": "no way"}}
+    sets = {"filter": on("columns_of_mine:Columns"), "multiPoint": on("columns_of_mine:Columns")}
+    found = only(config(profile(**sets, args=args)), modules)
+    assert names(found, Filters)[0] == "Columns"
+    assert names(found, Reserves)[-1] == "Columns"
+    assert "no way" in FakeCluster(a_node("a", cpu="1"), profile=found).why(a_pod("p", cpu="9"))
+
+
+def test_each_profile_has_its_own(modules):
+    two = [
+        profile(n, multiPoint=on("mine:Closed"), args={"mine:Closed": {"nodes": [n]}})
+        for n in ("a", "b")
+    ]
+    found = read(config(*two), modules).profiles
+    nodes = [a_node("a"), a_node("b")]
+    assert FakeCluster(*nodes, profile=found["a"]).place(a_pod("p")) == "b"
+    assert FakeCluster(*nodes, profile=found["b"]).place(a_pod("p")) == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nowhere:X", "cannot import nowhere: No module named 'nowhere': install the package, or "
+         "put the module beside the configuration file"),
+        ("needy:X", "cannot import needy: No module named 'not_there_at_all': install"),
+        ("broken:X", "importing broken failed: ZeroDivisionError: division by zero"),
+        ("mine:Absent", "mine has no class Absent; there are Closed, Lazy, Nameless, Ranked, Same"),
+        ("mine:", 'plugin "mine:" is no name of the form module:Class'),
+        (":X", 'plugin ":X" is no name of the form module:Class'),
+        ("mine:NUMBER", 'plugin "mine:NUMBER" is not a class but 3'),
+        ("mine:Nameless", 'class Nameless has no name: write `name = "Nameless"` in it'),
+        ("mine:Lazy", "Lazy has neither fits nor score: write one of them"),
+        ("columns_of_mine:Nothing", "class Nothing implements no extension point: it has none of "
+         "pre_enqueue, prepare, filter"),
+        ("columns_of_mine:Half", "class Half has filter and not reads, reasons, scope, which "
+         "belong to it (see holdfast.framework.plugin)"),
+        ("columns_of_mine:NoConstructor", 'initializing plugin "columns_of_mine:NoConstructor": '
+         "TypeError"),
+        ("columns_of_mine:Columns", 'initializing plugin "columns_of_mine:Columns": KeyError: '
+         "'word'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_loaded_says_why(modules, name, words):
+    (said,) = mistakes(config(profile(multiPoint=on(name))), modules)
+    assert said.startswith("profiles[0].plugins.multiPoint.enabled[0]: ")
+    assert words in said
+
+
+def test_a_point_it_does_not_have(modules):
+    raw = config(profile(score=on("mine:Closed"), args={"mine:Closed": {"nodes": []}}))
+    assert mistakes(raw, modules) == [
+        'profiles[0].plugins.score.enabled[0]: plugin "mine:Closed" does not extend ScorePlugin '
+        "plugin"
+    ]
+
+
+def test_two_of_one_name(modules):
+    args = {name: {"nodes": []} for name in ("mine:Closed", "mine:SameName")}
+    raw = config(profile(multiPoint=on(*args), args=args))
+    assert mistakes(raw, modules) == [
+        'profiles[0].plugins: two plugins call themselves "Closed": rename one of them'
+    ]
+
+
+def test_an_installed_package_may_give_it_a_short_name(modules, monkeypatch):
+    point = metadata.EntryPoint("Ranked", "mine:Ranked", "holdfast.plugins")
+    broken = metadata.EntryPoint("Torn", "nowhere:X", "holdfast.plugins")
+    sys.path.append(str(modules._beside))
+
+    def entry_points(group, name):
+        assert group == "holdfast.plugins"
+        return [p for p in (point, broken) if p.name == name]
+
+    monkeypatch.setattr(metadata, "entry_points", entry_points)
+    found = only(config(profile(multiPoint=on("Ranked"))), modules)
+    assert names(found, Scores)[-1] == "Ranked"
+    (said,) = mistakes(config(profile(multiPoint=on("Torn"))), modules)
+    assert "cannot import nowhere:X" in said
+    assert mistakes(config(profile(multiPoint=on("Untold"))), modules)
+
+
+def test_a_line_brings_no_code(modules):
+    lines = Catalog(foreign=False)
+    (said,) = mistakes(config(profile(multiPoint=on("mine:Ranked"))), lines)
+    assert "is loaded only for a configuration that stands in a file" in said
+    assert "mine" not in sys.modules

@@ -1,0 +1,188 @@
+"""Sets of plugins become one list a point, as upstream expands them."""
+
+from configuration.writing import config, mistakes, names, off, on, only, profile
+from holdfast.configuration.reading import read
+from holdfast.framework import plugin as contract
+from holdfast.framework.plugin import Filters, Prepares, Reserves, Scores
+from holdfast.plugins import default_profiles
+from holdfast.testing import a_node, a_pod
+from holdfast.testing.fake_cluster import FakeCluster
+
+DEFAULT = default_profiles()["default-scheduler"]
+POINTS = (
+    "PreEnqueues", "Filters", "AfterRejects", "Scores", "Reserves", "Permits", "PreBinds",
+    "Binds", "PostBinds",
+)  # fmt: skip
+
+
+def test_an_empty_profile_is_the_built_in_one():
+    found = only(config({}))
+    assert found.name == "default-scheduler"
+    for point in POINTS:
+        protocol = getattr(contract, point)
+        assert names(found, protocol) == names(DEFAULT, protocol), point
+    assert sorted(names(found, Prepares)) == sorted(
+        name for name in names(DEFAULT, Prepares) if name in names(found, Prepares)
+    )
+    assert all(found.weight(p.name) == DEFAULT.weight(p.name) for p in found.having(Scores))
+
+
+def test_an_empty_profile_decides_as_the_built_in_one():
+    objects = [a_node("a", cpu="4"), a_node("b", cpu="2"), a_pod("s", cpu="2", node="a")]
+    configured = FakeCluster(*objects, profile=only(config({})))
+    pod = a_pod("p", cpu="1")
+    assert configured.explain(pod)["nodes"] == FakeCluster(*objects).explain(pod)["nodes"]
+    big = a_pod("big", cpu="9")
+    assert configured.why(big) == FakeCluster(*objects).why(big)
+
+
+def test_a_plugin_named_at_a_point_goes_to_the_front_there_alone():
+    found = only(config(profile(filter=on("VolumeZone", "NodePorts"))))
+    assert names(found, Filters)[:3] == ["VolumeZone", "NodePorts", "NodeUnschedulable"]
+    assert names(found, Scores) == names(DEFAULT, Scores)
+
+
+def test_the_first_filter_of_the_point_names_the_reason():
+    cordoned = a_node("n", cpu="1", unschedulable=True)
+    pod = a_pod("p", cpu="2")
+    assert "were unschedulable" in FakeCluster(cordoned).why(pod)
+    fit_first = only(config(profile(filter=on("NodeResourcesFit"))))
+    assert "Insufficient cpu" in FakeCluster(cordoned, profile=fit_first).why(pod)
+
+
+def test_off_and_on_at_one_point_means_last_there():
+    found = only(config(profile(filter=off("NodeName") | on("NodeName"))))
+    assert names(found, Filters)[-1] == "NodeName"
+
+
+def test_what_is_off_at_a_point_stays_on_at_the_others():
+    found = only(config(profile(score=off("NodeResourcesFit"))))
+    assert "NodeResourcesFit" not in names(found, Scores)
+    assert names(found, Filters) == names(DEFAULT, Filters)
+
+
+def test_multipoint_can_be_cleared():
+    few = ("PrioritySort", "NodeName", "DefaultBinder")
+    found = only(config(profile(multiPoint=off("*") | on(*few))))
+    assert [plugin.name for plugin in found.plugins] == list(few)
+
+
+def test_weights_of_the_score_set_win_and_zero_means_one():
+    found = only(
+        config(
+            profile(
+                multiPoint=on(ImageLocality=4, NodeAffinity=3),
+                score=on(ImageLocality=9, NodeAffinity=0),
+            )
+        )
+    )
+    assert (found.weight("ImageLocality"), found.weight("NodeAffinity")) == (9, 1)
+    assert found.weight("TaintToleration") == 3
+
+
+def test_a_plugin_that_filters_prepares_whatever_pre_filter_says():
+    raw = config(profile(preFilter=off("*")))
+    found = read(raw)
+    (warning,) = found.warnings
+    assert warning.startswith("profiles[0].plugins.preFilter.disabled: NodeAffinity, NodePorts, ")
+    assert "NodeName" not in warning
+    chosen = found.profiles["default-scheduler"]
+    full = FakeCluster(a_node("n", cpu="1"), profile=chosen)
+    assert "Insufficient cpu" in full.why(a_pod("p", cpu="2"))
+
+
+def test_a_plugin_that_scores_prepares_whatever_pre_score_says():
+    found = read(config(profile(preScore=off("NodeResourcesFit"))))
+    assert "preScore.disabled: NodeResourcesFit cannot score without it" in found.warnings[0]
+    assert "NodeResourcesFit" in names(found.profiles["default-scheduler"], Scores)
+    assert not read(config(profile(preScore=off("*"), score=off("*")))).warnings
+
+
+def test_upstreams_points_may_be_named_where_ours_does_nothing_there():
+    koordinator = profile(
+        "koord-scheduler",
+        preFilter=on("Reservation"), filter=on("Reservation"), postFilter=on("Reservation"),
+        preScore=on("Reservation"), score=on(Reservation=5000), reserve=on("Reservation"),
+        preBind=on("Reservation"), bind=off("*") | on("Reservation", "DefaultBinder"),
+    )  # fmt: skip
+    found = read(config(koordinator))
+    assert not found.warnings
+    assert found.profiles["koord-scheduler"].weight("Reservation") == 5000
+    assert only(config(profile(preScore=on("TaintToleration", "NodeResourcesFit"))))
+
+
+def test_reserved_room_without_reserving_is_warned_of():
+    found = read(config(profile(reserve=off("Reservation"))))
+    assert "Reservation" not in names(found.profiles["default-scheduler"], Reserves)
+    assert [w for w in found.warnings if "profiles[0].plugins.reserve: Reservation" in w]
+    assert not read(config(profile(multiPoint=off("Reservation")))).warnings
+
+
+def test_several_profiles_stand_side_by_side():
+    packing = profile("packing", score=off("NodeResourcesBalancedAllocation"))
+    found = read(config(profile("default-scheduler"), packing)).profiles
+    assert list(found) == ["default-scheduler", "packing"]
+    assert len(names(found["packing"], Scores)) == len(names(DEFAULT, Scores)) - 1
+
+
+def test_sets_that_cannot_be():
+    def wrong(**sets):
+        return mistakes(config(profile(**sets)))
+
+    at = "profiles[0].plugins"
+    assert wrong(filter=on("NodeNam")) == [
+        f'{at}.filter.enabled[0]: FilterPlugin "NodeNam" does not exist: did you mean "NodeName"?'
+    ]
+    assert wrong(multiPoint=on("Quux")) == [
+        f'{at}.multiPoint.enabled[0]: plugin "Quux" does not exist: name your own by module:Class'
+    ]
+    assert wrong(score=on("NodeName")) == [
+        f'{at}.score.enabled[0]: plugin "NodeName" does not extend ScorePlugin plugin'
+    ]
+    assert wrong(filter=on("NodePorts", "NodePorts")) == [
+        f'{at}.filter.enabled[1]: plugin "NodePorts" already registered as "FilterPlugin"'
+    ]
+    assert wrong(multiPoint=on("NodePorts", "NodePorts")) == [
+        f'{at}.multiPoint.enabled[1]: plugin "NodePorts" already registered as "PreFilterPlugin"'
+    ]
+    assert wrong(bind=off("*")) == [
+        f"{at}.bind: at least one bind plugin is needed for profile with scheduler name "
+        '"default-scheduler"'
+    ]
+    assert wrong(queueSort=off("*")) == [
+        f"{at}.queueSort: only one queue sort plugin required for profile with scheduler name "
+        '"default-scheduler", but got 0'
+    ]
+    assert wrong(queueSort=on("NodeName")) == [
+        f'{at}.queueSort.enabled[0]: plugin "NodeName" does not extend QueueSortPlugin plugin',
+        f"{at}.queueSort: only one queue sort plugin required for profile with scheduler name "
+        '"default-scheduler", but got 2',
+    ]
+    assert wrong(score=on(ImageLocality=-1)) == [
+        f"{at}.score.enabled[0].weight: Invalid value: -1: must not be negative"
+    ]
+    assert wrong(score=on(ImageLocality=2**62)) == [
+        f"{at}.score: score plugins: total score of Score plugins could overflow"
+    ]
+    assert wrong(filter=on("EBSLimits")) == [
+        f'{at}.filter.enabled[0]: Invalid value: "EBSLimits": was invalid in version "v1" '
+        '(KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")'
+    ]
+    assert wrong(permit=on("Coscheduling"), placementScore=on("NodeResourcesFit")) == [
+        f"{at}.placementScore: workload scheduling is not built; leave it out",
+        f"{at}.permit.enabled[0]: plugin Coscheduling is not built; leave it out",
+    ]
+
+
+def test_the_queue_is_one_for_all_profiles():
+    other = profile("b", queueSort=on("PrioritySort"))
+    assert mistakes(config(profile("a"), other)) == [
+        'profiles[1].plugins.queueSort: Invalid value: {"enabled":[{"name":"PrioritySort"}]}: '
+        "must be the same for all profiles"
+    ]
+    assert mistakes(config(profile("a", queueSort=on("PrioritySort")), other)) == []
+    two = on("PrioritySort", "PrioritySort")
+    assert (
+        "profiles[0].plugins.queueSort.enabled: Invalid value: 2: only one queue sort plugin can "
+        "be enabled"
+    ) in mistakes(config(profile("a", queueSort=two)))

@@ -1,0 +1,101 @@
+"""The numbered scenarios of the scheduler's configuration."""
+
+import numpy as np
+
+from configuration.writing import config, mistakes, names, off, on, only, profile, wrong_args
+from holdfast.configuration.catalog import Catalog
+from holdfast.configuration.reading import read
+from holdfast.framework.plugin import Filters, Scope, Scores
+from holdfast.framework.profile import Entry
+from holdfast.plugins import REGISTRY, default_profiles
+from holdfast.testing import a_node, a_pod
+from holdfast.testing.fake_cluster import FakeCluster
+
+DEFAULT = default_profiles()["default-scheduler"]
+
+
+class MyFilter:
+    name = "MyFilter"
+    epochs = ()
+    scope = Scope.NODE
+
+    def __init__(self, _args):
+        pass
+
+    def reads(self, _pod, _view):
+        return None
+
+    def filter(self, _state, rows, _change=None):
+        return np.zeros(len(rows), np.int8)
+
+    def reasons(self, _state, _row, _change=None):
+        return ("no",)
+
+
+def test_S001_profiles_without_a_name_are_all_reported():
+    assert mistakes(config({}, {})) == [
+        "profiles[0].schedulerName: Required value",
+        "profiles[1].schedulerName: Required value",
+        'profiles[1].schedulerName: Duplicate value: ""',
+    ]
+
+
+def test_S002_a_star_leaves_only_what_is_switched_on():
+    found = only(config(profile(score=off("*") | on(ImageLocality=5))))
+    assert names(found, Scores) == ["ImageLocality"]
+    assert found.weight("ImageLocality") == 5
+    assert names(found, Filters) == names(DEFAULT, Filters)
+
+
+def test_S003_a_default_that_is_named_keeps_its_place_and_takes_the_weight():
+    found = only(config(profile(multiPoint=on(NodeAffinity=7))))
+    assert found.weight("NodeAffinity") == 7
+    assert [p.name for p in found.plugins] == [p.name for p in DEFAULT.plugins]
+    assert names(found, Filters) == names(DEFAULT, Filters)
+    assert names(found, Scores) == names(DEFAULT, Scores)
+
+
+def test_S004_a_points_own_order_comes_first_and_what_is_new_last():
+    catalog = Catalog((*REGISTRY, Entry(MyFilter, "MyFilter", default=False)))
+    raw = config(profile(filter=on("NodeName", "MyFilter")))
+    found = read(raw, catalog).profiles["default-scheduler"]
+    others = [name for name in names(DEFAULT, Filters) if name != "NodeName"]
+    assert names(found, Filters) == ["NodeName", *others, "MyFilter"]
+
+
+def test_S005_off_and_on_again_means_last():
+    spread = "PodTopologySpread"
+    found = only(config(profile(multiPoint=off(spread) | on(spread))))
+    for point in (Filters, Scores):
+        assert names(found, point)[-1] == spread
+        assert sorted(names(found, point)) == sorted(names(DEFAULT, point))
+    assert found.weight(spread) == 1
+
+
+def test_S006_arguments_that_cannot_be_are_reported_by_field():
+    zero = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0}
+    assert wrong_args("DefaultPreemption", **zero) == [
+        "minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as "
+        "minCandidateNodesAbsolute",
+        "minCandidateNodesAbsolute: Invalid value: 0: cannot be zero at the same time as "
+        "minCandidateNodesPercentage",
+    ]
+    assert wrong_args("InterPodAffinity", hardPodAffinityWeight=101) == [
+        "hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]"
+    ]
+
+
+def test_S007_the_longest_backoff_is_not_shorter_than_the_first():
+    raw = config(podInitialBackoffSeconds=5, podMaxBackoffSeconds=3)
+    assert mistakes(raw) == [
+        "podMaxBackoffSeconds: Invalid value: 3: must be greater than or equal to "
+        "PodInitialBackoffSeconds"
+    ]
+
+
+def test_S008_every_node_is_looked_at_whatever_share_is_asked_for():
+    """The reference looks at 500 of 5,000 nodes, and may need ten rounds to come to the last."""
+    nodes = [a_node(f"n{i:04}", cpu="1") for i in range(4999)]
+    profiles = config({"percentageOfNodesToScore": 1}, percentageOfNodesToScore=5)
+    cluster = FakeCluster(*nodes, a_node("last", cpu="8"), profile=only(profiles))
+    assert cluster.place(a_pod("p", cpu="4")) == "last"

@@ -1,0 +1,1 @@
+"""Allocating from reservations, story by story: objects in, objects out."""

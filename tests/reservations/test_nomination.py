@@ -1,0 +1,70 @@
+"""Which of several reservations an owner takes, and which node it likes for them."""
+
+import pytest
+
+from reservations.rooms import PREFIX, drawn_from, given, held, node, owner, status
+
+ORDER = f"{PREFIX}/reservation-order"
+
+
+def pinned(name, where, **more):
+    return held(name, template={"node": where}, **more)
+
+
+async def test_R042_the_node_whose_reservation_is_filled_best(cluster):
+    await given(cluster, node("n1"), node("n2"))
+    await given(cluster, pinned("large", "n1", cpu="4", memory="8Gi"))
+    await given(cluster, pinned("right", "n2", cpu="2", memory="4Gi"))
+    await given(cluster, owner(cpu="2", memory="4Gi"))
+    assert (await cluster.node_of("owner"), await drawn_from(cluster, "owner")) == ("n2", "right")
+
+
+@pytest.mark.parametrize("sizes", [("4", "2"), ("2", "4")])
+async def test_R043_of_two_on_a_node_the_one_that_fits_best(cluster, sizes):
+    await given(cluster, node(), *[held(f"r{cpu}", cpu=cpu) for cpu in sizes])
+    await given(cluster, owner(cpu="2"))
+    assert await drawn_from(cluster, "owner") == "r2"
+
+
+async def test_R044_order_label_beats_score(cluster):
+    await given(cluster, node("n1"), node("n2"), node("n3"))
+    await given(cluster, pinned("best", "n1", cpu="2", labels={ORDER: "100"}))
+    await given(cluster, pinned("first", "n2", cpu="4", labels={ORDER: "50"}))
+    await given(cluster, pinned("none", "n3", cpu="2", labels={ORDER: "0"}))
+    await given(cluster, owner(cpu="2"))
+    assert await drawn_from(cluster, "owner") == "first"
+
+
+async def test_R044_order_label_beats_score_on_one_node_too(cluster):
+    rooms = [("a", "2", {}), ("b", "2", {ORDER: "x"}), ("c", "4", {ORDER: "7"})]
+    await given(cluster, node(), *[held(n, cpu=cpu, labels=labels) for n, cpu, labels in rooms])
+    await given(cluster, owner(cpu="2"))
+    assert await drawn_from(cluster, "owner") == "c"
+
+
+async def test_R045_the_reserved_node_wins(cluster):
+    await given(cluster, *[node(f"n{i}") for i in range(5)], pinned("r", "n3", cpu="2"))
+    await given(cluster, owner(cpu="1"))
+    assert await cluster.node_of("owner") == "n3"
+
+
+async def test_R089_of_equals_the_oldest_is_used(cluster):
+    await given(cluster, node())
+    for name in ("m", "z", "a"):
+        await given(cluster, held(name, cpu="4", allocate_once=False))
+        await cluster.advance(2)
+    await given(cluster, owner(cpu="1"))
+    assert await drawn_from(cluster, "owner") == "m"
+    assert (await status(cluster, "m"))[2] == ["owner"]
+
+
+async def test_R095_owners_fill_their_reservations_to_the_last(cluster):
+    """The same with 2,000 owners, decided without a server, is in tests/capacity."""
+    await cluster.create(*[node(f"n{i}") for i in range(5)])
+    rooms = [
+        pinned(f"r{i}", f"n{i % 5}", cpu="1", memory="1Gi", allocate_once=False) for i in range(10)
+    ]
+    await cluster.create(*rooms)
+    await cluster.create(*[owner(f"o{i}", cpu="200m") for i in range(50)])
+    owners = [len((await status(cluster, f"r{i}"))[2]) for i in range(10)]
+    assert owners == [5] * 10

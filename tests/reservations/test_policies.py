@@ -1,0 +1,153 @@
+"""Default, Aligned, Restricted: what an owner may add from the node and from other rooms."""
+
+import pytest
+
+from reservations.rooms import (
+    PREFIX,
+    drawn_from,
+    draws,
+    filler,
+    given,
+    held,
+    node,
+    owner,
+    requested,
+    status,
+    waits,
+)
+
+INNER = "node.koordinator.sh/reservation"
+OPTIONS = f"{PREFIX}/reservation-restricted-options"
+FAKE = "example.com/fake"
+
+
+def named(name):
+    return {"name": name}
+
+
+def aligned(name="r", **more):
+    return held(name, allocate_policy="Aligned", **more)
+
+
+def restricted(name="r", **more):
+    return held(name, allocate_policy="Restricted", **more)
+
+
+@pytest.mark.parametrize(("used", "fits"), [("8", True), ("10", False)])
+async def test_R019_an_aligned_reservation_is_topped_up_from_the_node(cluster, used, fits):
+    await given(cluster, node(), aligned(cpu="6"), filler(used), owner(cpu="8"))
+    assert await drawn_from(cluster, "owner") == ("r" if fits else None)
+    if not fits:
+        assert "1 Insufficient cpu by node" in await cluster.why("owner")
+
+
+async def test_R020_a_restricted_reservation_limits_what_it_reserves(cluster):
+    await given(cluster, node(), restricted(cpu="6"), owner("big", cpu="7", wish="{}"))
+    assert "1 Reservation(s) Insufficient cpu" in await cluster.why("big")
+    await cluster.create(owner(cpu="6", memory="8Gi"))
+    assert await drawn_from(cluster, "owner") == "r"
+
+
+@pytest.mark.parametrize("policy", ["Restricted", "Aligned"])
+async def test_R021_R022_the_fourth_owner_fits_in_an_aligned_reservation_only(cluster, policy):
+    room = held(cpu="4", memory="8Gi", allocate_once=False, allocate_policy=policy)
+    await given(cluster, node(), room)
+    await given(cluster, *[owner(f"o{i}", cpu="2", memory="2Gi") for i in range(2)])
+    await cluster.create(owner("third", cpu=None, memory="3Gi"))
+    await cluster.create(owner("fourth", cpu=None, memory="2Gi"))
+    if policy == "Aligned":
+        _, allocated, owners = await status(cluster)
+        assert (allocated["memory"], len(owners)) == ("9Gi", 4)
+    else:
+        assert "1 Reservation(s) Insufficient memory" in await cluster.why("fourth")
+        assert len((await status(cluster))[2]) == 3
+
+
+async def test_R023_aligned_reservations_do_not_add_up(cluster):
+    more = {"allocatable": {FAKE: "1000"}}
+    await given(cluster, node(**more), *[aligned(f"r{i}", requests={FAKE: "200"}) for i in "12345"])
+    await cluster.create(owner("big", requests={FAKE: "300"}, limits={FAKE: "300"}))
+    assert await waits(cluster, "big")
+    await cluster.create(owner(requests={FAKE: "200"}, limits={FAKE: "200"}))
+    assert await drawn_from(cluster, "owner")
+
+
+async def test_R024_restricted_options_limit_the_restriction(cluster):
+    options = {OPTIONS: '{"resources":["cpu"]}'}
+    await given(
+        cluster, node(), restricted(cpu="4", memory="4Gi", annotations=options, allocate_once=False)
+    )
+    await cluster.create(owner("big", cpu="5"))
+    assert "1 Reservation(s) Insufficient cpu" in await cluster.why("big")
+    await cluster.create(owner(cpu="4", memory="6Gi"))
+    assert await drawn_from(cluster, "owner") == "r"
+
+
+async def test_R025_a_restricted_reservation_may_limit_the_number_of_owners(cluster):
+    await given(cluster, node(), restricted(cpu="8", requests={"pods": "2"}, allocate_once=False))
+    await given(cluster, *[owner(f"o{i}") for i in range(2)])
+    await cluster.create(owner("third"))
+    assert "1 Reservation(s) Too many pods" in await cluster.why("third")
+
+
+async def test_R026_what_is_kept_back_inside_is_lent_to_nobody(cluster):
+    kept = {INNER: '{"resources":{"cpu":"1"}}'}
+    await given(cluster, node(), restricted(cpu="7", annotations=kept, allocate_once=False))
+    await cluster.create(owner("first", cpu="2"))
+    await cluster.create(owner("big", cpu="5", wish=named("r")))
+    words = "Reservation(s) Insufficient cpu, requested: 5000, used: 2000, capacity: 6000"
+    assert words in await cluster.why("big")
+    await cluster.create(owner("fits", cpu="4"))
+    assert await drawn_from(cluster, "fits") == "r"
+
+
+@pytest.mark.parametrize(
+    ("there", "coming", "conflict"),
+    [(None, "Aligned", True), ("Restricted", None, True), ("Aligned", "Restricted", False)],
+)
+async def test_R027_the_default_policy_stands_beside_no_other(cluster, there, coming, conflict):
+    await given(cluster, node(), held(allocate_policy=there), held("new", allocate_policy=coming))
+    found = await cluster.reservation("new")
+    assert (found.phase == "Pending") is conflict
+    if conflict:
+        words = "node(s) reservation allocate policy conflict"
+        assert words in found.status.conditions[0].message
+
+
+async def test_R028_aligned_reservations_of_two_resources_do_not_serve_one_owner(cluster):
+    await given(cluster, node(), aligned("a", cpu="4"), aligned("b", cpu=None, memory="8Gi"))
+    await cluster.create(filler("12", memory="24Gi"), owner(cpu="4", memory="8Gi"))
+    assert await waits(cluster, "owner")
+
+
+async def test_R091_default_reservations_add_up_and_a_restart_knows_it(cluster):
+    await given(cluster, 
+        node(), held("a", cpu="4", allocate_once=False),
+        held("b", cpu=None, memory="8Gi", allocate_once=False),
+    )  # fmt: skip
+    await cluster.create(filler("12", memory="24Gi"), owner(cpu="4", memory="8Gi"))
+    assert await draws(cluster, "owner") == {"a": {"cpu": "4000m"}, "b": {"memory": str(8 * 2**30)}}
+    expected = [
+        ("Available", {"cpu": "4"}, ["owner"]),
+        ("Available", {"memory": "8Gi"}, ["owner"]),
+    ]
+    assert [await status(cluster, name) for name in "ab"] == expected
+    before = [requested(cluster, resource) for resource in (0, 1, 3)]
+    await cluster.restart()
+    assert [await status(cluster, name) for name in "ab"] == expected
+    assert [requested(cluster, resource) for resource in (0, 1, 3)] == before
+
+
+async def test_R092_what_is_kept_back_stays_held_beside_large_owners(cluster):
+    kept = {INNER: '{"resources":{"cpu":"1"}}'}
+    await given(cluster, node(cpu="12"), aligned(cpu="7", annotations=kept, allocate_once=False))
+    await cluster.create(owner("first", cpu="2"), owner("large", cpu="7"))
+    assert await drawn_from(cluster, "large") == "r"
+    assert requested(cluster) == 10_000
+
+
+async def test_R092_with_too_little_free_it_waits(cluster):
+    kept = {INNER: '{"resources":{"cpu":"1"}}'}
+    await given(cluster, node(cpu="9"), aligned(cpu="7", annotations=kept, allocate_once=False))
+    await cluster.create(owner("first", cpu="2"), owner("large", cpu="7"))
+    assert "1 Insufficient cpu by node" in await cluster.why("large")

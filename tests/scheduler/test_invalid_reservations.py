@@ -1,0 +1,80 @@
+"""What a real API server lets in and nobody can schedule says so where its owner looks."""
+
+import pytest
+
+from holdfast.api.scheme import RESERVATIONS
+from holdfast.apiserver import validation
+from holdfast.client.wire import Unreadable
+from holdfast.testing import a_node, a_reservation
+from holdfast.testing.harness import Harness
+
+NEGATIVE = (
+    'spec.template.spec.containers[0].resources.requests[cpu]: Invalid value: "-1": '
+    "must be greater than or equal to 0"
+)
+
+
+@pytest.fixture
+async def cluster(tmp_path, monkeypatch):
+    """A cluster whose API server knows no more of a Reservation than its schema."""
+    monkeypatch.setattr(validation, "_OF_CUSTOM", {})
+    async with Harness(tmp_path / "store") as harness:
+        yield harness
+
+
+async def refusal(cluster, name="r"):
+    (condition,) = (await cluster.reservation(name)).status.conditions
+    assert (condition.type, condition.status, condition.reason) == (
+        "Scheduled", "False", "Unschedulable",
+    )  # fmt: skip
+    return condition.message
+
+
+async def test_an_invalid_reservation_says_which_field_is_wrong(cluster):
+    await cluster.create(a_node("n"), a_reservation(cpu="-1"))
+    assert await refusal(cluster) == NEGATIVE
+    assert await cluster.events("r") == [("FailedScheduling", NEGATIVE)]
+
+
+async def test_it_is_said_once(cluster):
+    await cluster.create(a_node("n"), a_reservation(cpu="-1"))
+    version = (await cluster.reservation("r")).metadata.resource_version
+    await cluster.advance(30)
+    await cluster.restart_components()
+    assert (await cluster.reservation("r")).metadata.resource_version == version
+    assert len(await cluster.events("r")) == 1
+
+
+async def test_put_right_it_is_placed(cluster):
+    await cluster.create(a_node("n"), a_reservation(cpu="-1"))
+    await cluster.client.patch(
+        RESERVATIONS, "r", {"spec": {"template": a_reservation(cpu="2")["spec"]["template"]}}
+    )
+    await cluster.settle()
+    reservation = await cluster.reservation("r")
+    assert (reservation.status.phase, reservation.status.node_name) == ("Available", "n")
+    assert {c.reason for c in reservation.status.conditions} == {"Scheduled", "Available"}
+
+
+async def test_made_wrong_while_it_waits_it_leaves_the_queue(cluster):
+    await cluster.create(a_node("n"), a_reservation(cpu="99"))
+    reservation = await cluster.reservation("r")
+    queue = cluster.components.scheduler.queue
+    assert reservation.uid in queue
+    bad = {"spec": {"template": a_reservation(cpu="-1")["spec"]["template"]}}
+    await cluster.client.patch(RESERVATIONS, "r", bad)
+    await cluster.settle()
+    assert await refusal(cluster) == NEGATIVE
+    assert reservation.uid not in queue
+
+
+async def test_what_cannot_be_read_at_all_says_so_too(cluster):
+    raw = a_reservation()
+    raw["spec"]["template"]["spec"]["containers"] = "none"
+    await cluster.create(a_node("n"))
+    with pytest.raises(Unreadable):
+        await cluster.create(raw)
+    await cluster.settle()
+    raw = await cluster.client.raw("/apis/scheduling.koordinator.sh/v1alpha1/reservations/r")
+    assert b"spec.template.spec.containers: Expected `array`, got `str`" in raw
+    assert b'"reason":"Unschedulable"' in raw
