@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PARTS = ("decisions.py", "server.py")
+PARTS = ("decisions.py", "preemption.py", "server.py")
 
 
 def main() -> int:

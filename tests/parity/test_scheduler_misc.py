@@ -12,7 +12,7 @@ from holdfast.framework.plugin import Code, Effect, Reject
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.plugins.default_preemption.budgets import violating
+from holdfast.plugins.default_preemption.budgets import Budgets
 from holdfast.plugins.default_preemption.dry_run import importance
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.taint_toleration import TaintToleration
@@ -97,9 +97,13 @@ def test_importance(record):
 
 @parity("preemption.jsonl", "TestFilterVictimsWithPDBViolation")
 def test_budgets(record):
-    budgets = [convert_object(raw, PodDisruptionBudget) for raw in record.input["pdbs"] or ()]
-    victims = [victim(World(), raw) for raw in record.input["victims"] or ()]
-    beyond = violating(victims, budgets)
+    world = World()
+    for raw in record.input["pdbs"] or ():
+        world.upsert(convert_object(raw, PodDisruptionBudget))
+    victims = [victim(world, raw) for raw in record.input["victims"] or ()]
+    budgets = Budgets(world)
+    budgets.refresh()
+    beyond = budgets.violating(victims)
 
     def named(raws):
         return [one["pods"][0]["metadata"]["name"] for one in raws or ()]

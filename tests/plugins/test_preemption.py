@@ -91,7 +91,7 @@ def test_S059_a_broken_budget_weighs_more_than_any_priority():
 def test_nodes_are_not_asked_when_nobody_is_less_important(monkeypatch):
     pods = [a_pod(f"on-{i}", cpu="4", node=f"n{i}", priority=7) for i in (1, 2)]
     world, words = a_world(*small_nodes(2), *pods), "2 No preemption victims found"
-    monkeypatch.setattr(plugin, "dry_run", None)
+    monkeypatch.setattr(plugin, "Search", None)
     assert words in plan(world, a_pod(cpu="4", priority=7)).message
     world.delete(typed(pods[0]))
     world.upsert(typed(a_pod("low", cpu="4", node="n1", priority=6)))

@@ -12,15 +12,16 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _FIRST_SLOTS = 16
 _WIDE = ("remaining", "reserved", "used", "limits")
-_FLAT = ("created", "default", "laden", "look", "matchable", "open", "order", "row")
+_FLAT = ("created", "default", "drawn", "laden", "look", "matchable", "open", "order", "row")
 
 
 class OfferColumns:
     """Amounts are [resource, slot] in base units; everything else is [slot].
 
-    ``row`` is the node row or -1, ``order`` the order label or 0, ``created`` the creation time.
-    ``limits[r, k]`` tells whether a Restricted offer limits its owners in a resource. ``look`` is
-    what its reserve pod looks like, ``laden`` whether that has ports or volumes.
+    ``row`` is the node row or -1, ``order`` the order label or 0, ``created`` the creation time,
+    ``drawn`` whether some pod draws on it. ``limits[r, k]`` tells whether a Restricted offer limits
+    its owners in a resource. ``look`` is what its reserve pod looks like, ``laden`` whether that
+    has ports or volumes.
     """
 
     __slots__ = (*_WIDE, *_FLAT, "resources")
@@ -32,6 +33,7 @@ class OfferColumns:
         self.limits: Bools = np.zeros((PODS + 1, _FIRST_SLOTS), np.bool_)
         self.matchable: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.open: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
+        self.drawn: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.default: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.laden: Bools = np.zeros(_FIRST_SLOTS, np.bool_)
         self.look: NDArray[np.int32] = np.zeros(_FIRST_SLOTS, np.int32)
@@ -86,10 +88,11 @@ class OfferColumns:
             self.remaining[resource, slot] = offer.left(resource)
         self.remaining[PODS, slot] = offer.slots
         self.matchable[slot] = offer.matchable
+        self.drawn[slot] = bool(offer.draws)
 
     def clear(self, slot: int) -> None:
         """Empty a slot."""
-        self.matchable[slot] = False
+        self.matchable[slot] = self.drawn[slot] = False
         self.row[slot] = -1
         self.remaining[:, slot] = 0
 

@@ -141,6 +141,11 @@ class Offers:
         """The offers on a node, matchable or not."""
         return [self.at(int(slot)) for slot in (self.columns.row == row).nonzero()[0]]
 
+    def rows_drawn(self) -> NDArray[np.intp]:
+        """Rows where some pod draws on an offer."""
+        rows: NDArray[np.intp] = self.columns.row[self.columns.drawn]
+        return rows[rows >= 0]
+
     def rows_with_other_policy(self, *, default: bool) -> NDArray[np.intp]:
         """Rows of matchable offers that are Default where the asker is not, or the reverse.
 

@@ -27,11 +27,12 @@ class DomainCount:
     ``counts[v]`` and ``nodes[v]`` are pods and eligible nodes whose label has value id v.
     ``padded`` is ``counts`` and a 0 at the end, which is what an absent label (-1) reads.
     Without an eligibility every row with the label counts. ``seen`` is where the journal of nodes
-    was when the rows were counted, ``eligible`` which of them were.
+    was when the rows were counted, ``eligible`` which of them were, ``per_row`` what is counted.
     """
 
-    __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_per_row", "_total",
-                 "counts", "eligible", "label", "nodes", "padded", "seen")  # fmt: skip
+    __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_total",
+                 "counts", "eligible", "label", "nodes", "padded", "per_row",
+                 "seen")  # fmt: skip
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class DomainCount:
         eligible: Eligible | None,
         journal: Journal,
     ) -> None:
-        self._per_row = per_row
+        self.per_row = per_row
         self.label = label
         self._eligible = eligible
         self._journal = journal
@@ -61,7 +62,7 @@ class DomainCount:
             mask &= self._eligible()
         ids, size = self.label.ids[mask], len(self.label.values)
         # Floats are exact for counts of pods, and a third of the price to weigh.
-        self.padded = np.bincount(ids, self._per_row[mask], size + 1).astype(np.float64)
+        self.padded = np.bincount(ids, self.per_row[mask], size + 1).astype(np.float64)
         self.counts = self.padded[:-1]
         self.nodes = np.bincount(ids, minlength=size)
         self._total = int(self.counts.sum())

@@ -19,11 +19,12 @@ from holdfast.columns.derived import Derived
 from holdfast.columns.epochs import Epochs
 from holdfast.columns.held import HeldTerm, HeldTerms
 from holdfast.columns.images import ImageIndex
+from holdfast.columns.importance import Importance
 from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
 from holdfast.columns.journal import Journal
 from holdfast.columns.kinds import Kind
 from holdfast.columns.mounts import MountIndex
-from holdfast.columns.node_labels import LabelColumn, NodeLabels
+from holdfast.columns.node_labels import Ids, LabelColumn, NodeLabels
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import PortIndex
 from holdfast.columns.roster import Choices, Roster
@@ -46,10 +47,11 @@ class Hold(NamedTuple):
 class Picture:
     """Nodes as rows. Mutable and pure: the caller says what happened, nothing is looked up.
 
-    Three journals: ``journal`` logs a row for any change, ``node_journal`` only when the node
+    Journals: ``journal`` logs a row for any change, ``node_journal`` only when the node
     itself changed (labels, taints, flags, its coming and going), so that answers which do not
     depend on pods survive placements, ``mount_journal`` when a pod with volumes came or went; the
-    ``mounts`` epoch moves when one with claims did. Pods bound to a node nobody has told us about
+    ``mounts`` epoch moves when one with claims did. ``order_journal`` tells what only preemption
+    looks at: a pod's start, a nomination to the row. Pods bound to a node nobody has told us about
     are kept aside until it appears.
     """
 
@@ -73,6 +75,8 @@ class Picture:
         self.journal = Journal(self.capacity)
         self.node_journal = Journal(self.capacity)
         self.mount_journal = Journal(self.capacity)
+        self.order_journal = Journal(self.capacity)
+        self._importance: Importance | None = None
         self.derived: dict[object, Derived] = {}
         self.images = ImageIndex()
         self._roster = Roster(
@@ -133,7 +137,7 @@ class Picture:
         rows: Rows = self.alive[: self.size].nonzero()[0]
         return rows
 
-    def label(self, key: str) -> NDArray[np.int32]:
+    def label(self, key: str) -> Ids:
         """The value id of each row under a label key, -1 where it has none."""
         return self.labels.column(key).ids
 
@@ -152,6 +156,13 @@ class Picture:
     def pods_below(self, priority: int) -> bool:
         """Tell whether any pod anywhere is less important, without looking at them."""
         return any(given < priority for given in self._roster.priorities)
+
+    def importance(self) -> Importance:
+        """The pods of each row in order of importance, up to date."""
+        if self._importance is None:
+            self._importance = Importance(self)
+        self._importance.refresh()
+        return self._importance
 
     def pod(self, uid: str) -> tuple[PodFacts, int] | None:
         """A pod that stands on a row, and which."""
@@ -309,6 +320,8 @@ class Picture:
         standing = self._roster.by_uid.get(uid)
         if standing is not None:
             if standing.row == row and self._roster.same(standing, facts):
+                if standing.facts.pod.status.start_time != facts.pod.status.start_time:
+                    self.order_journal.log(row)
                 self._roster.confirm(standing, facts)
                 return
             self._remove(uid)
@@ -431,9 +444,11 @@ class Picture:
             self.journal.grow(capacity)
             self.node_journal.grow(capacity)
             self.mount_journal.grow(capacity)
+            self.order_journal.grow(capacity)
             self._roster.grow(capacity)
             self.capacity = capacity
         self.derived = {}
+        self._importance = None
         self.epochs.bump("layout")
 
     def fork(self) -> Picture:
@@ -450,6 +465,7 @@ class Picture:
         copy.labels = self.labels.fork()
         copy.journal, copy.node_journal = self.journal.fork(), self.node_journal.fork()
         copy.mount_journal = self.mount_journal.fork()
+        copy.order_journal = self.order_journal.fork()
         copy.images = self.images.fork()
         held = self._roster.held.fork(copy.labels, copy.node_journal)
         copy._roster = self._roster.fork(held)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -88,8 +90,14 @@ class PodFacts:
 
     def started(self, now: float) -> float:
         """When the pod started; one that has not counts as starting now."""
+        began = self.began
+        return now if began == math.inf else began
+
+    @property
+    def began(self) -> float:
+        """When the pod started, infinity if it has not."""
         began = self.pod.status.start_time
-        return now if began is None else datetime.fromisoformat(began).timestamp()
+        return math.inf if began is None else _moment(began)
 
     def weighs_like(self, other: PodFacts) -> bool:
         """Tell whether the two are of the same weight: same room, ports, priority, terms."""
@@ -102,6 +110,11 @@ class PodFacts:
             and self.priority == other.priority
             and (self.terms is other.terms or self.pod.spec.affinity == other.pod.spec.affinity)
         )
+
+
+@lru_cache(65536)
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _with_slots(request: Request, pod: Pod) -> Request:

@@ -137,6 +137,11 @@ class SeenDomains:
         return self.padded[:-1]
 
     @property
+    def per_row(self) -> NDArray[np.int32]:
+        """Pods per row, the unseen among them: where this is 0 there is nobody to be counted."""
+        return self._base.per_row
+
+    @property
     def nodes(self) -> NDArray[np.int64]:
         """Eligible nodes per domain."""
         return self._base.nodes

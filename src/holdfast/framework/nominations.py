@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -31,6 +31,7 @@ class Nominations:
             self._nodes.show_labels(facts.terms.label_keys)
             self._node_of[facts.uid] = node
             self._of_node.setdefault(node, {})[facts.uid] = facts
+            self._log(node)
 
     def clear(self, uid: str) -> None:
         """Withdraw a nomination; none is fine."""
@@ -39,6 +40,12 @@ class Nominations:
             del self._of_node[node][uid]
             if not self._of_node[node]:
                 del self._of_node[node]
+            self._log(node)
+
+    def _log(self, node: str) -> None:
+        row = self._nodes.row_of.get(node)
+        if row is not None:
+            self._nodes.order_journal.log(row)
 
     def keep_only(self, schedulers: Container[str]) -> None:
         """Withdraw nominations of pods that other schedulers wait with."""
@@ -55,21 +62,30 @@ class Nominations:
         """Pods nominated to a node, by uid."""
         return self._of_node.get(node, {})
 
+    def beside(self, pod: PodFacts, row: int) -> Mapping[str, PodFacts]:
+        """Pods of at least this pod's priority, itself aside, nominated to a row."""
+        there = self.at_least(pod.priority, row)
+        return {other.uid: other for other in there if other.uid != pod.uid}
+
+    def at_least(self, priority: int, row: int) -> Sequence[PodFacts]:
+        """Pods of at least this priority nominated to a row."""
+        there = self._of_node.get(self._nodes.names[row])
+        if there is None:
+            return ()
+        return [other for other in there.values() if other.priority >= priority]
+
+    def all_rows(self) -> list[int]:
+        """Rows that anybody is nominated to."""
+        row_of = self._nodes.row_of
+        return [row_of[node] for node in self._of_node if node in row_of]
+
     def rows(self, pod: PodFacts) -> Mapping[int, Mapping[str, PodFacts]]:
         """Pods of at least this pod's priority, itself aside, per row they are nominated to."""
         if not self._of_node:
             return _NONE
-        found: dict[int, dict[str, PodFacts]] = {}
-        for node, pods in self._of_node.items():
-            row = self._nodes.row_of.get(node)
-            if row is None:
-                continue
-            ahead = {
-                uid: other
-                for uid, other in pods.items()
-                if uid != pod.uid and other.priority >= pod.priority
-            }
-            if ahead:
+        found: dict[int, Mapping[str, PodFacts]] = {}
+        for row in self.all_rows():
+            if ahead := self.beside(pod, row):
                 found[row] = ahead
         return found
 

@@ -92,7 +92,7 @@ def first_objections(view: View, active: list[Prepared], words: Mapping[int, Wor
         undecided[rows[out]] = False
     if promised is not None and told.plugin_of[promised] >= 0:
         # Upstream names it among those that narrowed.
-        told.narrowed_by += (told.filters[told.plugin_of[promised]][0].name,)
+        told.narrowed_by = tuple({*told.narrowed_by, told.plugin_at(promised)})
     told.words = {**_beside_nominated(told), **words}
     for row, word in told.words.items():
         told.codes[row], told.plugin_of[row] = word.code, PASSED

@@ -38,6 +38,7 @@ from holdfast.framework.values import (
     Code,
     Effect,
     Narrow,
+    Needs,
     Part,
     Placement,
     RawScores,
@@ -59,14 +60,14 @@ if TYPE_CHECKING:
 class Plugin(Protocol):
     """What every plugin has: a name, and which epochs its remembered answers depend on.
 
-    More class variables may be set; absent means False. ``sliced``: filter, score and normalize
-    also take a slice instead of an array of rows (``column[rows]`` works for both), which saves a
-    copy of every column; such a plugin may be asked to filter rows that are no nodes, and never
-    answers ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace and
-    visible labels (annotations, owners, matched reservations), so it must be asked for every pod;
-    otherwise pods of equal spec are taken to read alike and to be helped by the same events. Such a
-    plugin may have a method ``beyond`` with the arguments of ``reads``, which tells only what it
-    reads beyond the spec, and is cheaper.
+    More class variables may be set; absent means False. ``sliced``: filter, pre_score, score and
+    normalize also take a slice instead of an array of rows (``column[rows]`` works for both), which
+    saves a copy of every column; such a plugin may be asked to filter rows that are no nodes, and
+    never answers ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec,
+    namespace and visible labels (annotations, owners, matched reservations), so it must be asked
+    for every pod; otherwise pods of equal spec are taken to read alike and to be helped by the same
+    events. Such a plugin may have a method ``beyond`` with the arguments of ``reads``, which tells
+    only what it reads beyond the spec, and is cheaper.
     ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
     before its turn.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to
@@ -192,6 +193,31 @@ class JudgesOne(Protocol):
 
     def verdict(self, state: State, row: int, change: Change) -> int:
         """The same verdict as filter gives, for one row."""
+        ...
+
+
+@runtime_checkable
+class RestsOnPods(Protocol):
+    """Tell where a verdict has to do with the pods that stand there.
+
+    Preemption tries thousands of rows with pods taken away. Where this says no, it need not ask
+    again; a plugin without it is asked about every row. Scope NODE implies that it never has to.
+    """
+
+    def rests_on_pods(self, state: State) -> NDArray[np.bool_]:
+        """Tell for every row whether some pods' leaving it could change the verdict there."""
+        ...
+
+
+@runtime_checkable
+class NeedsRoom(Protocol):
+    """Rule out rows for want of room and nothing else: then all rows can be tried as columns.
+
+    Such a plugin may rest on pods too: where it does, room is needed but may not be enough.
+    """
+
+    def needs(self, state: State) -> Needs:
+        """What must be free for the row to pass."""
         ...
 
 
@@ -335,6 +361,8 @@ __all__ = [
     "Hints",
     "JudgesOne",
     "Narrow",
+    "Needs",
+    "NeedsRoom",
     "Normalizes",
     "Part",
     "Permits",
@@ -348,6 +376,7 @@ __all__ = [
     "RawScores",
     "Reject",
     "Reserves",
+    "RestsOnPods",
     "Rows",
     "ScalarTwin",
     "Scales",

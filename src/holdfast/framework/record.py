@@ -223,6 +223,6 @@ class Record:
             if not part.flat:
                 total += part.of(rows)
         if np.count_nonzero(ok) < len(ok):
-            total[~ok] = NOWHERE
+            np.putmask(total, ~ok, NOWHERE)
         if not isinstance(rows, slice):
             self.total[rows] = total

@@ -26,6 +26,7 @@ from holdfast.framework.objections import (
 )
 from holdfast.framework.plugin import (
     AfterRejects,
+    AnyRows,
     Code,
     Effect,
     Placement,
@@ -153,7 +154,7 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     """
     if rejection.error or not rejection.nodes:
         return None
-    view = View(world, rejection.pod, now)
+    view = View(world, rejection.pod, now, offers=memory_of(profile, world).offers)
     effects: list[Effect] = []
     for plugin in profile.having(AfterRejects):
         if _missed(plugin, rejection):
@@ -202,21 +203,26 @@ def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
         if len(rows) == 1:
             return int(rows[0])  # unscored: what is wrong with scores does not matter
         rows, sums = ranked(profile, found)
-        ties = rows[sums == sums.max()]
+        ties = (sums == sums.max()).nonzero()[0]
+        if not isinstance(rows, slice):
+            ties = rows[ties]
     count = len(ties)
     return int(ties[0 if count == 1 else int(rng.random() * count)])
 
 
-def ranked(profile: Profile, found: Feasible) -> tuple[Rows, NDArray[np.float64]]:
+def ranked(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float64]]:
     """The rows of the best tier and their totals; kept sums are used where they hold."""
-    record, rows = found.record, found.rows
+    record = found.record
     same = record.summed and found.active is record.prepared
-    if same and (found.mask is None or record.flat):
-        sums = record.total[rows]
-        add_apart(profile, record.apart, rows, sums, found.view.nodes.size)
-        return rows, sums
-    rows = best_tier(found.active, rows)
-    return rows, total_of(score_rows(profile, found.active, rows), len(rows))
+    if not (same and (found.mask is None or record.flat)):
+        rows = best_tier(found.active, found.rows)
+        return rows, total_of(score_rows(profile, found.active, rows), len(rows))
+    count = record.count if found.mask is None else np.count_nonzero(found.mask)
+    size = found.view.nodes.size
+    asked = slice(0, size) if count == size else found.rows
+    sums = record.total[asked].copy() if isinstance(asked, slice) else record.total.take(asked)
+    add_apart(profile, record.apart, asked, sums)
+    return asked, sums
 
 
 def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:

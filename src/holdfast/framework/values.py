@@ -152,6 +152,19 @@ NONE = Change()
 
 
 @dataclass(frozen=True, slots=True)
+class Needs:
+    """What must be free on a row, besides a pod slot: amounts by resource id.
+
+    Where a node has nothing of a ``waived`` resource, none is needed. Of the rows in ``apart``
+    (None: there are none) it tells nothing.
+    """
+
+    amounts: tuple[tuple[int, int], ...]
+    waived: frozenset[int] = frozenset()
+    apart: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One API write a plugin asks for; the driver answers with the stored object (raw JSON).
 
@@ -193,9 +206,10 @@ class Effect:
     """Writes to carry out now (deallocate a claim, delete a leftover)."""
     code: Code = Code.UNSCHEDULABLE
     """PASS ends the chain with success; UNRESOLVABLE and ERROR end it too."""
-    candidates: tuple[Candidate, ...] = ()
-    """For explanations: every node that was considered good enough, and those equally good."""
-    tied: tuple[str, ...] = ()
+    candidates: Sequence[Candidate] = ()
+    """For explanations: every node that was considered good enough, and those equally good.
+    Look at them before the world moves on: they may be worked out only then."""
+    tied: Sequence[str] = ()
     notes: tuple[tuple[str, str], ...] = ()
     """(reason, message) of warning events to write about the pod."""
 

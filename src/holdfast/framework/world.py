@@ -7,7 +7,7 @@ finished pods do not exist.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from holdfast.api.meta import Object
@@ -90,6 +90,8 @@ class World:
         self.evictions = Evictions(self.nodes)
         self.waiting = Waiting()
         self.memories: dict[int, Memory] = {}
+        self.remembered: dict[Hashable, Any] = {}
+        """What plugins keep about this world between pods, under keys of their own."""
 
     @property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:

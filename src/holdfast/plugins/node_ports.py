@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.columns.picture import Picture, Rows
 from holdfast.columns.pod_facts import PodFacts
@@ -77,6 +78,12 @@ class NodePorts:
             return Code.UNSCHEDULABLE
         come = [port for pod in change.added.get(row, ()) for port in pod.host_ports]
         return Code.UNSCHEDULABLE if clash(state.wanted, come) else Code.PASS
+
+    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+        """Where a port is taken, its holder may leave."""
+        taken = np.zeros(state.nodes.capacity, np.bool_)
+        taken[list(state.nodes.ports.rows_taken(state.wanted))] = True
+        return taken
 
     def row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""

@@ -114,6 +114,13 @@ class NodeVolumeLimits:
                 return Code.UNSCHEDULABLE
         return Code.PASS
 
+    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+        """Where a pod mounts anything, its leaving may make room, or detach what is shared."""
+        mounting = np.zeros(state.nodes.capacity, np.bool_)
+        if state.failure is None:
+            mounting[list(state.nodes.mounts.rows)] = True
+        return mounting
+
     def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
         """There is only one, unless the volumes cannot be named."""
         if state.failure is not None:

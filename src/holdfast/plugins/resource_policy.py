@@ -133,6 +133,11 @@ class ResourcePolicyPlugin:
             verdicts[~inside.any(axis=0)] = Code.UNRESOLVABLE
         return verdicts
 
+    def rests_on_pods(self, state: PolicyState) -> NDArray[np.bool_]:
+        """Where pods of the group stand, their leaving makes room in the pool."""
+        found: NDArray[np.bool_] = state.counter.all > 0
+        return found
+
     def reasons(self, state: PolicyState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Name the full pools, or say that the node is in none."""
         inside = state.pools[:, row]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api.storage import READ_WRITE_ONCE_POD
 from holdfast.columns.mounts import Disk, disks_clash, mounts_of
@@ -126,6 +127,14 @@ class VolumeRestrictions:
         """The same for one row, under a change."""
         taken = state.in_use(change) or self._disk_taken(state, row, change)
         return Code.UNSCHEDULABLE if taken else Code.PASS
+
+    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+        """Where a disk or a claim is taken, its user may leave."""
+        taken = np.zeros(state.nodes.capacity, np.bool_)
+        taken[list(state.nodes.mounts.rows_taken(state.disks))] = True
+        for name in state.exclusive:
+            taken[list(state.nodes.mounts.users(f"{state.namespace}/{name}").values())] = True
+        return taken
 
     def row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""

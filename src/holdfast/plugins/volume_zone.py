@@ -116,6 +116,10 @@ class VolumeZone:
         """The same for one row."""
         return Code.PASS if state.fits()[row] else Code.UNRESOLVABLE
 
+    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+        """Nowhere: it looks at nodes and volumes."""
+        return np.zeros(state.nodes.capacity, np.bool_)
+
     def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
         """There is only one."""
         return (REASON,)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.api.workloads import PodDisruptionBudget
-from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.hypothesis import judge_beside_nominated
 from holdfast.framework.plugin import Candidate, Change, Code, Scope, State
 from holdfast.framework.rejection import Word
-from holdfast.plugins.default_preemption.budgets import violating
+from holdfast.framework.view import View
+from holdfast.plugins.default_preemption.budgets import Budgets
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
@@ -21,18 +20,20 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 class Question:
     """What stays the same from node to node."""
 
-    preemptor: PodFacts
-    nodes: Picture
+    view: View
     filters: Sequence[tuple[Any, State]]
-    nominated: Mapping[int, Mapping[str, PodFacts]]
-    budgets: Sequence[PodDisruptionBudget]
-    now: float
+    budgets: Budgets
+
+    def lower_on(self, row: int) -> list[PodFacts]:
+        """Pods that might have to go. What stands in for a reservation is no pod."""
+        ceiling = self.view.pod.priority
+        there = self.view.nodes.pods_on(row).values()
+        return [pod for pod in there if pod.priority < ceiling and not pod.reserve_for]
 
     def objection(self, row: int, gone: Sequence[PodFacts]) -> Word | None:
         """Why the row would still not do were these pods gone, or None."""
-        beside = self.nominated.get(row, {})
-        change = Change(removed={row: gone})
-        return judge_beside_nominated(self.filters, row, beside, change)
+        beside = self.view.world.nominations.beside(self.view.pod, row)
+        return judge_beside_nominated(self.filters, row, beside, Change(removed={row: gone}))
 
     def about_pods(self) -> Question:
         """The same without the filters that look at the node alone: no eviction moves those."""
@@ -46,18 +47,15 @@ class Question:
 
 def dry_run(question: Question, row: int) -> Candidate | Word:
     """Find the fewest and least important victims on a row, or say why it is no use."""
-    nodes, now, ceiling = question.nodes, question.now, question.preemptor.priority
-    # What stands in for a reservation is no pod: nobody can evict it.
-    lower = [
-        pod for pod in nodes.pods_on(row).values() if pod.priority < ceiling and not pod.reserve_for
-    ]
+    nodes, now = question.view.nodes, question.view.now
+    lower = question.lower_on(row)
     if not lower:
         return Word("DefaultPreemption", Code.UNRESOLVABLE, (NO_VICTIMS,))
     word = question.objection(row, lower)
     if word is not None:
         return word
     lower.sort(key=lambda pod: importance(pod, now))
-    beyond = violating(lower, question.budgets)
+    beyond = question.budgets.violating(lower)
     order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
     gone = list(order)
     question = question.about_pods()

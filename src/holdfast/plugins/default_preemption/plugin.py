@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from holdfast.api.causes import invalid
@@ -11,7 +10,6 @@ from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
-    Candidate,
     ClusterEvent,
     Code,
     Effect,
@@ -20,14 +18,14 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, Question, dry_run
+from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS
+from holdfast.plugins.default_preemption.later import Later
+from holdfast.plugins.default_preemption.search import NOT_HELPFUL, Search
 
-NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 VICTIM_LEAVING = "preemption: not eligible due to a terminating pod on the nominated node."
 WAITING = "waiting for the preemption for this pod to be finished"
 BY_RESERVATION = "preemption: not eligible, preemption by reservations is not built yet."
-_SHIFT = 2**31
 PERCENTAGE, ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
 
 
@@ -73,20 +71,29 @@ class DefaultPreemption:
         refusal = self._not_eligible(pod, rejection, view)
         if refusal:
             return Effect(self.name, refusal)
-        candidates, words, errors = self._dry_runs(rejection, view)
-        if errors and not candidates:
-            return Effect(self.name, f"preemption: {'; '.join(errors)}", code=Code.ERROR)
-        if not candidates:
-            return Effect(
-                self.name, f"preemption: {available(rejection.nodes, words)}", nominate=""
+        if not view.nodes.pods_below(pod.priority):
+            # The common case: everybody is as important. No need to look at any node.
+            tried = len(rejection.rows_with(Code.UNSCHEDULABLE))
+            return self._no_use(
+                rejection, {NOT_HELPFUL: rejection.nodes - tried, NO_VICTIMS: tried}
             )
-        ranked = sorted(candidates, key=lambda candidate: cost(candidate, view.now))
-        best = ranked[0]
-        tied = tuple(c.node for c in ranked if cost(c, view.now) == cost(best, view.now))
+        search = Search(rejection, view)
+        found = search.best()
+        if found is None:
+            words, errors = search.words()
+            if errors:
+                return Effect(self.name, f"preemption: {'; '.join(errors)}", code=Code.ERROR)
+            return self._no_use(rejection, words)
+        rows, names = found[0], view.nodes.names
+        best = search.candidate(rows[0])
         return Effect(
             self.name, nominate=best.node, evict=best.victims, code=Code.PASS,
-            candidates=tuple(candidates), tied=tied,
+            candidates=Later(search.candidates), tied=Later(lambda: [names[row] for row in rows]),
         )  # fmt: skip
+
+    def _no_use(self, rejection: Rejection, words: Mapping[str, int]) -> Effect:
+        told = {reason: count for reason, count in words.items() if count}
+        return Effect(self.name, f"preemption: {available(rejection.nodes, told)}", nominate="")
 
     def _not_eligible(self, pod: PodFacts, rejection: Rejection, view: View) -> str:
         if pod.pod.spec.preemption_policy == "Never":
@@ -104,56 +111,9 @@ class DefaultPreemption:
         )
         return VICTIM_LEAVING if leaving else ""
 
-    def _dry_runs(
-        self, rejection: Rejection, view: View
-    ) -> tuple[list[Candidate], Mapping[str, int], list[str]]:
-        """Try every node that eviction could help: candidates, what stood in the way, errors."""
-        budgets = tuple(view.world.budgets.values())
-        question = Question(
-            view.pod, view.nodes, rejection.filters, view.nominated, budgets, view.now
-        )
-        tried = rejection.rows_with(Code.UNSCHEDULABLE).tolist()
-        words: Counter[str] = Counter({NOT_HELPFUL: rejection.nodes - len(tried)})
-        candidates: list[Candidate] = []
-        errors: list[str] = []
-        if not view.nodes.pods_below(view.pod.priority):
-            # The common case: everybody is as important. No need to ask each node.
-            words[NO_VICTIMS] = len(tried)
-            tried = []
-        for row in tried:
-            found = dry_run(question, row)
-            if isinstance(found, Candidate):
-                candidates.append(found)
-            elif found.code is Code.ERROR:
-                errors.extend(found.reasons)
-            else:
-                words.update(found.reasons)
-        return candidates, {reason: count for reason, count in words.items() if count}, errors
-
     def hint(self, _event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
         """Nothing by itself: what was preempted comes back through the other plugins."""
         return False
-
-
-def cost(candidate: Candidate, now: float) -> tuple[int, int, int, int, float]:
-    """What a candidate costs, most weighty first; smaller is better.
-
-    Broken budgets, the most important victim, all victims' priorities, how many, and how long
-    ago the most important ones started (the later the better).
-    """
-    victims = candidate.victims
-    highest = max((v.priority for v in victims), default=-_SHIFT)
-    return (
-        candidate.violations,
-        highest,
-        sum(v.priority + _SHIFT for v in victims),
-        len(victims),
-        -_earliest(victims, highest, now),
-    )
-
-
-def _earliest(victims: Sequence[PodFacts], priority: int, now: float) -> float:
-    return min((v.started(now) for v in victims if v.priority == priority), default=now)
 
 
 def _is_leaving(pod: Pod) -> bool:

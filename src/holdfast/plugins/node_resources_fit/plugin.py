@@ -22,6 +22,7 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Needs,
     RawScores,
     Reject,
     Rows,
@@ -199,6 +200,17 @@ class NodeResourcesFit:
         if any(shortage.unresolvable for shortage in short):
             return 2
         return 1 if short else 0
+
+    def needs(self, state: FitState) -> Needs:
+        """The request; rows with a matched offer are judged by what is held there too."""
+        return Needs(state.needs, state.backed, state.left)
+
+    def rests_on_pods(self, state: FitState) -> NDArray[np.bool_]:
+        """What a pod draws on an offer does not become free when it leaves."""
+        drawn = np.zeros(len(state.slots), np.bool_)
+        if state.offers:
+            drawn[state.offers.rows_drawn()] = True
+        return drawn
 
     def shortages(self, state: FitState, row: int, change: Change = NONE) -> list[Shortage]:
         """Everything that is short on a row, pods first."""

@@ -196,10 +196,17 @@ class PodTopologySpread:
             table = np.empty(len(uneven) + 1, np.int8)
             table[:-1] = uneven
             table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
-            found = table.take(counted.label.ids[rows], mode="wrap")
+            found = counted.label.read(table, rows)
             verdicts = found if verdicts is None else np.where(verdicts, verdicts, found)
         assert verdicts is not None
         return verdicts
+
+    def rests_on_pods(self, state: SpreadState) -> NDArray[np.bool_]:
+        """Where pods stand that a constraint counts."""
+        found = np.zeros(state.nodes.capacity, np.bool_)
+        for counted in state.counted:
+            found |= counted.domains.per_row > 0
+        return found
 
     def reasons(self, state: SpreadState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Which of the two it was."""

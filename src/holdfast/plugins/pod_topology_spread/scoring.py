@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.node_labels import Ids, LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.unseen import AnyCount, AnyDomains
 from holdfast.framework.plugin import AnyRows, RawScores
@@ -29,15 +29,16 @@ class Wish:
 
     def parts(self, rows: AnyRows, weight: float) -> RawScores:
         """What this constraint adds to each row; nothing without the label."""
-        ids, more = self.label.ids[rows], float(self.constraint.max_skew - 1)
+        more = float(self.constraint.max_skew - 1)
         if self.domains is None:
             found = self.counter.live[rows] * np.float64(weight)
             found += more
+            ids = self.label.ids[rows]
             return found if ids.min(initial=0) >= 0 else found * (ids >= 0)
         self.domains.refresh()
         table = self.domains.padded * np.float64(weight) + more
         table[-1] = 0.0
-        return table.take(ids, mode="wrap")
+        return self.label.read(table, rows)
 
 
 @dataclass(slots=True)
@@ -55,11 +56,13 @@ class Wishes:
 
     def measure(self, feasible: AnyRows) -> None:
         """Weigh each constraint by how many domains the feasible rows are in."""
-        everybody = len(feasible) if not isinstance(feasible, slice) else self.nodes.node_count
+        everybody = feasible.stop if isinstance(feasible, slice) else len(feasible)
         mark = (self.nodes.node_journal.seq, everybody)
         # All nodes feasible, as before, and no node changed: the domains are the same.
         if self._measured == mark and everybody == self.nodes.node_count:
             return
+        if isinstance(feasible, slice):
+            feasible = np.arange(feasible.stop)
         self.weights = self._weigh(feasible)
         self._measured = mark
 
@@ -112,6 +115,6 @@ class Wishes:
         return final
 
 
-def _distinct(ids: NDArray[np.int32]) -> int:
+def _distinct(ids: Ids) -> int:
     """How many values there are; having none is a value too."""
     return int(np.count_nonzero(np.bincount(ids + 1)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of
@@ -133,6 +134,13 @@ class Reservation:
                     verdicts[row] = Code.UNRESOLVABLE
         found: Verdicts = verdicts[rows]
         return found
+
+    def rests_on_pods(self, state: OwnerState | ReserveState) -> NDArray[np.bool_]:
+        """Where the pod has an offer: room around it may become free."""
+        offered = np.zeros(state.nodes.capacity, np.bool_)
+        if isinstance(state, OwnerState):
+            offered[state.match.rows] = True
+        return offered
 
     def reasons(
         self, state: OwnerState | ReserveState, row: int, change: Change = NONE

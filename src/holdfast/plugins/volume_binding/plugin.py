@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api.causes import invalid
 from holdfast.api.storage import (
@@ -152,6 +153,10 @@ class VolumeBinding:
     def verdict(self, state: _State, row: int, _change: Change) -> int:
         """The same for one row."""
         return Code.UNRESOLVABLE if state.choice.faults[row] else Code.PASS
+
+    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+        """Nowhere: it looks at nodes and volumes."""
+        return np.zeros(state.nodes.capacity, np.bool_)
 
     def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
         """Everything that is wrong with the row."""

@@ -1,0 +1,186 @@
+"""How many preemptions are planned a second, in process: the attempt, its message, the victims.
+
+    python benchmarks/preemption.py [--nodes 5000] [--pods-per-node 30] [--case warm ...]
+
+Every node is full of less important pods, so each attempt ends in victims. After each one the world
+moves as it would: the preemptor is nominated to its node and its victims leave. ``warm`` asks for
+the same class again and again, ``first`` for a new class (and priority) each time, ``budgets`` is
+warm with ten disruption budgets over all pods, one of which the controller updates after each
+preemption. ``ports`` and ``far`` are preemptors that a host port, or required anti-affinity, keeps
+from many nodes. Rates are by the CPU time of this process and contain all of that.
+"""
+
+import argparse
+import gc
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast.api.scheme import DISRUPTION_BUDGETS
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.profile import Profile
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.cycle import TurnedAway, attempt
+from holdfast.testing import a_node, a_pod, typed
+from holdfast.testing.builders import an_object
+
+NOW = 1.8e9
+APPS = 10
+HOST = "kubernetes.io/hostname"
+FAR = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "app0"}}, "topologyKey": HOST}
+        ]
+    }
+}
+
+
+def a_full_cluster(nodes: int, per_node: int, seed: int) -> World:
+    """Nodes with no room left, under pods of four priorities that started at various times."""
+    rng = np.random.default_rng(seed)
+    world = World()
+    for i in range(nodes):
+        capacity = {"cpu": f"{per_node}", "memory": f"{per_node}Gi", "pods": "250"}
+        world.upsert(typed(a_node(f"n{i}", labels={HOST: f"n{i}"}, **capacity)))
+        left, at = per_node * 1000, 0
+        while left > 0:
+            cpu = min(left, int(rng.integers(5, 16)) * 100)
+            left, at = left - cpu, at + 1
+            second, minute = int(rng.integers(0, 60)), int(rng.integers(0, 60))
+            started = {"phase": "Running", "startTime": f"2026-01-01T00:{minute:02}:{second:02}Z"}
+            raw = a_pod(
+                f"n{i}-{at}", cpu=f"{cpu}m", memory=f"{cpu}Mi", node=f"n{i}", status=started,
+                priority=int(rng.choice([0, 10, 100, 500])),
+                labels={"app": f"app{int(rng.integers(0, APPS))}"},
+            )  # fmt: skip
+            if at == 1:
+                raw["spec"]["containers"][0]["ports"] = [{"hostPort": 80, "containerPort": 80}]
+            world.upsert(typed(raw))
+    return world
+
+
+def same(count: int, **more: Any) -> Iterator[dict[str, Any]]:
+    for i in range(count):
+        yield a_pod(f"p{i}", cpu="2", memory="2Gi", priority=1000, labels={"app": "p"}, **more)
+
+
+def distinct(count: int) -> Iterator[dict[str, Any]]:
+    for i in range(count):
+        yield a_pod(f"p{i}", cpu=f"{1500 + i}m", memory="2Gi", priority=100_000 - i)
+
+
+def with_port(count: int) -> Iterator[dict[str, Any]]:
+    for raw in same(count):
+        raw["spec"]["containers"][0]["ports"] = [{"hostPort": 80, "containerPort": 80}]
+        yield raw
+
+
+def far(count: int) -> Iterator[dict[str, Any]]:
+    yield from same(count, affinity=FAR)
+
+
+def a_budget(app: int, allowed: int) -> dict[str, Any]:
+    spec = {"selector": {"matchLabels": {"app": f"app{app}"}}}
+    made = an_object(DISRUPTION_BUDGETS, f"pdb{app}", spec, namespace="default")
+    return made | {"status": {"disruptionsAllowed": allowed}}
+
+
+CASES: dict[str, tuple[str, Callable[[int], Iterator[dict[str, Any]]]]] = {
+    "warm": ("same class again", same),
+    "first": ("first of a class", distinct),
+    "budgets": ("same class, 10 budgets", same),
+    "ports": ("same class, host port", with_port),
+    "far": ("same class, anti-affinity", far),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    case: str
+    nodes: int
+    pods: int
+    decisions: int
+    per_second: float
+    slowest_milliseconds: float
+    first_milliseconds: float
+    victims: int
+
+
+def preempt(profile: Profile, world: World, facts: PodFacts, rng: np.random.Generator) -> int:
+    """Plan one preemption and let it happen; answers how many had to go."""
+    outcome = attempt(profile, facts, world, NOW, rng)
+    assert isinstance(outcome, TurnedAway), f"{facts.key} fits on {outcome.node}"
+    assert outcome.effect is not None and outcome.effect.nominate, outcome.message
+    world.nominations.set(facts, outcome.effect.nominate)
+    for victim in outcome.effect.evict:
+        world.delete(victim.pod)
+    return len(outcome.effect.evict)
+
+
+def measure(case: str, nodes: int, per_node: int, count: int, seed: int) -> Result:
+    world = a_full_cluster(nodes, per_node, seed)
+    pods = len(world.nodes.pods())
+    profile = default_profiles()["default-scheduler"]
+    rng = np.random.default_rng(seed)
+    if case == "budgets":
+        for app in range(APPS):
+            world.upsert(typed(a_budget(app, count)))
+    waiting = [world.facts(typed(raw)) for raw in CASES[case][1](count + 2)]
+    begun = time.process_time()
+    preempt(profile, world, waiting[0], rng)
+    very_first = time.process_time() - begun
+    preempt(profile, world, waiting[1], rng)
+    gc.collect()
+    gc.freeze()
+    victims, slowest = 0, 0.0
+    began = time.process_time()
+    for i, facts in enumerate(waiting[2:]):
+        start = time.process_time()
+        victims += preempt(profile, world, facts, rng)
+        if case == "budgets":
+            world.upsert(typed(a_budget(i % APPS, count - i)))
+        slowest = max(slowest, time.process_time() - start)
+    spent = time.process_time() - began
+    gc.unfreeze()
+    return Result(
+        case, nodes, pods, count, count / spent, slowest * 1e3, very_first * 1e3, victims
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[5000])
+    parser.add_argument("--pods-per-node", type=int, default=30)
+    parser.add_argument("--preemptions", type=int, default=500)
+    parser.add_argument("--case", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    args = parser.parse_args()
+    results = []
+    print(
+        f"{'case':28}{'nodes':>7}{'pods':>9}{'per s':>9}{'worst ms':>10}{'cold ms':>9}"
+        f"{'victims':>9}"
+    )
+    for nodes in args.nodes:
+        for case in args.case:
+            found = measure(case, nodes, args.pods_per_node, args.preemptions, args.seed)
+            results.append(found)
+            print(
+                f"{CASES[case][0]:28}{nodes:>7}{found.pods:>9}{found.per_second:>9,.0f}"
+                f"{found.slowest_milliseconds:>10.1f}{found.first_milliseconds:>9.0f}"
+                f"{found.victims:>9}",
+                flush=True,
+            )
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump([asdict(r) for r in results], file, indent=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""Which row to make room on: every row is weighed, few are tried one by one.
+
+Where room is all that pods have to do with the verdict, the columns of a Trial are the truth. Where
+a filter looks at the pods there in other ways (ports, affinity, reservations, a filter that does
+not say), they are a bound: victims found there cannot cost less. For a walk that lets pods back
+meets its first victim where room runs out at the latest; another filter can only make that come
+earlier. So such rows are tried for real in the order of their bounds, until those exceed the best
+loss found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.framework.plugin import (
+    Candidate,
+    Change,
+    Code,
+    NeedsRoom,
+    RestsOnPods,
+    Rows,
+    Scope,
+    State,
+    implements,
+)
+from holdfast.framework.rejection import Rejection, Word, count_reasons
+from holdfast.framework.view import View
+from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, Question, dry_run
+from holdfast.plugins.default_preemption.losses import NOTHING, Loss, at_least, loss_of
+from holdfast.plugins.default_preemption.trial import Trial
+from holdfast.plugins.default_preemption.trials import trials_of
+
+Bools = NDArray[np.bool_]
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+
+class Search:
+    """One preemptor's search over the rows that eviction could help."""
+
+    def __init__(self, rejection: Rejection, view: View) -> None:
+        trials = trials_of(view.world)
+        trials.budgets.refresh()
+        self._view = view
+        self._size = view.nodes.size
+        self._rejection = rejection
+        self._question = Question(view, rejection.filters, trials.budgets)
+        self._outcomes: dict[int, Candidate | Word] = {}
+        self._tried: Bools = rejection.codes == Code.UNSCHEDULABLE
+        self._room = _by_room(rejection)
+        self._trial: Trial | None = None
+        if self._room is not None:
+            plugin, state = self._room
+            self._trial = trials.of(view.pod.priority, plugin.needs(state))
+            self._tried &= self._trial.lower[: self._size] > 0
+        self._unbounded = self._tried & self._beyond_room()
+        self._hard = self._tried & (self._unbounded | self._resting())
+        self._plain: Rows | None = None
+
+    def best(self) -> tuple[list[int], Loss] | None:
+        """The rows where least is lost, ascending, and what; None if there is no such row."""
+        best: Loss | None = None
+        rows: list[int] = []
+        plain = self._plain_rows()
+        if self._trial is not None and len(plain):
+            rows = self._trial.cheapest(plain).tolist()
+            best = self._trial.loss(rows[0], self._view.now)
+        for bound, row in self._bounds():
+            if best is not None and bound > best:
+                break
+            outcome = self._outcome(row)
+            if isinstance(outcome, Candidate):
+                loss = loss_of(outcome, self._view.now)
+                if best is None or loss < best:
+                    best, rows = loss, []
+                if loss == best:
+                    rows.append(row)
+        return None if best is None else (sorted(rows), best)
+
+    def candidate(self, row: int) -> Candidate:
+        """The victims on a row where the pod would fit."""
+        if self._hard[row]:
+            outcome = self._outcome(row)
+            assert isinstance(outcome, Candidate)
+            return outcome
+        assert self._trial is not None
+        uids, violations = self._trial.victims(row)
+        there = self._view.nodes.pods_on(row)
+        return Candidate(self._view.nodes.names[row], tuple(there[uid] for uid in uids), violations)
+
+    def candidates(self) -> list[Candidate]:
+        """Every row where the pod would fit, tried for real if need be."""
+        hard = [
+            row
+            for row in self._hard.nonzero()[0].tolist()
+            if isinstance(self._outcome(row), Candidate)
+        ]
+        return [self.candidate(row) for row in sorted([*self._plain_rows().tolist(), *hard])]
+
+    def words(self) -> tuple[Mapping[str, int], list[str]]:
+        """What stands in the way on how many nodes, and errors; asked if no row will do."""
+        rejection = self._rejection
+        asked = rejection.codes == Code.UNSCHEDULABLE
+        words: Counter[str] = Counter()
+        words[NOT_HELPFUL] = rejection.nodes - int(np.count_nonzero(asked))
+        words[NO_VICTIMS] = int(np.count_nonzero(asked & ~self._tried))
+        errors: list[str] = []
+        for row in self._hard.nonzero()[0].tolist():
+            outcome = self._outcome(row)
+            assert isinstance(outcome, Word)
+            if outcome.code is Code.ERROR:
+                errors.extend(outcome.reasons)
+            else:
+                words.update(outcome.reasons)
+        self._plain_words(words, errors)
+        return {reason: count for reason, count in words.items() if count}, errors
+
+    # --- rows where room is all that pods have to do with it ------------------------------------
+
+    def _plain_rows(self) -> Rows:
+        """Those where the pod would fit."""
+        if self._plain is None:
+            fits = self._tried & ~self._hard
+            if self._trial is not None:
+                fits &= self._trial.short[: self._size] == 0
+            for index, (plugin, state) in enumerate(self._rejection.filters):
+                if not self._is_room(plugin):
+                    rows = (fits & (self._rejection.plugin_of <= index)).nonzero()[0]
+                    if len(rows):
+                        fits[rows] = plugin.filter(state, rows) == 0
+            self._plain = fits.nonzero()[0]
+        return self._plain
+
+    def _plain_words(self, words: Counter[str], errors: list[str]) -> None:
+        left = self._tried & ~self._hard
+        for plugin, state in self._rejection.filters:
+            rows = left.nonzero()[0]
+            if self._is_room(plugin):
+                assert self._trial is not None
+                verdicts = (self._trial.short[rows] != 0).astype(np.int8)
+                words.update(self._shortages(rows[verdicts != 0]))
+            else:
+                verdicts = plugin.filter(state, rows)
+                failing = verdicts == Code.ERROR
+                words.update(count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
+                for row in rows[failing].tolist():
+                    errors.extend(plugin.reasons(state, row))
+            left[rows[verdicts != 0]] = False
+
+    def _shortages(self, rows: Rows) -> Counter[str]:
+        """Count what rows lack even without the lower pods; those that lack the same at once."""
+        assert self._room is not None and self._trial is not None
+        plugin, state = self._room
+        words: Counter[str] = Counter()
+        short = self._trial.short[rows]
+        for pattern in np.unique(short):
+            alike = rows[short == pattern]
+            row = int(alike[0])
+            beside = self._view.world.nominations.beside(self._view.pod, row)
+            change = Change({row: [*beside.values()]}, {row: self._question.lower_on(row)})
+            for reason in plugin.reasons(state, row, change):
+                words[reason] += len(alike)
+        return words
+
+    # --- rows where filters look at pods in other ways ------------------------------------------
+
+    def _beyond_room(self) -> Bools | bool:
+        """Rows of which the trial tells nothing: not the needs, not the order, not who is near."""
+        if self._trial is None or self._room is None:
+            return True
+        beyond = np.zeros(self._size, np.bool_)
+        apart = self._room[0].needs(self._room[1]).apart
+        if apart is not None:
+            beyond |= apart[: self._size]
+        beyond |= self._view.nodes.importance().newest[: self._size] >= self._view.now
+        own = self._view.world.nominations.node_of(self._view.pod.uid)
+        if own in self._view.nodes.row_of:
+            beyond[self._view.nodes.row_of[own]] = True
+        return beyond
+
+    def _resting(self) -> Bools | bool:
+        """Rows where the pods that stand there, or are to come, may decide by more than room."""
+        resting = np.zeros(self._size, np.bool_)
+        nominations = self._view.world.nominations
+        for plugin, state in self._rejection.filters:
+            if getattr(plugin, "scope", None) is Scope.NODE:
+                continue
+            if implements(plugin, RestsOnPods):
+                resting |= plugin.rests_on_pods(state)[: self._size]
+            elif not self._is_room(plugin):
+                return True
+            if not self._is_room(plugin) and nominations:
+                resting[nominations.all_rows()] = True
+        return resting
+
+    def _bounds(self) -> list[tuple[Loss, int]]:
+        """Hard rows with what they cost at least, the cheapest first."""
+        hard = self._hard.nonzero()[0].tolist()
+        bounds = []
+        for row in hard:
+            if self._unbounded[row] or self._trial is None:
+                bounds.append((NOTHING, row))
+            elif not self._trial.short[row]:
+                bounds.append((at_least(self._trial.loss(row, self._view.now)), row))
+        return sorted(bounds)
+
+    def _outcome(self, row: int) -> Candidate | Word:
+        found = self._outcomes.get(row)
+        if found is None:
+            found = self._outcomes[row] = dry_run(self._question, row)
+        return found
+
+    def _is_room(self, plugin: Any) -> bool:
+        return self._room is not None and plugin is self._room[0]
+
+
+def _by_room(rejection: Rejection) -> tuple[Any, State] | None:
+    """The filter that asks for room, if there is one."""
+    return next((pair for pair in rejection.filters if implements(pair[0], NeedsRoom)), None)

@@ -1,0 +1,128 @@
+"""Preemption as slow and as obvious as can be: every node by itself, one pod at a time.
+
+The referee of the columns: it asks filters about nothing but one row under a change, remembers
+nothing and leaves nothing out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.api.labels import from_selector
+from holdfast.api.workloads import PodDisruptionBudget
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import Change, Code
+from holdfast.framework.rejection import Rejection, available
+from holdfast.framework.view import View
+
+_SHIFT = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of it: the message, or the nodes that are best and who has to go on each."""
+
+    message: str
+    best: tuple[str, ...] = ()
+    victims: Mapping[str, tuple[tuple[str, ...], int]] | None = None
+    """By node: the names of the victims, most important first, and how many are guarded."""
+
+
+def preempt(rejection: Rejection, view: View) -> Found:
+    """Dry-run every node that eviction could help."""
+    victims: dict[str, tuple[tuple[str, ...], int]] = {}
+    losses: dict[str, tuple[float, ...]] = {}
+    words: Counter[str] = Counter()
+    errors: list[str] = []
+    for row in view.nodes.rows.tolist():
+        if rejection.codes[row] != Code.UNSCHEDULABLE:
+            words["Preemption is not helpful for scheduling"] += 1
+            continue
+        code, reasons, gone, guarded = _dry_run(rejection, view, row)
+        if code is Code.PASS:
+            name = view.nodes.names[row]
+            victims[name] = (tuple(pod.name for pod in gone), guarded)
+            losses[name] = _loss(gone, guarded, view.now)
+        elif code is Code.ERROR:
+            errors.extend(reasons)
+        else:
+            words.update(reasons)
+    if victims:
+        least = min(losses.values())
+        best = tuple(name for name, loss in losses.items() if loss == least)
+        return Found("", best, victims)
+    if errors:
+        return Found(f"preemption: {'; '.join(errors)}")
+    return Found(f"preemption: {available(rejection.nodes, words)}")
+
+
+def _dry_run(
+    rejection: Rejection, view: View, row: int
+) -> tuple[Code, Sequence[str], list[PodFacts], int]:
+    ceiling = view.pod.priority
+    lower = [
+        pod for pod in view.nodes.pods_on(row).values()
+        if pod.priority < ceiling and not pod.reserve_for
+    ]  # fmt: skip
+    if not lower:
+        return Code.UNRESOLVABLE, ("No preemption victims found for incoming pod",), [], 0
+    code, reasons = _verdict(rejection, view, row, lower)
+    if code is not Code.PASS:
+        return code, reasons, [], 0
+    lower.sort(key=lambda pod: (-pod.priority, pod.started(view.now)))
+    beyond = _beyond(lower, view.world.budgets.values())
+    order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
+    gone = list(order)
+    for pod in order:
+        without = [other for other in gone if other is not pod]
+        if _verdict(rejection, view, row, without)[0] is Code.PASS:
+            gone = without
+    gone.sort(key=lambda pod: (-pod.priority, pod.started(view.now)))
+    return Code.PASS, (), gone, sum(pod.uid in beyond for pod in gone)
+
+
+def _verdict(
+    rejection: Rejection, view: View, row: int, gone: Sequence[PodFacts]
+) -> tuple[Code, Sequence[str]]:
+    """What the filters say without some pods: beside those nominated to the row, and as it is."""
+    beside = [
+        pod for pod in view.world.nominations.on(view.nodes.names[row]).values()
+        if pod.uid != view.pod.uid and pod.priority >= view.pod.priority
+    ]  # fmt: skip
+    changes = [Change({row: beside}, {row: gone})] if beside else []
+    for change in (*changes, Change(removed={row: gone})):
+        for plugin, state in rejection.filters:
+            code = Code(int(plugin.filter(state, np.array([row], np.intp), change)[0]))
+            if code is not Code.PASS:
+                return code, plugin.reasons(state, row, change)
+    return Code.PASS, ()
+
+
+def _beyond(victims: Iterable[PodFacts], budgets: Iterable[PodDisruptionBudget]) -> set[str]:
+    left = {budget.key: budget.status.disruptions_allowed for budget in budgets}
+    beyond: set[str] = set()
+    for victim in victims:
+        for budget in budgets:
+            selector = from_selector(budget.spec.selector)
+            if (
+                budget.namespace == victim.namespace
+                and victim.labels
+                and selector.requirements
+                and selector.matches(victim.labels)
+                and victim.name not in budget.status.disrupted_pods
+            ):
+                left[budget.key] -= 1
+                if left[budget.key] < 0:
+                    beyond.add(victim.uid)
+    return beyond
+
+
+def _loss(victims: Sequence[PodFacts], guarded: int, now: float) -> tuple[float, ...]:
+    highest = max((pod.priority for pod in victims), default=-_SHIFT)
+    starts = [pod.started(now) for pod in victims if pod.priority == highest]
+    total = sum(pod.priority + _SHIFT for pod in victims)
+    return (guarded, highest, total, len(victims), -min(starts, default=now))

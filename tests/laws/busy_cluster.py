@@ -1,0 +1,114 @@
+"""A random cluster in which pods start, are guarded by budgets, nominated, and draw on offers."""
+
+import msgspec
+
+from holdfast.api.scheme import DISRUPTION_BUDGETS
+from holdfast.capacity.names import ALLOCATED
+from holdfast.testing import a_pod, a_reservation, typed
+from holdfast.testing.builders import an_object
+from holdfast.testing.random_cluster import RandomCluster
+from holdfast.testing.random_neighbours import NAMESPACES, some_pod_affinity
+from holdfast.testing.random_storage import some_volumes
+
+NOW = 1.8e9
+STARTS = [None, *(f"2026-01-01T00:00:0{i}Z" for i in range(4)), "2040-01-01T00:00:00Z"]
+
+
+class BusyCluster(RandomCluster):
+    """Everything a random cluster is, and what preemption looks at besides."""
+
+    def fill(self):
+        """Let many pods come, so that there is little room."""
+        for _ in range(12 * len(self.nodes)):
+            self.add_pod()
+            if self.random.random() < 0.5:
+                self.start_pod()
+
+    def step(self):
+        more = [self.start_pod, self.change_budget, self.change_budget, self.nominate, self.own]
+        if self.random.random() < 0.4:
+            self.random.choice(more)()
+        else:
+            super().step()
+
+    def start_pod(self):
+        """A standing pod starts: news that changes nothing about the room it takes."""
+        if self.pods:
+            pod = self.pods[self._pick(self.pods)]
+            # A start in the future is a clock that goes wrong; it must be rare to be one of many.
+            start = self.random.choice(STARTS[:5] * 4 + STARTS)
+            status = msgspec.structs.replace(pod.status, start_time=start)
+            self._tell_pod(msgspec.structs.replace(pod, status=status))
+
+    def change_budget(self):
+        """A budget comes, changes, or goes."""
+        budgets = self.world.budgets
+        if budgets and self.random.random() < 0.2:
+            self.world.delete(budgets[self.random.choice(sorted(budgets))])
+            return
+        pick = self.random.choice
+        selector = pick(
+            [
+                {}, {"matchLabels": {"app": pick("abc")}}, {"matchLabels": {"app": pick("abc")}},
+                {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]},
+                {"matchExpressions": [{"key": "nobody", "operator": "DoesNotExist"}]},
+            ]
+        )  # fmt: skip
+        made = an_object(
+            DISRUPTION_BUDGETS, f"pdb{pick('xyz')}", {"selector": selector},
+            namespace=pick(NAMESPACES),
+        )  # fmt: skip
+        spared = {pod.name: "t" for pod in self.pods.values() if self.random.random() < 0.1}
+        status = {"disruptionsAllowed": pick([0, 0, 1, 2, 5])}
+        if self.random.random() < 0.2:
+            status["disruptedPods"] = spared
+        self.world.upsert(typed(made | {"status": status}))
+
+    def nominate(self):
+        """A waiting pod is promised a node, or no longer."""
+        if self.nodes:
+            facts = self.world.facts(self.a_waiting_pod())
+            self.world.nominations.set(facts, self.random.choice([*self.nodes, "unknown"]))
+
+    def own(self):
+        """A reservation comes, and pods of its node draw on it."""
+        if not self.nodes:
+            return
+        self._made += 1
+        node, pick = self._pick(self.nodes), self.random.choice
+        amounts = {"cpu": pick(["500m", "2"])} | ({"pods": "2"} if pick([0, 1]) else {})
+        raw = a_reservation(
+            f"r{self._made}", owner_labels={"app": pick("abc")}, allocate_once=pick([True, False]),
+            allocate_policy=pick([None, "Aligned", "Restricted"]),
+            status={"phase": "Available", "nodeName": node, "allocatable": amounts},
+        )  # fmt: skip
+        made = typed(raw)
+        self.others[made.kind, made.name] = made
+        self.world.upsert(made)
+        taken = f'{{"name":"{made.name}","uid":"{made.uid}"}}'
+        for pod in [p for p in self.pods.values() if p.spec.node_name == node]:
+            if self.random.random() < 0.5:
+                notes = {**pod.metadata.annotations, ALLOCATED: taken}
+                meta = msgspec.structs.replace(pod.metadata, annotations=notes)
+                self._tell_pod(msgspec.structs.replace(pod, metadata=meta))
+
+    def a_preemptor(self):
+        """An important pod that asks for much and, at times, for something odd."""
+        self._made += 1
+        pick, chance = self.random.choice, self.random.random
+        more = {"tolerations": [{"operator": "Exists"}], "priority": pick([10, 500, 2000, 2000])}
+        if chance() < 0.25:
+            more["topology_spread_constraints"] = [self._constraint()]
+        if chance() < 0.4:
+            more["affinity"] = some_pod_affinity(self.random)
+        if chance() < 0.2:
+            more["volumes"] = some_volumes(self.random)
+        raw = a_pod(
+            f"p{self._made}", cpu=pick([None, "500m", "1", "2", "3"]), memory=pick([None, "3Gi"]),
+            labels={"app": pick("abc")}, namespace=pick(NAMESPACES),
+            requests={"example.com/gpu": "1"} if chance() < 0.1 else {}, **more,
+        )  # fmt: skip
+        if chance() < 0.25:
+            port = {"hostPort": pick([80, 443]), "containerPort": 80, "protocol": "TCP"}
+            raw["spec"]["containers"][0]["ports"] = [port]
+        return typed(raw)

@@ -1,0 +1,81 @@
+"""Preemption over columns finds what trying every node by itself finds."""
+
+from collections import Counter
+from random import Random
+from unittest.mock import patch
+
+from busy_cluster import NOW, BusyCluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.columns import journal
+from holdfast.framework.profile import build
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.runner import feasible
+from holdfast.framework.view import View
+from holdfast.plugins import REGISTRY
+from holdfast.testing.reference_preemption import preempt
+
+LAW = settings(max_examples=30, deadline=None, derandomize=True)
+EVERYTHING = [(entry.name, 0) for entry in REGISTRY]
+ROOM_ALONE = [("NodeUnschedulable", 0), ("TaintToleration", 0), ("NodeResourcesFit", 0),
+              ("DefaultPreemption", 0), ("DefaultBinder", 0)]  # fmt: skip
+
+
+def by_name(candidates):
+    return {c.node: (tuple(v.name for v in c.victims), c.violations) for c in candidates}
+
+
+def compare(profile, pod, world):
+    """Ask both about a pod, unless it fits or may not preempt; tells what there was to compare."""
+    facts = world.facts(pod)
+    rejection = feasible(profile, facts, world, NOW)
+    if not isinstance(rejection, Rejection) or rejection.error or not rejection.nodes:
+        return Counter()
+    view = View(world, facts, NOW)
+    plugin = next(p for p in profile.plugins if p.name == "DefaultPreemption")
+    effect = plugin.after_reject(None, rejection, view)
+    if "not eligible" in effect.message:
+        return Counter()
+    wanted = preempt(rejection, view)
+    assert effect.message == wanted.message
+    assert tuple(effect.tied) == wanted.best
+    if not wanted.best:
+        return Counter(nothing=1)
+    assert effect.nominate == wanted.best[0]
+    assert by_name(effect.candidates) == wanted.victims
+    assert tuple(v.name for v in effect.evict) == wanted.victims[effect.nominate][0]
+    assert all(world.nodes.pod(v.uid)[0] is v for v in effect.evict)
+    guarded = sum(victims[1] for victims in wanted.victims.values())
+    return Counter({"found": 1, "guarded victims": guarded})
+
+
+def live(seed, plugins):
+    """Let things happen and compare, again and again: what is remembered shall have its chance."""
+    cluster = BusyCluster(Random(seed), nodes=6)
+    cluster.fill()
+    profile = build("all", REGISTRY, enabled=plugins)
+    pods = [cluster.a_preemptor() for _ in range(3)]
+    seen = Counter()
+    for _ in range(14):
+        for _ in range(cluster.random.randint(1, 6)):
+            cluster.step()
+        seen += compare(profile, cluster.random.choice(pods), cluster.world)
+    return seen
+
+
+@LAW
+@given(
+    seed=st.integers(0, 2**32),
+    few=st.sampled_from([0, journal.FEW]),
+    plugins=st.sampled_from([EVERYTHING, ROOM_ALONE]),
+)
+def test_columns_find_what_trying_every_node_finds(seed, few, plugins):
+    """Few changed rows go one by one, many as arrays: with ``few`` 0 the arrays do it all."""
+    with patch.object(journal, "FEW", few):
+        live(seed, plugins)
+
+
+def test_the_law_compares_something():
+    seen = sum((live(seed, EVERYTHING) for seed in range(12)), Counter())
+    assert min(seen[what] for what in ("found", "nothing", "guarded victims")) > 3, seen
