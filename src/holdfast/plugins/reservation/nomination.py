@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 from holdfast.capacity.offer import Offer
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable
 
 Ints = NDArray[np.int64]
 _NO_ORDER = 2**62
+TAKEN = "reservation has allocateOnce enabled and has already been allocated"
 FIRST_IN_ORDER = 1000
 """The score of the row with the lowest order label of all."""
 
@@ -77,3 +79,11 @@ def nominate(
         key=lambda i: (int(columns.order[slots[i]]) or _NO_ORDER, age(i)),
     )
     return chosen, [state.offers.at(int(slots[i])) for i in others]
+
+
+def why_none(state: OwnerState, row: int) -> str:
+    """Why no offer can be nominated on a row."""
+    here = state.on_row(row)
+    if here is None:
+        return NO_MATCH
+    return TAKEN if none_matchable(state, row) else NONE_MEETS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +11,6 @@ from numpy.typing import NDArray
 from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.matching import Match, ignores
-from holdfast.capacity.offers import Offers
-from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
@@ -37,33 +34,16 @@ from holdfast.framework.view import View
 from holdfast.plugins.reservation import diagnosis
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import draw, notes
-from holdfast.plugins.reservation.nomination import nominate, row_scores
+from holdfast.plugins.reservation.nomination import nominate, row_scores, why_none
 from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.plugins.reservation.placing import (
+    ReserveState,
+    filter_reserve_pod,
+    prepare_reserve_pod,
+    what_it_brings,
+)
 from holdfast.plugins.reservation.status import bind_reservation
-from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable, owner_reasons
-
-NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"
-POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
-
-
-@dataclass(frozen=True, slots=True)
-class ReserveState:
-    """A reserve pod: the node it is pinned to, and the policy it brings."""
-
-    nodes: Picture
-    offers: Offers
-    pinned: str
-    policy: str
-
-    def verdict(self, row: int) -> str:
-        """Why the row will not do, or ""."""
-        if self.pinned and self.nodes.names[row] != self.pinned:
-            return NOT_THE_NODE
-        return POLICY_CONFLICT if row in self.conflicting() else ""
-
-    def conflicting(self) -> Rows:
-        """Rows where exactly one of the new and an existing reservation has the Default policy."""
-        return self.offers.rows_with_other_policy(default=self.policy == "")
+from holdfast.plugins.reservation.words import NO_MATCH, none_matchable, owner_reasons
 
 
 class Reservation:
@@ -88,7 +68,7 @@ class Reservation:
         """Which offers match, what is asked for, and what the annotations demand."""
         notes = pod.pod.metadata.annotations
         if pod.reserve_for:
-            return (notes.get(names.RESERVATION_NODE), *_wanted(pod, view))
+            return what_it_brings(pod, view)
         matched = view.matched
         affinity = notes.get(names.AFFINITY)
         if matched is None:
@@ -101,7 +81,7 @@ class Reservation:
         if view.world.offers is None:
             return Skip()
         if pod.reserve_for:
-            return self._prepare_reserve_pod(pod, view)
+            return prepare_reserve_pod(pod, view)
         try:
             affinity = None if ignores(pod) else affinity_of(pod.pod)
         except BadRequest as wrong:
@@ -123,7 +103,7 @@ class Reservation:
     ) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
         if isinstance(state, ReserveState):
-            return _filter_reserve_pod(state, rows)
+            return filter_reserve_pod(state, rows)
         verdicts = np.zeros(state.nodes.capacity, np.int8)
         found_fit = fit(state, change) if change else state.fit()
         verdicts[state.match.rows] = ~found_fit.passes
@@ -188,7 +168,8 @@ class Reservation:
         without = Change(removed={placement.row: (placement.pod,)})
         chosen, others = nominate(state, placement.row, without)
         if chosen is None:
-            return Reject(Code.UNSCHEDULABLE, (NONE_MEETS,)) if state.must else None
+            words = why_none(state, placement.row)
+            return Reject(Code.UNSCHEDULABLE, (words,)) if state.must else None
         draws = draw(placement.pod, chosen, others)
         state.offers.assign(placement.pod.uid, draws)
         placement.annotations.update(notes(state, chosen, draws))
@@ -214,32 +195,3 @@ class Reservation:
         if event.resource == "UnschedulablePod":
             return event.new is not None and bool(event.new.uid == pod.uid)
         return hears(self, event)
-
-    def _prepare_reserve_pod(self, pod: PodFacts, view: View) -> Any:
-        policy, refusal = _wanted(pod, view)
-        if refusal:
-            return Reject(Code.UNRESOLVABLE, (refusal,))
-        pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
-        return ReserveState(view.nodes, view.world.offers, pinned, policy)
-
-
-def _wanted(pod: PodFacts, view: View) -> tuple[str, str]:
-    """The policy a pending reservation brings, and why it cannot be served yet, or ""."""
-    reservation = view.world.offers.pending.get(pod.reserve_for)
-    if reservation is None:
-        return "", ""
-    if reservation.spec.pre_allocation:
-        return "", "reservations with preAllocation are not built yet"
-    return reservation.spec.allocate_policy, ""
-
-
-def _filter_reserve_pod(state: ReserveState, rows: Rows) -> Verdicts:
-    verdicts = np.zeros(state.nodes.capacity, np.int8)
-    if state.pinned:
-        verdicts[:] = Code.UNRESOLVABLE
-        row = state.nodes.row_of.get(state.pinned)
-        if row is not None:
-            verdicts[row] = Code.PASS
-    verdicts[state.conflicting()] = Code.UNRESOLVABLE
-    found: Verdicts = verdicts[rows]
-    return found
