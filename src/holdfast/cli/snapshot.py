@@ -32,6 +32,8 @@ class Snapshot:
 
     world: World
     pod: Pod
+    reserve_for: str = ""
+    """The uid of the reservation the pod stands for, if it is a reserve pod."""
 
     def explain(
         self, profiles: Mapping[str, Profile], now: float, *, preempt: bool = False
@@ -45,7 +47,9 @@ class Snapshot:
                 f"there are {', '.join(profiles)}"
             )
         self.world.nominations.keep_only(profiles)
-        return explain(profile, self.pod, self.world, now, preempt=preempt)
+        return explain(
+            profile, self.pod, self.world, now, preempt=preempt, reserve_for=self.reserve_for
+        )
 
 
 def read_snapshot(documents: Iterable[Document], pod: str) -> Snapshot:
@@ -69,6 +73,21 @@ def snapshot_of(objects: Iterable[Object], pod: str) -> Snapshot:
 def _assemble(found: Iterable[tuple[Object, Document | None]], pod: str) -> Snapshot:
     """Nodes go in first and pods last, whatever the order they were told in."""
     key = pod if "/" in pod else f"default/{pod}"
+    world, wanted = _world(found, key)
+    if wanted is None:
+        raise BadRequest(f'pod "{key}" is not among the objects')
+    if wanted.finished:
+        raise BadRequest(f'pod "{key}" has finished ({wanted.status.phase}): it needs no node')
+    return Snapshot(world, wanted)
+
+
+def world_of(objects: Iterable[Object]) -> World:
+    """Put objects that a server told us into a world; odd ones are left out."""
+    return _world(((obj, None) for obj in objects), "")[0]
+
+
+def _world(found: Iterable[tuple[Object, Document | None]], key: str) -> tuple[World, Pod | None]:
+    """The world of all objects but the pod of that key, and that pod."""
     world = World()
     ordered = sorted(found, key=lambda pair: _ORDER.get(pair[0].kind, 1))
     priority_of = _Priorities(obj for obj, _ in ordered)
@@ -87,11 +106,7 @@ def _assemble(found: Iterable[tuple[Object, Document | None]], pod: str) -> Snap
             if stored is wanted:
                 raise
             log.warning("%s %s: %s; deciding without it", obj.kind, obj.key, fault)
-    if wanted is None:
-        raise BadRequest(f'pod "{key}" is not among the objects')
-    if wanted.finished:
-        raise BadRequest(f'pod "{key}" has finished ({wanted.status.phase}): it needs no node')
-    return Snapshot(world, wanted)
+    return world, wanted
 
 
 class _Priorities:

@@ -199,8 +199,7 @@ def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
         total = np.where(found.mask, record.total[:size], NOWHERE)  # type: ignore[arg-type]
         ties = (total == total.max()).nonzero()[0]
     else:
-        only = () if record.summed else found.rows
-        if len(only) == 1:
+        if not record.summed and len(only := found.rows) == 1:
             return int(only[0])  # unscored: what is wrong with the scores is no matter
         rows, sums = ranked(profile, found)
         ties = (sums == sums.max()).nonzero()[0]
