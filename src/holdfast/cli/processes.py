@@ -14,6 +14,7 @@ from holdfast.cli.health import HealthPage
 from holdfast.cli.signals import stop_signal
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
+from holdfast.client.fence import FencedTransport
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.leader import LeaderElection, Terms
@@ -31,6 +32,7 @@ from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import SchedulerSettings, ServerSettings
 
 DEFAULT_BURST = 100
+NAME = "holdfast-scheduler"
 
 
 def serve(directory: Path, kubeconfig: Path, settings: ServerSettings, *, announce: bool) -> None:
@@ -73,9 +75,15 @@ async def _schedule(
     stop = stop_signal()
     clock = SystemClock()
     endpoint = await load(kubeconfig)
-    client = Client(
-        _transport(endpoint, configuration.client_connection, clock), "holdfast-scheduler"
-    )
+    terms = configuration.leader_election
+    elects = terms.leader_elect if settings.leader_elect is None else settings.leader_elect
+    # The lease has a way of its own: nothing else may keep it from being renewed.
+    lease_client = Client(HttpTransport(endpoint), NAME)
+    election = _election(lease_client, clock, terms)
+    transport = _transport(endpoint, configuration.client_connection, clock)
+    if elects:
+        transport = FencedTransport(transport, election.confirm)
+    client = Client(transport, NAME)
     part = Scheduler(
         client, clock, configuration.profiles,
         seed=settings.seed, check=settings.check_invariants, backoff=configuration.backoff,
@@ -85,8 +93,6 @@ async def _schedule(
         client, clock, part.recorder, kinds=BESIDE_KUBERNETES, informers=part.sources.informers,
         reservations=settings_of(configuration.profiles.values()),
     )  # fmt: skip
-    terms = configuration.leader_election
-    election = _election(client, clock, terms)
 
     async def work() -> None:
         await part.start()
@@ -95,7 +101,6 @@ async def _schedule(
         print(f"scheduling for {endpoint.url} as {names}", flush=True)
         await part.stopped()
 
-    elects = terms.leader_elect if settings.leader_elect is None else settings.leader_elect
     page = await HealthPage.start(health_port, part, lambda: election.is_leader or not elects)
     if elects:
         # Whoever waits for a lease wants to know what keeps it.
@@ -115,6 +120,7 @@ async def _schedule(
         await asyncio.gather(working, stopping, return_exceptions=True)
         await page.close()
         await client.close()
+        await lease_client.close()
     _raise_why(working)
     print("stopped", flush=True)
 

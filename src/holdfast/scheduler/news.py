@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import msgspec
@@ -25,28 +24,6 @@ from holdfast.framework.world import World
 from holdfast.scheduler.queue import SchedulingQueue
 
 log = logging.getLogger(__name__)
-
-Handler = Callable[..., None]
-
-
-def forgiving(handle: Handler) -> Handler:
-    """Let no single object that makes no sense keep us from hearing about the others.
-
-    The world reads an object before it changes anything, so what was known of it stays true.
-    """
-
-    @wraps(handle)
-    def handler(*args: Any) -> None:
-        try:
-            handle(*args)
-        except HoldfastError as refusal:
-            obj = args[-1] or args[-2]
-            log.error(
-                "%s %s: %s; going on with what was known of it",
-                type(obj).__name__, obj.key, refusal,
-            )  # fmt: skip
-
-    return handler
 
 
 class NewsDesk:
@@ -67,7 +44,6 @@ class NewsDesk:
         self.ours = ours
         self.now = now
 
-    @forgiving
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went. A finished pod counts as gone."""
         if old is not None and new is not None and old.uid != new.uid:
@@ -85,7 +61,6 @@ class NewsDesk:
         elif self.ours(new.spec.scheduler_name or "default-scheduler"):
             self._pod_waiting(old, new)
 
-    @forgiving
     def on_node(self, _kind: str, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
         if new is None:
@@ -103,7 +78,6 @@ class NewsDesk:
     def on_other(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Make a handler for a kind that only the world cares about."""
 
-        @forgiving
         def handle(_kind: str, old: Object | None, new: Object | None) -> None:
             if new is not None:
                 self.world.upsert(new)

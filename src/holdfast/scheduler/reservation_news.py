@@ -17,7 +17,7 @@ from holdfast.client.wire import Unreadable
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.news import NewsDesk, forgiving
+from holdfast.scheduler.news import NewsDesk
 from holdfast.scheduler.resizing import Resizer
 from holdfast.validation.reservation import check_reservation, words_of
 
@@ -35,7 +35,6 @@ class ReservationDesk:
         self._refused: dict[str, str] = {}
         """Why a waiting reservation is not tried, by uid."""
 
-    @forgiving
     def on_reservation(self, _kind: str, old: Reservation | None, new: Reservation | None) -> None:
         """A reservation came, changed or went; a pending one queues for a node like a pod."""
         gone = old if new is None or (old is not None and old.uid != new.uid) else None

@@ -12,6 +12,7 @@ without time passing, so a test asserts without waiting::
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, PODS, RESERVATIONS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
+from holdfast.client import telling
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
@@ -38,6 +40,19 @@ from holdfast.testing.clock import VirtualClock
 
 T = TypeVar("T")
 Wrap = Callable[[Transport, VirtualClock], Transport]
+
+
+class _Ears(logging.Handler):
+    """Hears of handlers that failed."""
+
+    def __init__(self, heard: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._heard = heard
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what has a traceback: an object that makes no sense is no defect of ours."""
+        if record.exc_info:
+            self._heard.append(self.format(record))
 
 
 class Harness:
@@ -64,12 +79,16 @@ class Harness:
         self._wrap = wrap
         self._seed = seed
         self._configuration = configuration or Configuration(profiles or default_profiles())
+        self.failures: list[str] = []
+        """Defects of handlers, which stop nobody but a test; clear it if you made them."""
         self.store: Store
         self.server: ApiServer
         self.client: Client
         self.components: Components
 
     async def __aenter__(self) -> Self:
+        self._ears = _Ears(self.failures)
+        logging.getLogger(telling.__name__).addHandler(self._ears)
         await self._start_server()
         await self._start_components()
         return self
@@ -80,6 +99,7 @@ class Harness:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        logging.getLogger(telling.__name__).removeHandler(self._ears)
         await self._stop_components()
         await self._stop_server()
 
@@ -103,12 +123,16 @@ class Harness:
     async def settle(self) -> None:
         """Let everything happen that needs no time, then check every promise."""
         await self.clock.settle()
-        check_invariants(self.world)
+        self._check()
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, then check every promise."""
         await self.clock.advance(seconds)
+        self._check()
+
+    def _check(self) -> None:
         check_invariants(self.world)
+        assert not self.failures, "\n".join(self.failures)
 
     async def pod(self, name: str, namespace: str = "default") -> Pod:
         """Read a pod from the API."""
