@@ -100,8 +100,8 @@ class Life:
         deeds = {
             self._new_pod: 36, self._new_reservation: 24, self._gone_pod: 20,
             self._gone_reservation: 4, self._edited_reservation: 10, self._pod_with_claim: 6,
-            self._pod_with_gpu: 6, self._new_node: 3, self._gone_node: 1, self._other_policy: 2, self._pass_time: 20,
-            self._restart_components: 2, self._restart_everything: 1,
+            self._pod_with_gpu: 6, self._new_node: 3, self._gone_node: 1, self._other_policy: 2,
+            self._pass_time: 20, self._restart_components: 2, self._restart_everything: 1,
         }  # fmt: skip
         for deed in self.rng.choices(list(deeds), list(deeds.values()), k=self.rng.randint(1, 4)):
             told = await deed()
