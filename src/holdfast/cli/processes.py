@@ -8,6 +8,7 @@ import os
 import socket
 from pathlib import Path
 
+from holdfast.cli import collector
 from holdfast.cli.configured import configured
 from holdfast.cli.foreground import warn_if_open
 from holdfast.cli.health import HealthPage
@@ -97,6 +98,7 @@ async def _schedule(
     async def work() -> None:
         await part.start()
         await beside.start()
+        collector.settle()
         names = ", ".join(configuration.profiles)
         print(f"scheduling for {endpoint.url} as {names}", flush=True)
         await part.stopped()
