@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from holdfast.capacity.matching import ignores
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.devices.audit import overdrawn
 from holdfast.framework.world import World
 
 
@@ -26,7 +27,7 @@ def check_invariants(world: World, ours: Iterable[str] | None = None) -> None:
         *_columns_equal_their_parts(world),
         *_no_overcommitment(world, None if ours is None else set(ours)),
         *_offers_keep_their_room(world),
-        *_devices_serve_one_claim(world),
+        *overdrawn(world.devices),
     ]
     assert not problems, "; ".join(problems)
 
@@ -36,7 +37,7 @@ def _columns_equal_their_parts(world: World) -> list[str]:
     nodes = world.nodes
     problems = []
     for name, row in nodes.row_of.items():
-        expected = _pods_on(nodes.pods_on(row).values())
+        expected = sum_of(nodes.pods_on(row).values())
         for offer in world.offers.on_row(row) if world.offers is not None else ():
             drawn = _sum(offer.draws.values())
             expected[PODS] += max(0, offer.reserved.get(PODS, 1) - drawn[PODS])
@@ -63,18 +64,18 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
     for name, row in nodes.row_of.items():
         if ours is not None and name not in ours:
             continue
-        there = _pods_on(nodes.pods_on(row).values())
-        excused = _pods_on(pod for pod in nodes.pods_on(row).values() if ignores(pod))
+        there = sum_of(nodes.pods_on(row).values())
+        excused = sum_of(pod for pod in nodes.pods_on(row).values() if ignores(pod))
         for resource in range(nodes.requested.shape[0]):
             has, stand = int(nodes.allocatable[resource, row]), there[resource]
             taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
-            if taken > has and not _served_elsewhere(world, resource, has):
+            if taken > has and not served_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
                 problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
     return problems
 
 
-def _served_elsewhere(world: World, resource: int, has: int) -> bool:
+def served_elsewhere(world: World, resource: int, has: int) -> bool:
     """An extended resource the node does not have may be served by devices instead."""
     if has or world.devices is None:
         return False
@@ -94,23 +95,12 @@ def _offers_keep_their_room(world: World) -> list[str]:
     return problems
 
 
-def _devices_serve_one_claim(world: World) -> list[str]:
-    """I3: a device that is not shareable serves one claim."""
-    if world.devices is None:
-        return []
-    holdings = world.devices.holdings
-    return [
-        f"I3: device {device} serves {count} claims"
-        for device, count in holdings.whole.items()
-        if count > 1 or device in holdings.shares
-    ]
-
-
 def _sum(amounts: Iterable[Mapping[int, int]]) -> Counter[int]:
     return sum(map(Counter, amounts), Counter())
 
 
-def _pods_on(pods: Iterable[PodFacts]) -> Counter[int]:
+def sum_of(pods: Iterable[PodFacts]) -> Counter[int]:
+    """What pods take together, by resource id; pod slots among them."""
     total: Counter[int] = Counter()
     for pod in pods:
         total[PODS] += pod.slots
