@@ -115,14 +115,14 @@ class Town:
 
 
 def machines(pods):
-    """Nodes with exactly the room the pods need, and twice the devices."""
+    """Nodes with exactly the room the pods need, and devices for whoever comes to stand there."""
     count = pods // PODS_A_NODE
     cpu = f"{PODS_A_NODE * SIZE}m"
     for n in range(count):
         yield a_node(f"n{n}", cpu=cpu)
     yield a_device_class("gpu", driver="gpu.example.com", extended_resource_name=GPU)
     for n in range(count):
-        devices = [a_device(f"gpu-{i}") for i in range(8)]
+        devices = [a_device(f"gpu-{i}") for i in range(PODS_A_NODE)]
         yield a_slice(f"n{n}-gpus", driver="gpu.example.com", node=f"n{n}", devices=devices)
 
 
@@ -149,7 +149,9 @@ async def test_every_pod_is_bound_once_however_often_the_scheduler_is_killed(
         await town.create(crowd(pods))
         for number in range(rounds):
             process = town.scheduler()
-            target = len(town.places) + rng.randint(0, 2 * (pods - len(town.places)) // (rounds - number + 1))
+            target = len(town.places) + rng.randint(
+                0, 2 * (pods - len(town.places)) // (rounds - number + 1)
+            )
             await town.until_bound(target, process)
             await asyncio.sleep(rng.uniform(0, 0.01))
             process.kill()

@@ -48,6 +48,11 @@ class Offer:
         return self.drawn.by_pod
 
     @property
+    def waits(self) -> bool:
+        """Whether its room is not free yet: who draws on it are those it inherits from."""
+        return self.reservation.phase == "Waiting"
+
+    @property
     def matchable(self) -> bool:
         """Whether a new owner may take it."""
         return self.reservation.phase == "Available" and not (

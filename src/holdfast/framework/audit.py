@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from holdfast.capacity.matching import ignores
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.invariants import check_invariants, served_elsewhere, sum_of
+from holdfast.framework.invariants import (
+    check_invariants,
+    served_elsewhere,
+    sum_of,
+    waited_for,
+)
 from holdfast.framework.values import Placement
 from holdfast.framework.world import World
 
@@ -63,10 +68,10 @@ class Auditor:
         """I1 and I4: on the node chosen nothing is promised beyond what it has, or was before."""
         nodes, row, pod = self._world.nodes, placement.row, placement.pod
         now, before = self._now()[:, row], self._requested[:, row]
-        if ignores(pod):
-            # It may stand in room held for others, and says so itself; not on other pods' feet.
-            standing = sum_of(nodes.pods_on(row).values())
-            now = np.array([standing[r] for r in range(len(now))], np.int64)
+        if ignores(pod) or row in waited_for(self._world):
+            # Held room may be stood in by whoever says so; other pods' room never.
+            now = self._standing(row)
+            before = now - self._standing(row, only=pod.uid)
         for resource in ((now > nodes.allocatable[:, row]) & (now > before)).nonzero()[0]:
             has = int(nodes.allocatable[resource, row])
             if not served_elsewhere(self._world, int(resource), has):
@@ -84,8 +89,8 @@ class Auditor:
             yield "I2: an attempt changed which reservations hold room"
             return
         now, then = offers.columns.remaining, self._remaining
-        lowered: NDArray[np.bool_] = (now[: len(then), : then.shape[1]] < then).any(axis=0)
-        for slot in lowered.nonzero()[0]:
+        lowered = np.nonzero(now[: len(then), : then.shape[1]] < then)[1]
+        for slot in np.unique(lowered):
             if int(slot) not in draws:
                 name = offers.at(int(slot)).reservation.name
                 who = "an attempt" if placement is None else placement.pod.key
@@ -96,6 +101,12 @@ class Auditor:
             offer = self._world.offers.at(slot)
             if not offer.group.owned_by(pod.pod):
                 yield f"I4: {pod.key} draws on {offer.reservation.name} and does not own it"
+
+    def _standing(self, row: int, only: str = "") -> Amounts:
+        """What the pods on a node take, or one of them, whatever reservations hold besides."""
+        there = self._world.nodes.pods_on(row).values()
+        sums = sum_of(p for p in there if not p.reserve_for and only in ("", p.uid))
+        return np.array([sums[resource] for resource in range(len(self._requested))], np.int64)
 
     def _now(self) -> Amounts:
         """What is taken now, in as many resources as there were before."""

@@ -60,19 +60,36 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
     A pod that ignores reservations may stand in room held for others; it says so itself.
     """
     nodes = world.nodes
+    waiting = waited_for(world)
     problems = []
     for name, row in nodes.row_of.items():
         if ours is not None and name not in ours:
             continue
-        there = sum_of(nodes.pods_on(row).values())
-        excused = sum_of(pod for pod in nodes.pods_on(row).values() if ignores(pod))
+        # Where a reservation waits for room that others still have, they alone count.
+        pods = [p for p in nodes.pods_on(row).values() if not (p.reserve_for and row in waiting)]
+        there, excused = sum_of(pods), sum_of(pod for pod in pods if ignores(pod))
         for resource in range(nodes.requested.shape[0]):
             has, stand = int(nodes.allocatable[resource, row]), there[resource]
             taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
+            if row in waiting:
+                taken = stand
             if taken > has and not served_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
                 problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
     return problems
+
+
+def waited_for(world: World) -> set[int]:
+    """Rows where a reservation holds room that is not free yet, or is about to."""
+    if world.offers is None:
+        return set()
+    holding = {world.nodes.row_of.get(o.node, -1) for o in world.offers if o.waits}
+    coming = {
+        row
+        for uid, (row, _) in world.offers.placing.items()
+        if uid in world.offers.pending and world.offers.pending[uid].spec.pre_allocation
+    }
+    return holding | coming
 
 
 def served_elsewhere(world: World, resource: int, has: int) -> bool:
@@ -86,7 +103,7 @@ def _offers_keep_their_room(world: World) -> list[str]:
     """Allocate-once means one; nobody draws on an offer of another node."""
     problems: list[str] = []
     for offer in world.offers or ():
-        if offer.reservation.spec.allocate_once and len(offer.draws) > 1:
+        if offer.reservation.spec.allocate_once and len(offer.draws) > 1 and not offer.waits:
             problems.append(f"{offer.reservation.name} is allocate-once, drawn {len(offer.draws)}x")
         for uid in offer.draws:
             standing = world.nodes.pod(uid)

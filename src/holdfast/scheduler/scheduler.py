@@ -14,7 +14,7 @@ from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
-from holdfast.framework.invariants import check_invariants
+from holdfast.framework.audit import Auditor
 from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
@@ -94,7 +94,7 @@ class Scheduler:
         self.metrics.registry.register(ReservationMetrics(self.sources.reservations))
         self._evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
-        self._check = check
+        self._auditor = Auditor(self.world) if check else None
         self._ready = asyncio.Event()
         self.queue.on_ready = self._ready.set
         self._tasks: set[asyncio.Task[None]] = set()
@@ -181,6 +181,8 @@ class Scheduler:
         profile = self.profiles[facts.scheduler_name]
         began = self._clock.monotonic()
         promised = self.world.nominations.node_of(facts.uid)
+        if self._auditor is not None:
+            self._auditor.before()
         try:
             outcome = attempt(profile, facts, self.world, self._clock.now(), self._rng)
         except Exception as failure:
@@ -189,6 +191,8 @@ class Scheduler:
             self._attempt_failed(queued, str(failure) or repr(failure))
             return
         took = self._clock.monotonic() - began
+        if self._auditor is not None:
+            self._auditor.after(outcome if isinstance(outcome, Placement) else None)
         if isinstance(outcome, Placement):
             self._placed(queued, profile, outcome, promised, took)
         elif outcome.error:
@@ -196,10 +200,6 @@ class Scheduler:
         else:
             self.metrics.attempt("unschedulable", facts.scheduler_name, took)
             self._turned_away(queued, outcome)
-        if self._check:
-            # Others may overcommit a node, we may not: only where we just placed is it our doing.
-            placed = (outcome.node,) if isinstance(outcome, Placement) else ()
-            check_invariants(self.world, ours=placed)
 
     def _placed(
         self,

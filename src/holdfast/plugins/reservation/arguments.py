@@ -95,7 +95,3 @@ def read_args(given: Mapping[str, Any]) -> ReservationArgs:
 def _refuse_unbuilt(args: ReservationArgs) -> None:
     if args.enable_preemption:
         raise NotBuilt("enablePreemption: preemption by reservations is not built; leave it out")
-    if args.pre_allocation_config.enable_cluster_mode:
-        raise NotBuilt("preAllocationConfig.enableClusterMode: is not built; leave it out")
-    if args.pre_allocation_config.prefer_no_pre_allocated_pods:
-        raise NotBuilt("preAllocationConfig.preferNoPreAllocatedPods: is not built; leave it out")

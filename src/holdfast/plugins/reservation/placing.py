@@ -16,7 +16,6 @@ from holdfast.framework.view import View
 
 NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
-_UNBUILT = "reservations with preAllocation are not built yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,16 @@ def what_it_brings(pod: PodFacts, view: View) -> Hashable:
     if found is None:
         return (pinned, pod.reserve_for)
     spec = found.spec
-    return (pinned, spec.allocate_policy, spec.pre_allocation, spec.template is None)
+    if spec.pre_allocation:
+        # One that inherits is like no other, and looks at pods everywhere.
+        return (pinned, pod.reserve_for, found.metadata.resource_version, view.nodes.seq)
+    return (pinned, spec.allocate_policy, spec.template is None)
+
+
+def inherits(pod: PodFacts, view: View) -> bool:
+    """Whether it is a reserve pod that may take room others still have."""
+    found = view.world.offers.pending.get(pod.reserve_for) if pod.reserve_for else None
+    return found is not None and found.spec.pre_allocation
 
 
 def prepare_reserve_pod(pod: PodFacts, view: View) -> ReserveState | Reject:
@@ -57,8 +65,6 @@ def prepare_reserve_pod(pod: PodFacts, view: View) -> ReserveState | Reject:
         return Reject(Code.ERROR, (f"cannot get reservation, err: {missing}",))
     if reservation.spec.template is None:
         return Reject(Code.ERROR, ("the reservation misses the template spec",))
-    if reservation.spec.pre_allocation:
-        return Reject(Code.UNRESOLVABLE, (_UNBUILT,))
     pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
     return ReserveState(view.nodes, view.world.offers, pinned, reservation.spec.allocate_policy)
 

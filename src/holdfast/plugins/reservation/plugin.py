@@ -31,19 +31,22 @@ from holdfast.framework.plugin import (
     hears,
 )
 from holdfast.framework.view import View
-from holdfast.plugins.reservation import diagnosis
+from holdfast.plugins.reservation import diagnosis, inheriting
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import draw, notes
+from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
 from holdfast.plugins.reservation.nomination import nominate, row_scores, why_none
 from holdfast.plugins.reservation.owner import OwnerState, fit
 from holdfast.plugins.reservation.placing import (
     ReserveState,
     filter_reserve_pod,
-    prepare_reserve_pod,
+    inherits,
     what_it_brings,
 )
 from holdfast.plugins.reservation.status import bind_reservation
 from holdfast.plugins.reservation.words import NO_MATCH, none_matchable, owner_reasons
+
+AnyState = OwnerState | ReserveState | InheritState
 
 
 class Reservation:
@@ -54,7 +57,7 @@ class Reservation:
     epochs: ClassVar[tuple[str, ...]] = ("reservations", "nodes", "classes")
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
-        "AssignedPod": ("Delete", "UpdatePodScaleDown"),
+        "AssignedPod": ("Add", "Delete", "UpdatePodLabel", "UpdatePodScaleDown"),
         "UnschedulablePod": (),
         "Reservation": (),
     }
@@ -81,7 +84,7 @@ class Reservation:
         if view.world.offers is None:
             return Skip()
         if pod.reserve_for:
-            return prepare_reserve_pod(pod, view)
+            return prepare_heir(pod, view, self.args.pre_allocation_config)
         try:
             affinity = None if ignores(pod) else affinity_of(pod.pod)
         except BadRequest as wrong:
@@ -98,12 +101,12 @@ class Reservation:
         )  # fmt: skip
         return state if affinity is None else Narrow(state, matched.rows)
 
-    def filter(
-        self, state: OwnerState | ReserveState, rows: Rows, change: Change = NONE
-    ) -> Verdicts:
+    def filter(self, state: AnyState, rows: Rows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
         if isinstance(state, ReserveState):
             return filter_reserve_pod(state, rows)
+        if isinstance(state, InheritState):
+            return inheriting.verdicts(state, rows, change)
         verdicts = np.zeros(state.nodes.capacity, np.int8)
         found_fit = fit(state, change) if change else state.fit()
         verdicts[state.match.rows] = ~found_fit.passes
@@ -115,23 +118,26 @@ class Reservation:
         found: Verdicts = verdicts[rows]
         return found
 
-    def rests_on_pods(self, state: OwnerState | ReserveState) -> NDArray[np.bool_]:
-        """Where the pod has an offer: room around it may become free."""
-        offered = np.zeros(state.nodes.capacity, np.bool_)
+    def rests_on_pods(self, state: AnyState) -> NDArray[np.bool_]:
+        """Where the pod has an offer, or hopes for room: it may become free."""
+        offered = np.full(state.nodes.capacity, isinstance(state, InheritState), np.bool_)
         if isinstance(state, OwnerState):
             offered[state.match.rows] = True
         return offered
 
-    def reasons(
-        self, state: OwnerState | ReserveState, row: int, change: Change = NONE
-    ) -> tuple[str, ...]:
+    def reasons(self, state: AnyState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Say what is missing: by the node, or inside the reservation."""
         if isinstance(state, ReserveState):
             return (state.verdict(row),)
+        if isinstance(state, InheritState):
+            return inheriting.reasons(state, row, change)
         return owner_reasons(state, row, change)
 
-    def score(self, state: OwnerState | ReserveState, rows: Rows) -> RawScores:
+    def score(self, state: AnyState, rows: Rows) -> RawScores:
         """Prefer rows whose offer the pod fills best; a lowest order label beats any score."""
+        if isinstance(state, InheritState):
+            inherited: RawScores = state.seen().scores[rows]
+            return inherited
         scores = np.zeros(state.nodes.capacity, np.float64)
         if isinstance(state, ReserveState) or state.ignoring:
             found: RawScores = scores[rows]
@@ -140,8 +146,10 @@ class Reservation:
         found = scores[rows]
         return found
 
-    def scale(self, _state: Any, raw: Any, _low: float, high: float) -> Any:
-        """The best row gets 100."""
+    def scale(self, state: Any, raw: Any, low: float, high: float) -> Any:
+        """The best row gets 100; a reservation that inherits has its own scale."""
+        if isinstance(state, InheritState):
+            return inheriting.scaled(raw, low)
         return np.floor(100.0 * raw / high) if high > 0 else raw
 
     def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
@@ -156,8 +164,12 @@ class Reservation:
         event = (diagnosis.EVENT, diagnosis.event_of(told, histogram))
         return Effect(self.name, ", ".join(told), notes=(event,) if must else ())
 
-    def reserve(self, state: OwnerState | ReserveState, placement: Placement) -> Reject | None:
+    def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
+        if isinstance(state, InheritState):
+            heir = state.decide(placement.row)
+            state.offers.bequeath(heir.pods, placement.pod.uid, placement.node)
+            state = state.site
         if isinstance(state, ReserveState):
             uid, default = placement.pod.uid, state.policy == ""
             state.offers.placing[uid] = (placement.row, default)
@@ -175,23 +187,32 @@ class Reservation:
         placement.annotations.update(notes(state, chosen, draws))
         return None
 
-    def unreserve(self, state: OwnerState | ReserveState, placement: Placement) -> None:
+    def unreserve(self, state: AnyState, placement: Placement) -> None:
         """Give the draw back, unless news came that the pod is on a node after all.
 
         What such a pod draws was read off the pod itself.
         """
         uid = placement.pod.uid
-        if isinstance(state, ReserveState):
+        if isinstance(state, ReserveState | InheritState):
             state.offers.placing.pop(uid, None)
+            state.offers.disinherit(uid)
         elif state.nodes.is_assumed(uid) or state.nodes.pod(uid) is None:
             state.offers.withdraw(uid)
 
-    def bind(self, _state: Any, placement: Placement) -> Calls | Skip:
+    def bind(self, state: Any, placement: Placement) -> Calls | Skip:
         """Bind reserve pods by their status; ordinary pods are the next binder's."""
-        return bind_reservation(placement) if placement.pod.reserve_for else Skip()
+        if not placement.pod.reserve_for:
+            return Skip()
+        heir = state.chosen if isinstance(state, InheritState) else None
+        return bind_reservation(placement, heir)
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
-        """Room that comes back, a reservation or a node that comes or changes, the pod itself."""
+    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+        """Room that comes back, a reservation or a node that comes or changes, the pod itself.
+
+        Who inherits hopes for pods that may leave it something, too.
+        """
         if event.resource == "UnschedulablePod":
             return event.new is not None and bool(event.new.uid == pod.uid)
+        if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
+            return inherits(pod, view)
         return hears(self, event)
