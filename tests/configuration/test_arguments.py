@@ -172,8 +172,6 @@ def test_what_reservations_are_told_arrives():
     ("switch", "words"),
     [
         ({"enablePreemption": True}, "enablePreemption: preemption by reservations is not built"),
-        ({"preAllocationConfig": {"enableClusterMode": True}}, "enableClusterMode: is not built"),
-        ({"preAllocationConfig": {"preferNoPreAllocatedPods": True}}, "is not built"),
     ],
 )
 def test_what_reservations_cannot_do_yet_is_said(switch, words):

@@ -31,9 +31,17 @@ def cluster():
     )  # fmt: skip
 
 
+class Strict(Auditor):
+    """Complains at once."""
+
+    def after(self, placement):
+        super().after(placement)
+        self.complain()
+
+
 @pytest.fixture
 def audit(cluster):
-    auditor = Auditor(cluster.world)
+    auditor = Strict(cluster.world)
     auditor.before()
     return auditor
 
@@ -68,6 +76,10 @@ def test_a_change_on_a_node_that_was_not_chosen(cluster, audit):
     placed(cluster, "elsewhere", node="n1")
     with pytest.raises(AssertionError, match="I1: an attempt changed what is taken on n1"):
         audit.after(placed(cluster, "p", node="n2", assume=False))
+
+
+def test_a_change_although_no_node_was_found(cluster, audit):
+    placed(cluster, "elsewhere", node="n1")
     audit.before()
     audit.after(None)
     cluster.world.forget("uid-pod-default-elsewhere")

@@ -18,18 +18,23 @@ from holdfast.framework.world import World
 
 
 def check_invariants(world: World, ours: Iterable[str] | None = None) -> None:
-    """Assert every invariant that can be seen in the ledgers.
+    """Assert every invariant that can be seen in the ledgers; see ``broken_promises``."""
+    problems = broken_promises(world, ours)
+    assert not problems, "; ".join(problems)
+
+
+def broken_promises(world: World, ours: Iterable[str] | None = None) -> list[str]:
+    """Name every promise that does not hold, and every sum that is wrong.
 
     ``ours`` limits I1 to nodes where all pods were placed by us; None takes every node. Binding
     by others checks no capacity, so a node with a foreign pod may be over-committed rightly.
     """
-    problems = [
+    return [
         *_columns_equal_their_parts(world),
         *_no_overcommitment(world, None if ours is None else set(ours)),
         *_offers_keep_their_room(world),
         *overdrawn(world.devices),
     ]
-    assert not problems, "; ".join(problems)
 
 
 def _columns_equal_their_parts(world: World) -> list[str]:
@@ -73,7 +78,7 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
             taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
             if row in waiting:
                 taken = stand
-            if taken > has and not served_elsewhere(world, resource, has):
+            if taken > has and not counted_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
                 problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
     return problems
@@ -92,11 +97,12 @@ def waited_for(world: World) -> set[int]:
     return holding | coming
 
 
-def served_elsewhere(world: World, resource: int, has: int) -> bool:
-    """An extended resource the node does not have may be served by devices instead."""
-    if has or world.devices is None:
-        return False
-    return world.devices.class_for(world.nodes.resources[resource]) is not None
+def counted_elsewhere(world: World, resource: int, has: int) -> bool:
+    """An extended resource the node does not have may be served by devices; others by others."""
+    name = world.nodes.resources[resource]
+    if world.uncounted(name):
+        return True
+    return not has and world.devices is not None and world.devices.class_for(name) is not None
 
 
 def _offers_keep_their_room(world: World) -> list[str]:

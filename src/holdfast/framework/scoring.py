@@ -23,6 +23,9 @@ from holdfast.framework.plugin import Skip as Skipped
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 
+HIGHEST_SCORE = 100
+"""The best a plugin can say of a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -87,6 +90,8 @@ def add_apart(
 
 def _score(profile: Profile, prepared: Prepared, rows: AnyRows) -> Score | None:
     plugin, state = prepared.plugin, prepared.state
+    if prepared.mistake:
+        raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.mistake}')
     if implements(plugin, PreScores):
         answer = plugin.pre_score(state, rows)
         if isinstance(answer, Skipped):

@@ -57,6 +57,7 @@ class FakeCluster:
         found = decide(self.profile, facts, self.world, self.now, self._rng)
         placement = found if isinstance(found, Placement) and self._hold(found) else None
         self._auditor.after(placement)
+        self._auditor.complain()
         check_invariants(self.world)
         return "" if placement is None else placement.node
 
