@@ -95,11 +95,6 @@ class Picture:
         return len(self.row_of)
 
     @property
-    def pod_count(self) -> int:
-        """How many pods stand on them."""
-        return len(self._roster.by_uid)
-
-    @property
     def seq(self) -> int:
         """The journal's position."""
         return self.journal.seq

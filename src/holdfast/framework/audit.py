@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.matching import ignores
+from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.invariants import (
     broken_promises,
@@ -54,7 +55,8 @@ class Auditor:
             *self._offers_lowered(placement),
         ]
         self._attempts += 1
-        if self._attempts % (1 + self._world.nodes.pod_count // PODS_A_CHECK) == 0:
+        pods = int(self._world.nodes.requested[PODS].sum())
+        if self._attempts % (1 + pods // PODS_A_CHECK) == 0:
             # What nodes are promised was looked at above, our doing and others' apart.
             problems += broken_promises(self._world, ours=())
         self._broken = self._broken or "; ".join(problems)
