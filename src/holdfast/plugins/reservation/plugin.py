@@ -41,7 +41,7 @@ from holdfast.plugins.reservation.drawing import draw, notes
 from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
 from holdfast.plugins.reservation.kept import kept_of
-from holdfast.plugins.reservation.nomination import nominate, why_none
+from holdfast.plugins.reservation.nomination import choose, nominate, why_none
 from holdfast.plugins.reservation.one_row import judge
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.placing import (
@@ -70,6 +70,7 @@ class Reservation:
     }
     beyond_spec: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
+    comparable: ClassVar[bool] = True
     asked_unprepared: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
@@ -196,8 +197,12 @@ class Reservation:
         if state.ignoring:
             return None
         # The pod is assumed already: it must not count against itself.
-        without = Change(removed={placement.row: (placement.pod,)})
-        chosen, others = nominate(state, placement.row, without)
+        before = state.kept.before(placement.row) if state.kept is not None else None
+        if before is not None:
+            chosen, others = choose(state, before)
+        else:
+            without = Change(removed={placement.row: (placement.pod,)})
+            chosen, others = nominate(state, placement.row, without)
         if chosen is None:
             words = why_none(state, placement.row)
             return Reject(Code.UNSCHEDULABLE, (words,)) if state.must else None
