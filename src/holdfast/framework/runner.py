@@ -8,7 +8,7 @@ remembered between calls only makes the next one cheaper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -177,16 +177,19 @@ def _missed(plugin: Any, rejection: Rejection) -> bool:
 
 def _merged(effects: list[Effect]) -> Effect:
     last = effects[-1]
-    if last.code is Code.PASS:
-        return last
+    calls = tuple(call for e in effects for call in e.calls)
+    notes = tuple(note for e in effects for note in e.notes)
+    if last.code is not Code.UNSCHEDULABLE:
+        # What the others want done is done, but who ended it has the word.
+        return replace(last, calls=calls, notes=notes)
     return Effect(
         plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),
         nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
         evict=tuple(pod for e in effects for pod in e.evict),
-        calls=tuple(call for e in effects for call in e.calls),
+        calls=calls,
         code=last.code,
-        notes=tuple(note for e in effects for note in e.notes),
+        notes=notes,
     )
 
 

@@ -82,7 +82,9 @@ class DefaultPreemption:
         if found is None:
             words, errors = search.words()
             if errors:
-                return Effect(self.name, f"preemption: {'; '.join(errors)}", code=Code.ERROR)
+                told = list(dict.fromkeys(errors))
+                text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+                return Effect(self.name, f"preemption: {text}", code=Code.ERROR)
             return self._no_use(rejection, words)
         rows, names = found[0], view.nodes.names
         best = search.candidate(rows[0])
