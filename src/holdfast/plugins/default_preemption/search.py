@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
     Change,
@@ -177,6 +178,8 @@ class Search:
         if apart is not None:
             beyond |= apart[: self._size]
         beyond |= self._view.nodes.importance().newest[: self._size] >= self._view.now
+        # What an extender refuses has room enough: only trying shows that evicting is no use.
+        beyond[[r for r, word in self._rejection.words.items() if word.plugin == EXTENDER]] = True
         own = self._view.world.nominations.node_of(self._view.pod.uid)
         if own in self._view.nodes.row_of:
             beyond[self._view.nodes.row_of[own]] = True

@@ -8,13 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.node_selection import required_nodes
 from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.matching import Match, ignores
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.selection import required_selected
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
     NONE,
+    AnyRows,
     Calls,
     Change,
     ClusterEvent,
@@ -24,7 +27,6 @@ from holdfast.framework.plugin import (
     Placement,
     RawScores,
     Reject,
-    Rows,
     Scope,
     Skip,
     Verdicts,
@@ -34,9 +36,12 @@ from holdfast.framework.view import View
 from holdfast.plugins.reservation import diagnosis, inheriting
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import draw, notes
+from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
-from holdfast.plugins.reservation.nomination import nominate, row_scores, why_none
-from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.plugins.reservation.kept import kept_of
+from holdfast.plugins.reservation.nomination import nominate, why_none
+from holdfast.plugins.reservation.one_row import judge
+from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.placing import (
     ReserveState,
     filter_reserve_pod,
@@ -44,7 +49,7 @@ from holdfast.plugins.reservation.placing import (
     what_it_brings,
 )
 from holdfast.plugins.reservation.status import bind_reservation
-from holdfast.plugins.reservation.words import NO_MATCH, none_matchable, owner_reasons
+from holdfast.plugins.reservation.words import NO_MATCH, owner_reasons
 
 AnyState = OwnerState | ReserveState | InheritState
 
@@ -62,6 +67,7 @@ class Reservation:
         "Reservation": (),
     }
     beyond_spec: ClassVar[bool] = True
+    sliced: ClassVar[bool] = True
     asked_unprepared: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
@@ -77,7 +83,8 @@ class Reservation:
         if matched is None:
             # Of those that ignore reservations, no affinity is read.
             return (affinity, ignores(pod)) if affinity is not None else None
-        return (matched.key, pod.request, affinity, pod.host_ports)
+        where = None if affinity is None else required_nodes(pod.pod)
+        return (matched.key, pod.request, affinity, pod.host_ports, where)
 
     def prepare(self, pod: PodFacts, view: View) -> Any:
         """Tell reserve pods, owners and everybody else apart."""
@@ -99,24 +106,33 @@ class Reservation:
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
         )  # fmt: skip
-        return state if affinity is None else Narrow(state, matched.rows)
+        if affinity is None:
+            return state
+        # Reservations on nodes the pod may not go to are none of its.
+        rows = matched.rows
+        rows = rows[required_selected(view.nodes, required_nodes(pod.pod), rows)]
+        return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
 
-    def filter(self, state: AnyState, rows: Rows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
         if isinstance(state, ReserveState):
             return filter_reserve_pod(state, rows)
         if isinstance(state, InheritState):
             return inheriting.verdicts(state, rows, change)
-        verdicts = np.zeros(state.nodes.capacity, np.int8)
-        found_fit = fit(state, change) if change else state.fit()
-        verdicts[state.match.rows] = ~found_fit.passes
-        if state.must:
-            # Where every offer is taken there is none to speak of: nothing can help.
-            for row in state.match.rows[~found_fit.passes]:
-                if none_matchable(state, int(row)):
-                    verdicts[row] = Code.UNRESOLVABLE
-        found: Verdicts = verdicts[rows]
-        return found
+        verdicts = kept_of(state).verdicts[rows]
+        if change:
+            verdicts = verdicts.copy()
+            for position, row in change.touches(rows):
+                verdicts[position] = self.verdict(state, row, change)
+        return verdicts
+
+    def verdict(self, state: AnyState, row: int, change: Change) -> int:
+        """The same for one row."""
+        if not isinstance(state, OwnerState):
+            return int(self.filter(state, np.array([row], np.intp), change)[0])
+        back = given_back(state.offers, change) if change else NOTHING
+        found = judge(state, row, back)
+        return Code.PASS if found is None else found.code(must=state.must)
 
     def rests_on_pods(self, state: AnyState) -> NDArray[np.bool_]:
         """Where the pod has an offer, or hopes for room: it may become free."""
@@ -133,18 +149,15 @@ class Reservation:
             return inheriting.reasons(state, row, change)
         return owner_reasons(state, row, change)
 
-    def score(self, state: AnyState, rows: Rows) -> RawScores:
+    def score(self, state: AnyState, rows: AnyRows) -> RawScores:
         """Prefer rows whose offer the pod fills best; a lowest order label beats any score."""
         if isinstance(state, InheritState):
             inherited: RawScores = state.seen().scores[rows]
             return inherited
-        scores = np.zeros(state.nodes.capacity, np.float64)
         if isinstance(state, ReserveState) or state.ignoring:
-            found: RawScores = scores[rows]
-            return found
-        scores[state.match.rows] = row_scores(state)
-        found = scores[rows]
-        return found
+            nothing: RawScores = np.zeros(state.nodes.capacity)[rows]
+            return nothing
+        return kept_of(state).scores(rows)
 
     def scale(self, state: Any, raw: Any, low: float, high: float) -> Any:
         """The best row gets 100; a reservation that inherits has its own scale."""
@@ -155,7 +168,7 @@ class Reservation:
     def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""
         pod = view.pod
-        counts = diagnosis.count(view.world.offers, pod)
+        counts = diagnosis.count(view.world.offers, pod, view.nodes)
         must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
         told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
         if not told or pod.reserve_for:
