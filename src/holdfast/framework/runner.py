@@ -190,7 +190,6 @@ def _merged(effects: list[Effect]) -> Effect:
     calls = tuple(call for e in effects for call in e.calls)
     notes = tuple(note for e in effects for note in e.notes)
     if last.code is not Code.UNSCHEDULABLE:
-        # What the others want done is done, but who ended it has the word.
         return replace(last, calls=calls, notes=notes)
     return Effect(
         plugin=", ".join(e.plugin for e in effects),

@@ -148,8 +148,10 @@ class Search:
                 verdicts = plugin.filter(state, rows)
                 failing = verdicts == Code.ERROR
                 words.update(count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
-                for row in rows[failing].tolist():
-                    errors.append(_failure(plugin.name, plugin.reasons(state, row)))
+                errors += (
+                    _failure(plugin.name, plugin.reasons(state, row))
+                    for row in rows[failing].tolist()
+                )
             left[rows[verdicts != 0]] = False
 
     def _shortages(self, rows: Rows) -> Counter[str]:
