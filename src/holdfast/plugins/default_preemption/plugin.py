@@ -86,7 +86,9 @@ class DefaultPreemption:
         if found is None:
             words, errors = search.words()
             if errors:
-                return Effect(self.name, f"preemption: {'; '.join(errors)}", code=Code.ERROR)
+                told = list(dict.fromkeys(errors))
+                text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+                return Effect(self.name, f"preemption: {text}", code=Code.ERROR)
             return self._no_use(rejection, words)
         if rejection.agreement is not None:
             return self._agreed(search.candidates(), rejection.agreement, view.now)

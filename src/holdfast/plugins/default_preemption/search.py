@@ -11,7 +11,7 @@ loss found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,7 @@ class Search:
             outcome = self._outcome(row)
             assert isinstance(outcome, Word)
             if outcome.code is Code.ERROR:
-                errors.extend(outcome.reasons)
+                errors.append(_failure(outcome.plugin, outcome.reasons))
             else:
                 words.update(outcome.reasons)
         self._plain_words(words, errors)
@@ -148,8 +148,10 @@ class Search:
                 verdicts = plugin.filter(state, rows)
                 failing = verdicts == Code.ERROR
                 words.update(count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
-                for row in rows[failing].tolist():
-                    errors.extend(plugin.reasons(state, row))
+                errors += (
+                    _failure(plugin.name, plugin.reasons(state, row))
+                    for row in rows[failing].tolist()
+                )
             left[rows[verdicts != 0]] = False
 
     def _shortages(self, rows: Rows) -> Counter[str]:
@@ -224,3 +226,7 @@ class Search:
 def _by_room(rejection: Rejection) -> tuple[Any, State] | None:
     """The filter that asks for room, if there is one."""
     return next((pair for pair in rejection.filters if implements(pair[0], NeedsRoom)), None)
+
+
+def _failure(plugin: str, reasons: Iterable[str]) -> str:
+    return f'running "{plugin}" filter plugin: {", ".join(reasons)}'
