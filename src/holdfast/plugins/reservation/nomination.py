@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.capacity.offer import Offer
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.given import NOTHING, given_back
-from holdfast.plugins.reservation.one_row import judge, offer_score
+from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable
 
@@ -17,11 +17,16 @@ TAKEN = "reservation has allocateOnce enabled and has already been allocated"
 def nominate(
     state: OwnerState, row: int, change: Change = NONE
 ) -> tuple[Offer | None, list[Offer]]:
-    """Choose the offer an owner takes on a row, and the others it may draw on, in order.
+    """Choose the offer an owner takes on a row, and the others it may draw on, in order."""
+    found = judge(state, row, given_back(state.offers, change) if change else NOTHING)
+    return choose(state, found)
+
+
+def choose(state: OwnerState, found: OneRow | None) -> tuple[Offer | None, list[Offer]]:
+    """Choose among the offers of a row that was judged.
 
     Lowest order label first; without labels the highest score; then the oldest, then by name.
     """
-    found = judge(state, row, given_back(state.offers, change) if change else NOTHING)
     serving = found.serving if found is not None else []
     if found is None or not serving:
         return None, []

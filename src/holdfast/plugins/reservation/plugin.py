@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from holdfast.framework.plugin import (
     Placement,
     RawScores,
     Reject,
+    Rows,
     Scope,
     Skip,
     Verdicts,
@@ -39,7 +41,7 @@ from holdfast.plugins.reservation.drawing import claims, draw, notes, unsaid
 from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
 from holdfast.plugins.reservation.kept import kept_of
-from holdfast.plugins.reservation.nomination import nominate, why_none
+from holdfast.plugins.reservation.nomination import choose, nominate, why_none
 from holdfast.plugins.reservation.one_row import judge
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.placing import (
@@ -50,7 +52,7 @@ from holdfast.plugins.reservation.placing import (
     what_it_brings,
 )
 from holdfast.plugins.reservation.status import bind_reservation
-from holdfast.plugins.reservation.words import NO_MATCH, owner_reasons
+from holdfast.plugins.reservation.words import NO_MATCH, owner_reasons, tallied
 
 AnyState = OwnerState | ReserveState | InheritState | Unrelated
 
@@ -69,6 +71,7 @@ class Reservation:
     }
     beyond_spec: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
+    comparable: ClassVar[bool] = True
     asked_unprepared: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
@@ -158,6 +161,12 @@ class Reservation:
             return inheriting.reasons(state, row, change)
         return owner_reasons(state, row, change)
 
+    def tally(self, state: AnyState, rows: Rows) -> Mapping[str, int]:
+        """Count the reasons of many rows."""
+        if isinstance(state, OwnerState):
+            return tallied(state, rows)
+        return Counter(word for row in rows.tolist() for word in self.reasons(state, row))
+
     def score(self, state: AnyState, rows: AnyRows) -> RawScores:
         """Prefer rows whose offer the pod fills best; a lowest order label beats any score."""
         if isinstance(state, InheritState):
@@ -182,9 +191,7 @@ class Reservation:
         told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
         if not told or pod.reserve_for:
             return Effect(self.name)
-        histogram = rejection.histogram() if rejection.prefilter is None else {}
-        event = (diagnosis.EVENT, diagnosis.event_of(told, histogram))
-        return Effect(self.name, ", ".join(told), notes=(event,) if must else ())
+        return Effect(self.name, ", ".join(told), notes=_event(told, rejection) if must else ())
 
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
@@ -200,8 +207,12 @@ class Reservation:
             placement.annotations.update(unsaid(placement.pod))
             return None
         # The pod is assumed already: it must not count against itself.
-        without = Change(removed={placement.row: (placement.pod,)})
-        chosen, others = nominate(state, placement.row, without)
+        before = state.kept.before(placement.row) if state.kept is not None else None
+        if before is not None:
+            chosen, others = choose(state, before)
+        else:
+            without = Change(removed={placement.row: (placement.pod,)})
+            chosen, others = nominate(state, placement.row, without)
         if chosen is None:
             if state.must:
                 return Reject(Code.UNSCHEDULABLE, (why_none(state, placement.row),))
@@ -243,3 +254,8 @@ class Reservation:
         if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
             return inherits(pod, view)
         return hears(self, event)
+
+
+def _event(told: list[str], rejection: Any) -> tuple[tuple[str, str], ...]:
+    histogram = rejection.histogram() if rejection.prefilter is None else {}
+    return ((diagnosis.EVENT, diagnosis.event_of(told, histogram)),)
