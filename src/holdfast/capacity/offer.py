@@ -74,17 +74,23 @@ class Offer:
         kept = self.inner.get(resource, 0) + self.used(resource)
         return max(0, self.reserved.get(resource, 0) - kept)
 
-    def regained(self, gone: Collection[str]) -> tuple[dict[int, int], dict[int, int]]:
-        """What more it would hold beside its owners, and what more lend, were some of them gone."""
+    def regained(
+        self, gone: Collection[str], coming: Amounts | None = None
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """What more it would hold beside its owners, and what more lend, were some of them gone.
+
+        ``coming`` is what others would draw instead.
+        """
+        coming = coming or {}
         held, lent = {}, {}
         for resource in self.reserved.keys() - {PODS}:
             reserved, inner = self.reserved[resource], self.inner.get(resource, 0)
             used = self.used(resource)
-            then = used - self.drawn.of(gone, resource)
+            then = used - self.drawn.of(gone, resource) + coming.get(resource, 0)
             held[resource] = max(reserved - then, inner) - max(reserved - used, inner)
             lent[resource] = max(0, reserved - inner - then) - max(0, reserved - inner - used)
         of_pods = self.reserved.get(PODS, 1) - self.used(PODS)
-        then = of_pods + self.drawn.of(gone, PODS)
+        then = of_pods + self.drawn.of(gone, PODS) - coming.get(PODS, 0)
         held[PODS] = lent[PODS] = max(0, then) - max(0, of_pods)
         return held, lent
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.offer import Offer
+from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.owner import OwnerState, fit
 from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable
@@ -43,6 +44,18 @@ def row_scores(state: OwnerState) -> Ints:
         lowest = labelled & (order == order[labelled].min())
         best[np.logical_or.reduceat(lowest, first)] = FIRST_IN_ORDER
     return best
+
+
+def take(state: OwnerState, pod: PodFacts, row: int) -> tuple[Offer | None, list[Offer]]:
+    """Choose for an owner that is assumed on its row: of equals none that another was promised."""
+    # It must not count against itself.
+    without = {row: (pod,)}
+    beside = state.nominations.beside(pod, row) if state.nominations else None
+    if beside:
+        found = nominate(state, row, Change({row: tuple(beside.values())}, without))
+        if found[0] is not None:
+            return found
+    return nominate(state, row, Change(removed=without))
 
 
 def nominate(

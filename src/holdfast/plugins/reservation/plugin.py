@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,12 +30,13 @@ from holdfast.framework.plugin import (
     Verdicts,
     hears,
 )
+from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
-from holdfast.plugins.reservation import diagnosis, inheriting
+from holdfast.plugins.reservation import diagnosis, evicting, inheriting
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import draw, notes
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
-from holdfast.plugins.reservation.nomination import nominate, row_scores, why_none
+from holdfast.plugins.reservation.nomination import row_scores, take, why_none
 from holdfast.plugins.reservation.owner import OwnerState, fit
 from holdfast.plugins.reservation.placing import (
     ReserveState,
@@ -98,6 +99,7 @@ class Reservation:
             view.nodes, view.world.offers, matched, request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
+            nominations=view.world.nominations,
         )  # fmt: skip
         return state if affinity is None else Narrow(state, matched.rows)
 
@@ -164,6 +166,14 @@ class Reservation:
         event = (diagnosis.EVENT, diagnosis.event_of(told, histogram))
         return Effect(self.name, ", ".join(told), notes=(event,) if must else ())
 
+    def forbids_eviction(self, rejection: Rejection) -> str | None:
+        """Reservations evict where that is switched on; owners not while their own room opens."""
+        return evicting.why_not(rejection, enabled=self.args.enable_preemption)
+
+    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
+        """For a reservation nobody is evicted who says that it must not be."""
+        return evicting.spared if pod.reserve_for else None
+
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
         if isinstance(state, InheritState):
@@ -176,9 +186,7 @@ class Reservation:
             return None
         if state.ignoring:
             return None
-        # The pod is assumed already: it must not count against itself.
-        without = Change(removed={placement.row: (placement.pod,)})
-        chosen, others = nominate(state, placement.row, without)
+        chosen, others = take(state, placement.pod, placement.row)
         if chosen is None:
             words = why_none(state, placement.row)
             return Reject(Code.UNSCHEDULABLE, (words,)) if state.must else None
