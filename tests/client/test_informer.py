@@ -5,10 +5,12 @@ import itertools
 import logging
 import random
 
+import msgspec
 import pytest
 from handler_record import Record
 from transport_suite import CONFIG_MAPS, NUMBERED, a_config, a_lease
 
+from holdfast.api.node import LeaseSpec
 from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
@@ -209,6 +211,23 @@ async def test_a_server_without_streaming_lists_is_listed_in_pages(scene, monkey
     assert [name for _, name in await scene.told()] == ["a", "b", "c", "d", "e"]
     await scene.drop("c")
     assert await scene.told() == [("deleted", "c")]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_what_is_kept_and_told_is_what_the_transform_makes_of_it(scene, streams):
+    def unheld(lease):
+        return msgspec.structs.replace(lease, spec=LeaseSpec())
+
+    if not streams:
+        refuse_streaming_lists(scene)
+    scene.informer.transform = unheld
+    await scene.put("a")
+    scene.informer.start()
+    await scene.clock.advance(1)
+    await scene.put("b")
+    await scene.change("a", "you")
+    assert await scene.told() == [("added", "a"), ("added", "b"), ("modified", "a")]
+    assert [lease.spec for lease in scene.informer.cache.values()] == [LeaseSpec(), LeaseSpec()]
 
 
 async def test_a_selector_narrows_what_is_told(wire, clock):

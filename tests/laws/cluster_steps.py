@@ -26,7 +26,19 @@ TROUBLE = Chances(
 NODE_NAMES = ("n0", "n1", "n2")
 SIZES = ("500m", "1", "1", "2", "3")
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+IGNORED = "scheduling.koordinator.sh/reservation-ignored"
+ORDER = "scheduling.koordinator.sh/reservation-order"
 INNER = "node.koordinator.sh/reservation"
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "labelSelector": {"matchLabels": {"apart": "yes"}},
+                "topologyKey": "kubernetes.io/hostname",
+            }
+        ]
+    }
+}
 GPU = "example.com/gpu"
 RUN_FOR = "holdfast.dev/run-for"
 STOP_AFTER = "holdfast.dev/stop-after"
@@ -102,9 +114,11 @@ class Life:
 
     async def _new_pod(self):
         name, owner = self._name("p"), self.rng.choice(("a", "a", "b", "c", "c", "none"))
-        notes = {}
+        notes, labels = {}, {"app": owner}
         if self.rng.random() < 0.1:
             notes[AFFINITY] = "{}"
+        elif self.rng.random() < 0.05:
+            labels[IGNORED] = "true"
         elif self.rng.random() < 0.15:
             notes[RUN_FOR] = "5s"
         elif self.rng.random() < 0.3:
@@ -112,9 +126,23 @@ class Life:
         memory = self.rng.choice((None, "1Gi", "3Gi"))
         cpu = self.rng.choice(SIZES)
         more = {"priority_class_name": "urgent"} if self.rng.random() < 0.2 else {}
-        pod = a_pod(name, cpu=cpu, memory=memory, labels={"app": owner}, annotations=notes, **more)
+        labels |= (apart := self._apart())
+        more |= {"affinity": APART} if apart and self.rng.random() < 0.6 else {}
+        pod = a_pod(name, cpu=cpu, memory=memory, labels=labels, annotations=notes, **more)
+        ports = self._ports(pod["spec"])
         await self.cluster.create(pod, settle=False)
-        return f"{name} app={owner} {cpu} {memory} {notes} {more}"
+        return f"{name} {labels} {cpu} {memory} {notes} {list(more)} {ports}"
+
+    def _apart(self):
+        return {"apart": "yes"} if self.rng.random() < 0.12 else {}
+
+    def _ports(self, spec):
+        """Give a pod, or the template of one, host ports now and then."""
+        ports = self.rng.choice(((), (), (), (), (80,), (81,), (80, 81)))
+        listed = [{"containerPort": port, "hostPort": port} for port in ports]
+        if listed:
+            spec["containers"][0]["ports"] = listed
+        return ports
 
     async def _new_reservation(self):
         name, owner = self._name("r"), self.rng.choice("ab")
@@ -127,11 +155,16 @@ class Life:
             "ttl": self.rng.choice(("15s", "60s", "1h", "1h")),
         }
         pinned = self.rng.choice((None, None, None, *NODE_NAMES))
+        apart = self._apart()
+        template = {"node": pinned} | ({"affinity": APART} if apart else {})
+        labels = apart | self.rng.choice(({}, {}, {ORDER: "7"}))
         reservation = a_reservation(
-            name, owner_labels={"app": owner}, annotations=notes, template={"node": pinned}, **kind
-        )
+            name, owner_labels={"app": owner}, annotations=notes, template=template, labels=labels,
+            **kind,
+        )  # fmt: skip
+        ports = self._ports(reservation["spec"]["template"]["spec"])
         await self.cluster.create(reservation, settle=False)
-        return f"{name} app={owner} on {pinned} {kind} {notes}"
+        return f"{name} app={owner} on {pinned} {kind} {notes} {labels} {ports}"
 
     async def _pod_with_claim(self):
         name = self._name("d")

@@ -46,6 +46,7 @@ class Snapshot:
                 f'pod "{self.pod.key}": spec.schedulerName: no profile is named "{name}"; '
                 f"there are {', '.join(profiles)}"
             )
+        self.world.nominations.keep_only(profiles)
         return explain(
             profile, self.pod, self.world, now, preempt=preempt, reserve_for=self.reserve_for
         )

@@ -74,6 +74,8 @@ class Informer(Generic[T]):
         self._complaints: dict[str, str] = {}
         self.on_unreadable: Callable[[Unreadable], None] | None = None
         """Told once of each object that cannot be read, and again when the reason changes."""
+        self.transform: Callable[[T], T] | None = None
+        """Makes of each object what is kept and told of it, for one who need not keep it all."""
         self._running: asyncio.Task[None] | None = None
         self._stopped = False
         self._told_all = False
@@ -183,7 +185,7 @@ class Informer(Generic[T]):
                 self.resource, **self._scope, limit=PAGE, continue_token=token,
                 unreadable=self._on_unreadable,
             )  # fmt: skip
-            self._staged.update((identity(obj)[0], obj) for obj in page.items)
+            self._staged.update((identity(obj)[0], self._kept(obj)) for obj in page.items)
             token = page.continue_token
             if not token:
                 break
@@ -223,9 +225,12 @@ class Informer(Generic[T]):
         elif event.type != "BOOKMARK":
             if self._complaints:
                 self._complaints.pop(identity(event.object)[0], None)
-            self._tell(self._replica.put(event.object))
+            self._tell(self._replica.put(self._kept(event.object)))
         self._version = event.resource_version
         self._patience.progressed()
+
+    def _kept(self, obj: T) -> T:
+        return obj if self.transform is None else self.transform(obj)
 
     def _begin_staging(self) -> None:
         self._staged = {}
@@ -240,7 +245,7 @@ class Informer(Generic[T]):
         if event.type == "DELETED":
             self._staged.pop(key, None)
         else:
-            self._staged[key] = event.object
+            self._staged[key] = self._kept(event.object)
 
     async def _finish_staging(self, version: str) -> None:
         assert self._staged is not None

@@ -253,9 +253,8 @@ class Picture:
             news = True
         if news:
             self.journal.log(row)
-        if (old is None or old.status.images != node.status.images) and self.images.set(
-            row, node.status.images
-        ):
+        had = () if old is None else old.status.images
+        if self.images.change(row, had, node.status.images):
             self.epochs.bump("images")
         if new:
             self.epochs.bump("nodes")
@@ -277,7 +276,8 @@ class Picture:
             self.unseat(uid)
         self.amounts.close(row)
         self.labels.clear(row)
-        if self.images.set(row, ()):
+        gone = self.nodes[row]
+        if gone is not None and self.images.change(row, gone.status.images, ()):
             self.epochs.bump("images")
         self.names[row] = ""
         self.nodes[row] = None

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.framework.plugin import Code, Reject, Rows, State, Verdicts
+from holdfast.framework.hypothesis import judge
+from holdfast.framework.plugin import Change, Code, Reject, Rows, State, Verdicts
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection, Word
 from holdfast.framework.view import View
+
+_MOST_NOMINATED = 16
 
 _place = attrgetter("traits.place")
 
@@ -70,23 +73,46 @@ def first_objections(view: View, active: list[Prepared], words: Mapping[int, Wor
     told = rejection_of(view, active)
     narrowing = [p for p in active if p.narrow is not None]
     told.narrowed_by = tuple(p.plugin.name for p in narrowing)
-    told.words = words
     undecided = nodes.alive[: nodes.size].copy()
+    promised: int | None = None
     if narrowing:
         kept = np.zeros(nodes.size, np.bool_)
         kept[common_rows(narrowing)] = True
         out = (undecided & ~kept).nonzero()[0]
         told.codes[out], told.plugin_of[out] = Code.UNRESOLVABLE, EXCLUDED
         undecided[out] = False
+        promised = nodes.row_of.get(view.pod.pod.status.nominated_node_name)
+        if promised is not None:
+            undecided[promised] = True  # it is tried first, whatever anybody narrows to
     for index, prepared in enumerate(in_turn(active)):
         rows = undecided.nonzero()[0]
         verdicts = _verdicts(prepared, rows)
         out = verdicts.nonzero()[0]
         told.codes[rows[out]], told.plugin_of[rows[out]] = verdicts[out], index
         undecided[rows[out]] = False
-    for row, word in words.items():
-        told.codes[row] = word.code
+    if promised is not None and told.plugin_of[promised] >= 0:
+        # Upstream names it among those that narrowed.
+        told.narrowed_by = tuple({*told.narrowed_by, told.plugin_at(promised)})
+    told.words = {**_beside_nominated(told), **words}
+    for row, word in told.words.items():
+        told.codes[row], told.plugin_of[row] = word.code, PASSED
     return told
+
+
+def _beside_nominated(told: Rejection) -> Mapping[int, Word]:
+    """What is said first against rows that pods are nominated to: with those pods there.
+
+    Only the words differ, the rows will not do either way; so only a few rows are asked again.
+    """
+    nominated = told.view.nominated
+    if len(nominated) > _MOST_NOMINATED:
+        return {}
+    words = {
+        row: judge(told.filters, row, Change({row: tuple(others.values())}))
+        for row, others in nominated.items()
+        if told.plugin_of[row] >= 0
+    }
+    return {row: word for row, word in words.items() if word is not None}
 
 
 def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:

@@ -106,7 +106,7 @@ class Record:
         answers = p.answers
         if answers is None:
             self.apart.append(p)
-        elif p.traits.opaque:
+        elif p.traits.opaque or p.mistake:
             self.summed = False
         elif p.traits.scales:
             self.scaled.append(Scaled(answers, weight))

@@ -112,14 +112,15 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
             if refusal is not None:
                 return refused(view, found.active, *refusal)
     record.refresh()
+    error = ""
     if record.domain or found.active is not record.prepared:
         error = _ask_the_rest(found)
-        if error:
-            return rejection_of(view, found.active, error=error)
     if world.nominations:
         _leave_room(found)
     if pod.pod.status.nominated_node_name or world.nominations:
         _prefer_nominated(found)
+    if error and found.chosen is None:
+        return rejection_of(view, found.active, error=error)
     some = record.count if found.mask is None else found.mask.any()
     if some:
         return found
@@ -198,6 +199,8 @@ def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
         total = np.where(found.mask, record.total[:size], NOWHERE)  # type: ignore[arg-type]
         ties = (total == total.max()).nonzero()[0]
     else:
+        if not record.summed and len(only := found.rows) == 1:
+            return int(only[0])  # unscored: what is wrong with the scores is no matter
         rows, sums = ranked(profile, found)
         ties = (sums == sums.max()).nonzero()[0]
         if not isinstance(rows, slice):
@@ -240,31 +243,50 @@ def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
 
 
 def _ask_the_rest(found: Feasible) -> str:
-    """Let plugins whose answers are not kept strike out rows; answers an error, or ""."""
-    size = found.view.nodes.size
-    mask = found.record.ok[:size].copy()
+    """Let plugins whose answers are not kept strike out rows; answers an error, or "".
+
+    An error on any row fails the attempt, unless the pod goes where it is nominated to.
+    """
+    size, error = found.view.nodes.size, ""
+    left = np.ones(size, np.bool_)
     for prepared in found.active:
         if prepared.answers is not None or prepared.skip:
             continue
         if prepared.narrow is not None:
             allowed = np.zeros(size, np.bool_)
             allowed[prepared.narrow] = True
-            mask &= allowed
+            left &= allowed
         if not prepared.filters:
             continue
         if prepared.traits.sliced:
             # Cheaper over all rows than picking some; such a plugin never fails.
-            mask &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
+            left &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
             continue
-        rows = mask.nonzero()[0]
+        rows = (left & _passing_until(found, prepared)).nonzero()[0]
         verdicts = prepared.plugin.filter(prepared.state, rows)
         failed = (verdicts == Code.ERROR).nonzero()[0]
-        if len(failed):
+        if len(failed) and not error:
             words = ", ".join(prepared.plugin.reasons(prepared.state, int(rows[failed[0]])))
-            return f'running "{prepared.plugin.name}" filter plugin: {words}'
-        mask[rows] = verdicts == 0
-    found.mask = mask
-    return ""
+            error = f'running "{prepared.plugin.name}" filter plugin: {words}'
+        left[rows] = verdicts == 0
+    found.mask = found.record.ok[:size] & left
+    return error
+
+
+def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:
+    """Rows that pass all kept filters before this one: it may fail there, whoever rejects later."""
+    size = found.view.nodes.size
+    mask = found.record.ok[:size]
+    turn = prepared.traits.place
+    kept = [p for p in found.active if p.filters and p.answers is not None]
+    if all(other.traits.place < turn for other in kept):
+        return mask
+    mask = found.view.nodes.alive[:size].copy()
+    for other in kept:
+        verdicts = other.answers.verdicts if other.answers is not None else None
+        if verdicts is not None and other.traits.place < turn:
+            mask &= verdicts[:size] == 0
+    return mask
 
 
 def _leave_room(found: Feasible) -> None:

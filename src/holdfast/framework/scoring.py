@@ -87,6 +87,8 @@ def add_apart(
 
 def _score(profile: Profile, prepared: Prepared, rows: AnyRows) -> Score | None:
     plugin, state = prepared.plugin, prepared.state
+    if prepared.mistake:
+        raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.mistake}')
     if implements(plugin, PreScores):
         answer = plugin.pre_score(state, rows)
         if isinstance(answer, Skipped):

@@ -104,11 +104,16 @@ class Narrow:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The plugin has something to say, but only about filtering or only about scoring."""
+    """The plugin has something to say, but only about filtering or only about scoring.
+
+    ``mistake`` says what is wrong with what it was to score by: once nodes are to be compared,
+    the attempt fails with these words.
+    """
 
     state: State
     filters: bool = True
     scores: bool = True
+    mistake: str = ""
 
 
 @dataclass(frozen=True, slots=True)

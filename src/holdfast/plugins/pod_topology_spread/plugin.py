@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
+from holdfast.columns.counters import SelectorCount
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -55,6 +56,8 @@ class Counted:
     domains: AnyDomains
     label: LabelColumn
     eligibility: Eligibility
+    moving: SelectorCount
+    """Pods whose coming or going would count, terminating ones among them."""
 
     def counts(self, nodes: Picture, change: Change) -> Counts:
         """Matching pods per domain, were the change to happen."""
@@ -70,7 +73,9 @@ class Counted:
         return counts
 
     def _counts(self, pod: PodFacts) -> bool:
-        same = pod.namespace == self.namespace and not pod.terminating
+        # A terminating pod counts here and nowhere else, as upstream: taken away, it leaves more
+        # room than it took.
+        same = pod.namespace == self.namespace
         return same and self.constraint.selector.matches(pod.labels)
 
     def too_uneven(self, counts: Counts) -> NDArray[np.bool_]:
@@ -163,7 +168,8 @@ class PodTopologySpread:
         domains = counter.by_domain(
             constraint.key, eligibility, label, lambda: eligibility.rows(nodes), nodes.node_journal
         )
-        return Counted(constraint, pod.namespace, domains, label, eligibility)
+        moving = nodes.counter(pod.namespace, constraint.selector)
+        return Counted(constraint, pod.namespace, domains, label, eligibility, moving)
 
     def _wish(self, constraint: Constraint, keys: tuple[str, ...], view: View) -> Wish:
         nodes = view.nodes
@@ -200,10 +206,10 @@ class PodTopologySpread:
         return verdicts
 
     def rests_on_pods(self, state: SpreadState) -> NDArray[np.bool_]:
-        """Where pods stand that a constraint counts."""
+        """Where pods stand whose leaving a constraint counts."""
         found = np.zeros(state.nodes.capacity, np.bool_)
         for counted in state.counted:
-            found |= counted.domains.per_row > 0
+            found |= counted.moving.all > 0
         return found
 
     def reasons(self, state: SpreadState, row: int, change: Change = NONE) -> tuple[str, ...]:
