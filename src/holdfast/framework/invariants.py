@@ -64,13 +64,15 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
     for name, row in nodes.row_of.items():
         if ours is not None and name not in ours:
             continue
-        there = _pods_on(nodes.pods_on(row).values())
+        # Room is held there that others still have; they alone must not be too many.
+        waiting = row in waited_for
+        standing = nodes.pods_on(row).values()
+        there = _pods_on(pod for pod in standing if not (waiting and pod.reserve_for))
         excused = _pods_on(pod for pod in nodes.pods_on(row).values() if ignores(pod))
         for resource in range(nodes.requested.shape[0]):
             has, stand = int(nodes.allocatable[resource, row]), there[resource]
             taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
-            if row in waited_for:
-                # Room is held there that others still have; they alone must not be too many.
+            if waiting:
                 taken = stand
             if taken > has and not _served_elsewhere(world, resource, has):
                 what = nodes.resources[resource]

@@ -6,6 +6,7 @@ being made already waits for it: evicting others somewhere else would make the s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.capacity import names
@@ -49,11 +50,15 @@ def opens_for(offer: Offer, pod: PodFacts, offers: Offers, rejection: Rejection)
     leaving = [other for other in nodes.pods_on(row).values() if other.terminating]
     if offer.draws.keys() - {other.uid for other in leaving}:
         return False
-    freed = given_back(offers, Change(removed={row: leaving})).rows.get(row, {})
+    freed = Counter(given_back(offers, Change(removed={row: leaving})).rows.get(row, {}))
+    for later in offers.on_row(row):
+        if later.waits and (later.created, later.uid) > (offer.created, offer.uid):
+            freed.update({**later.top_up, PODS: later.slots})
 
     def free(resource: int) -> int:
-        has = int(nodes.allocatable[resource, row] - nodes.requested[resource, row])
-        return has + freed.get(resource, 0)
+        return (
+            int(nodes.allocatable[resource, row] - nodes.requested[resource, row]) + freed[resource]
+        )
 
     if any(free(resource) < 0 for resource in (PODS, *offer.reserved)):
         return False
