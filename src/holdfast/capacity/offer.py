@@ -65,6 +65,10 @@ class Offer:
         spec, meta = self.reservation.spec, self.reservation.metadata
         return not (spec.taints or spec.unschedulable or meta.deletion_timestamp)
 
+    def limits(self, resource: int) -> bool:
+        """Whether owners may have no more of a resource than what is left of it."""
+        return self.policy == "Restricted" and resource in self.restricted
+
     def used(self, resource: int) -> int:
         """What the owners take of one resource; an owner's pod slot is one offer's alone."""
         return self.drawn.sums.get(resource, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ from holdfast.api.workloads import PriorityClass
 from holdfast.cli.objects import Document, blame, read_object
 from holdfast.errors import BadRequest
 from holdfast.framework.explanation import explain
+from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -36,9 +37,17 @@ class Snapshot:
     """The uid of the reservation the pod stands for, if it is a reserve pod."""
 
     def explain(
-        self, profiles: Mapping[str, Profile], now: float, *, preempt: bool = False
+        self,
+        profiles: Mapping[str, Profile],
+        now: float,
+        *,
+        preempt: bool = False,
+        extenders: Sequence[ExtenderConfig] = (),
     ) -> dict[str, Any]:
-        """Decide for the pod, with the profile of its scheduler's name."""
+        """Decide for the pod, with the profile of its scheduler's name.
+
+        Extenders are not asked, but those that would be are named.
+        """
         name = self.pod.spec.scheduler_name or "default-scheduler"
         profile = profiles.get(name)
         if profile is None:
@@ -47,9 +56,12 @@ class Snapshot:
                 f"there are {', '.join(profiles)}"
             )
         self.world.nominations.keep_only(profiles)
-        return explain(
+        answer = explain(
             profile, self.pod, self.world, now, preempt=preempt, reserve_for=self.reserve_for
         )
+        facts = self.world.facts(self.pod)
+        silent = [e.url_prefix for e in extenders if e.decides and e.interested(facts)]
+        return answer | ({"extendersNotAsked": silent} if silent else {})
 
 
 def read_snapshot(documents: Iterable[Document], pod: str) -> Snapshot:

@@ -13,15 +13,14 @@ from holdfast.api.mistakes import read as read_struct
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import (
     API_VERSION,
-    EXTENDER_TIMEOUT,
     KIND,
     ClientConnection,
     Document,
-    Extender,
     LeaderElection,
     ProfileDocument,
 )
 from holdfast.configuration.findings import Findings
+from holdfast.configuration.instances import FIT
 from holdfast.configuration.profiles import ProfileReading
 from holdfast.configuration.validation import (
     check_extenders,
@@ -30,6 +29,7 @@ from holdfast.configuration.validation import (
     check_queue,
 )
 from holdfast.errors import Cause
+from holdfast.framework.extender import TIMEOUT, ExtenderConfig, ignored_resources
 from holdfast.framework.profile import Profile
 from holdfast.plugins import PROFILE_NAMES, default_profiles
 
@@ -40,7 +40,7 @@ class Configuration:
 
     profiles: Mapping[str, Profile] = field(default_factory=default_profiles)
     """By scheduler name."""
-    extenders: tuple[Extender, ...] = ()
+    extenders: tuple[ExtenderConfig, ...] = ()
     backoff: tuple[float, float] = (1.0, 10.0)
     """How long a pod waits after its first rejection, and at most; seconds."""
     leader_election: LeaderElection = field(default_factory=LeaderElection)
@@ -64,11 +64,9 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     profiles = _profiles(document, catalog or Catalog(), found)
     check_queue(document, found)
     check_extenders(document.extenders, found)
-    if document.extenders:
-        found.not_built("extenders", "HTTP extenders are not built; leave them out")
     found.refuse_if_wrong()
     return Configuration(
-        profiles=profiles or default_profiles(),
+        profiles=profiles,
         extenders=document.extenders,
         backoff=(
             float(document.pod_initial_backoff_seconds),
@@ -105,7 +103,7 @@ def _defaulted(document: Document) -> Document:
         leader_election=msgspec.structs.replace(given, **filled),
         profiles=profiles,
         extenders=tuple(
-            msgspec.structs.replace(e, http_timeout=e.http_timeout or EXTENDER_TIMEOUT)
+            msgspec.structs.replace(e, http_timeout=e.http_timeout or TIMEOUT)
             for e in document.extenders
         ),
     )
@@ -113,12 +111,9 @@ def _defaulted(document: Document) -> Document:
 
 def _profiles(document: Document, catalog: Catalog, found: Findings) -> dict[str, Profile]:
     profiles: dict[str, Profile] = {}
-    ignored = [
-        resource.name
-        for extender in document.extenders
-        for resource in extender.managed_resources
-        if resource.ignored_by_scheduler
-    ]
+    ignored = ignored_resources(document.extenders)
+    if not document.profiles:
+        return default_profiles({FIT: {"ignoredResources": list(ignored)}} if ignored else None)
     seen: set[str] = set()
     for i, profile in enumerate(document.profiles):
         path, name = f"profiles[{i}]", profile.scheduler_name or ""
@@ -131,8 +126,7 @@ def _profiles(document: Document, catalog: Catalog, found: Findings) -> dict[str
         if name in seen:
             found.wrong(duplicate(f"{path}.schedulerName", name))
         seen.add(name)
-    if document.profiles:
-        _check_queue_sort(document.profiles, found)
+    _check_queue_sort(document.profiles, found)
     return profiles
 
 

@@ -74,7 +74,7 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
             taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
             if waiting:
                 taken = stand
-            if taken > has and not _served_elsewhere(world, resource, has):
+            if taken > has and not _counted_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
                 problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
     return problems
@@ -93,11 +93,12 @@ def _waited_for(world: World) -> set[int]:
     return holding | coming
 
 
-def _served_elsewhere(world: World, resource: int, has: int) -> bool:
-    """An extended resource the node does not have may be served by devices instead."""
-    if has or world.devices is None:
-        return False
-    return world.devices.class_for(world.nodes.resources[resource]) is not None
+def _counted_elsewhere(world: World, resource: int, has: int) -> bool:
+    """An extended resource the node does not have may be served by devices; others by others."""
+    name = world.nodes.resources[resource]
+    if world.uncounted(name):
+        return True
+    return not has and world.devices is not None and world.devices.class_for(name) is not None
 
 
 def _offers_keep_their_room(world: World) -> list[str]:

@@ -324,6 +324,15 @@ class Hints(Protocol):
         ...
 
 
+@runtime_checkable
+class Uncounts(Protocol):
+    """Leave some resources to somebody else to count."""
+
+    def uncounted(self, name: str) -> bool:
+        """Tell whether this resource is one of them."""
+        ...
+
+
 def hears(plugin: Any, event: ClusterEvent) -> bool:
     """Tell whether a plugin is to be asked about such events; one without hints hears all."""
     listens: Mapping[str, tuple[str, ...]] | None = getattr(plugin, "hears", None)
@@ -399,6 +408,7 @@ __all__ = [
     "State",
     "Tallies",
     "Tiers",
+    "Uncounts",
     "Verdicts",
     "Wait",
     "concerned",

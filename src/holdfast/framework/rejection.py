@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import Code, Reject, Rows, State, Tallies, implements
 from holdfast.framework.view import View
+
+if TYPE_CHECKING:
+    from holdfast.framework.opinion import Agreement
 
 NO_NODES = "no nodes available to schedule pods"
 EXCLUDED = -2
@@ -60,6 +63,8 @@ class Rejection:
     narrowed_by: tuple[str, ...] = ()
     words: Mapping[int, Word] = field(default_factory=dict)
     error: str = ""
+    agreement: Agreement | None = None
+    """What extenders said to evicting pods for this one, if they were asked."""
 
     @property
     def code(self) -> Code:

@@ -8,7 +8,7 @@ remembered between calls only makes the next one cheaper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,8 @@ class Feasible:
         """The same with fewer rows, as an extender would have it."""
         mask = np.zeros(self.view.nodes.size, np.bool_)
         mask[rows] = True
-        return Feasible(self.pod, self.view, self.record, self.active, mask, self.chosen)
+        chosen = self.chosen if self.chosen is not None and mask[self.chosen] else None
+        return Feasible(self.pod, self.view, self.record, self.active, mask, chosen, self.words)
 
 
 def memory_of(profile: Profile, world: World) -> Memory:
@@ -127,11 +128,19 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
     return first_objections(view, found.active, found.words)
 
 
-def rank(profile: Profile, found: Feasible, rng: np.random.Generator) -> Placement:
-    """Choose the best of the feasible rows; among equals each is as likely."""
+def rank(
+    profile: Profile,
+    found: Feasible,
+    rng: np.random.Generator,
+    points: NDArray[np.float64] | None = None,
+) -> Placement:
+    """Choose the best of the feasible rows; among equals each is as likely.
+
+    ``points`` (one a row) are added to what the plugins give.
+    """
     row = found.chosen
     if row is None:
-        row = _best(profile, found, rng)
+        row = _best(profile, found, rng, points)
     states = found.record.states
     if found.active is not found.record.prepared:
         states = {p.plugin.name: p.state for p in found.active if not p.skip}
@@ -176,23 +185,31 @@ def _missed(plugin: Any, rejection: Rejection) -> bool:
 
 
 def _merged(effects: list[Effect]) -> Effect:
+    """What they want together; one that ended the asking has the only word, but writes stand."""
     last = effects[-1]
-    if last.code is Code.PASS:
-        return last
+    calls = tuple(call for e in effects for call in e.calls)
+    notes = tuple(note for e in effects for note in e.notes)
+    if last.code is not Code.UNSCHEDULABLE:
+        return replace(last, calls=calls, notes=notes)
     return Effect(
         plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),
         nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
         evict=tuple(pod for e in effects for pod in e.evict),
-        calls=tuple(call for e in effects for call in e.calls),
+        calls=calls,
         code=last.code,
-        notes=tuple(note for e in effects for note in e.notes),
+        notes=notes,
     )
 
 
-def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
+def _best(
+    profile: Profile,
+    found: Feasible,
+    rng: np.random.Generator,
+    points: NDArray[np.float64] | None,
+) -> int:
     record, size = found.record, found.view.nodes.size
-    known = record.simple and found.active is record.prepared
+    known = record.simple and found.active is record.prepared and points is None
     if known and found.mask is None:
         ties: Sequence[int] | Rows = record.best_rows()
     elif known and record.flat:
@@ -202,6 +219,8 @@ def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
         if not record.summed and len(only := found.rows) == 1:
             return int(only[0])  # unscored: what is wrong with the scores is no matter
         rows, sums = ranked(profile, found)
+        if points is not None:
+            sums = sums + points[rows]
         ties = (sums == sums.max()).nonzero()[0]
         if not isinstance(rows, slice):
             ties = rows[ties]

@@ -23,6 +23,9 @@ from holdfast.framework.plugin import Skip as Skipped
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 
+HIGHEST_SCORE = 100
+"""The best a plugin can say of a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Score:

@@ -233,5 +233,7 @@ class Placement:
     """(reason, message) of events to write once the pod is bound."""
     activate: set[str] = field(default_factory=set)
     """Uids of waiting pods that have a better chance now: they are tried at once."""
+    promised: str = ""
+    """Node the pod was nominated to until it was placed."""
     recalled: str = ""
     """Why it must not be bound after all, if somebody decided so meanwhile."""

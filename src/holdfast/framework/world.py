@@ -7,7 +7,7 @@ finished pods do not exist.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from holdfast.api.meta import Object
@@ -89,6 +89,8 @@ class World:
         self.nominations = Nominations(self.nodes)
         self.evictions = Evictions(self.nodes)
         self.waiting = Waiting()
+        self.uncounted: Callable[[str], bool] = lambda _resource: False
+        """Tells resources that nobody here counts, by configuration: somebody else does."""
         self.memories: dict[int, Memory] = {}
         self.remembered: dict[Hashable, Any] = {}
         """What plugins keep about this world between pods, under keys of their own."""
@@ -178,6 +180,7 @@ class World:
         copy.nominations = self.nominations.fork(nodes)
         copy.evictions = self.evictions.fork(nodes)
         copy.waiting = self.waiting.fork()
+        copy.uncounted = self.uncounted
         return copy
 
     def _upsert_pod(self, pod: Pod) -> None:

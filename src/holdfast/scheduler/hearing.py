@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
@@ -20,11 +20,15 @@ class Hearing:
     """Puts events to the hints of the plugins that rejected a pod.
 
     A plugin that names no interests is asked about every event, and one without hints sees hope
-    in all of them.
+    in all of them. So do those named ``besides``, who are no plugins.
     """
 
     def __init__(
-        self, profiles: Mapping[str, Profile], world: World, now: Callable[[], float]
+        self,
+        profiles: Mapping[str, Profile],
+        world: World,
+        now: Callable[[], float],
+        besides: Collection[str] = (),
     ) -> None:
         self._plugins = {
             profile: {plugin.name: plugin for plugin in found.plugins}
@@ -32,6 +36,7 @@ class Hearing:
         }
         self._world = world
         self._now = now
+        self._besides = frozenset(besides)
         self._wants: dict[tuple[str, str], frozenset[str]] = {}
 
     def hearers(self, event: ClusterEvent) -> frozenset[str] | None:
@@ -76,7 +81,7 @@ class Hearing:
         key = (event.resource, event.action)
         found = self._wants.get(key)
         if found is None:
-            found = self._wants[key] = frozenset(
+            found = self._wants[key] = self._besides.union(
                 name
                 for plugins in self._plugins.values()
                 for name, plugin in plugins.items()

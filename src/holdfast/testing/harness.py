@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -29,6 +29,7 @@ from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
 from holdfast.configuration.reading import Configuration
+from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
@@ -69,6 +70,7 @@ class Harness:
         directory: Path,
         *,
         profiles: Mapping[str, Profile] | None = None,
+        extenders: Sequence[ExtenderConfig] = (),
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
@@ -78,7 +80,9 @@ class Harness:
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
-        self._configuration = configuration or Configuration(profiles or default_profiles())
+        self._configuration = configuration or Configuration(
+            profiles or default_profiles(), tuple(extenders)
+        )
         self.failures: list[str] = []
         """Defects of handlers, which stop nobody but a test; clear it if you made them."""
         self.store: Store

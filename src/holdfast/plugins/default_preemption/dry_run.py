@@ -66,6 +66,10 @@ def dry_run(question: Question, row: int) -> Candidate | Word:
         without = [p for p in gone if p is not pod]
         if question.objection(row, without) is None:
             gone = without
+    if not gone:
+        # An extender refuses the node; that no plugin does, evicting nobody would show.
+        words = f'expected at least one victim pod on node "{nodes.names[row]}"'
+        return Word("DefaultPreemption", Code.ERROR, (words,))
     victims = tuple(sorted(gone, key=lambda pod: importance(pod, now)))
     return Candidate(nodes.names[row], victims, sum(p.uid in beyond for p in victims))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from holdfast.api.causes import invalid
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.arguments import Arguments, PluginArgs
+from holdfast.framework.opinion import Agreement
 from holdfast.framework.plugin import (
     Candidate,
     ClusterEvent,
@@ -23,10 +24,12 @@ from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS
 from holdfast.plugins.default_preemption.later import Later
+from holdfast.plugins.default_preemption.losses import loss_of
 from holdfast.plugins.default_preemption.search import NOT_HELPFUL, Search
 
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 VICTIM_LEAVING = "preemption: not eligible due to a terminating pod on the nominated node."
+NO_CANDIDATE = "preemption: no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"
 PERCENTAGE, ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
 
@@ -88,11 +91,28 @@ class DefaultPreemption:
             if errors:
                 return Effect(self.name, f"preemption: {'; '.join(errors)}", code=Code.ERROR)
             return self._no_use(rejection, words)
+        if rejection.agreement is not None:
+            return self._agreed(search.candidates(), rejection.agreement, view.now)
         rows, names = found[0], view.nodes.names
         best = search.candidate(rows[0])
         return Effect(
             self.name, nominate=best.node, evict=best.victims, code=Code.PASS,
             candidates=Later(search.candidates), tied=Later(lambda: [names[row] for row in rows]),
+        )  # fmt: skip
+
+    def _agreed(self, found: Sequence[Candidate], agreement: Agreement, now: float) -> Effect:
+        """Take the best of what extenders agreed to."""
+        if agreement.error:
+            return Effect(self.name, f"preemption: {agreement.error}", code=Code.ERROR)
+        candidates = agreement.of(found)
+        if not candidates:
+            return Effect(self.name, NO_CANDIDATE)
+        losses = [loss_of(candidate, now) for candidate in candidates]
+        best = candidates[losses.index(min(losses))]
+        tied = [c.node for c, loss in zip(candidates, losses, strict=True) if loss == min(losses)]
+        return Effect(
+            self.name, nominate=best.node, evict=best.victims, code=Code.PASS,
+            candidates=tuple(candidates), tied=tuple(tied),
         )  # fmt: skip
 
     def _no_use(self, rejection: Rejection, words: Mapping[str, int]) -> Effect:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
     Change,
@@ -183,6 +184,8 @@ class Search:
         if (spares := self._question.spares) is not None:
             spared = ranks.column(("spared", spares), lambda pod: int(spares(pod)))
             beyond |= spared[:, : self._size].any(axis=0)
+        # What an extender refuses has room enough: only trying shows that evicting is no use.
+        beyond[[r for r, word in self._rejection.words.items() if word.plugin == EXTENDER]] = True
         own = self._view.world.nominations.node_of(self._view.pod.uid)
         if own in self._view.nodes.row_of:
             beyond[self._view.nodes.row_of[own]] = True

@@ -112,7 +112,7 @@ class NodeResourcesFit:
         amounts, names = nodes.amounts, nodes.resources
         needs = pod.request
         if self._ignores:
-            needs = tuple((r, a) for r, a in needs if not self._ignored(names[r]))
+            needs = tuple((r, a) for r, a in needs if not self.uncounted(names[r]))
         columns = tuple([(amounts.free[r], a, r) for r, a in needs])
         needs_at = tuple([(amounts.free_at[r], a, r) for r, a in needs])
         terms = self._terms(pod, names)
@@ -131,7 +131,8 @@ class NodeResourcesFit:
             offers=view.world.offers,
         )  # fmt: skip
 
-    def _ignored(self, name: str) -> bool:
+    def uncounted(self, name: str) -> bool:
+        """Tell whether a resource is left to somebody else to count, by configuration."""
         if not is_extended(name):
             return False
         return (

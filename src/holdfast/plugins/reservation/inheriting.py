@@ -21,12 +21,12 @@ from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import (
     NONE,
+    AnyRows,
     Change,
     Code,
     Narrow,
     RawScores,
     Reject,
-    Rows,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -123,7 +123,7 @@ def prepare_heir(
     return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NOBODY,))
 
 
-def verdicts(state: InheritState, rows: Rows, change: Change = NONE) -> Verdicts:
+def verdicts(state: InheritState, rows: AnyRows, change: Change = NONE) -> Verdicts:
     """Answer for each row."""
     found: Verdicts = state.seen().verdicts[rows].copy()
     if change:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from holdfast.columns.ports import HostPort
 from holdfast.framework.nominations import Nominations
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.given import NOTHING, Given, given_back
+
+if TYPE_CHECKING:
+    from holdfast.plugins.reservation.kept import Kept
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -88,19 +91,13 @@ class OwnerState:
     nominations: Nominations | None = None
     falls_back: bool = False
     """It may do without an offer where those it shares something with do not suffice."""
-    _seen: tuple[int, Fit] | None = field(default=None, repr=False)
+    kept: Kept | None = field(default=None, repr=False)
+    """What it found so far, row by row."""
 
     @property
     def ignoring(self) -> bool:
         """Whether it uses held room without taking any offer."""
         return self.match.ignoring
-
-    def fit(self) -> Fit:
-        """How things are now; worked out once until a row changes."""
-        seq = self.nodes.seq
-        if self._seen is None or self._seen[0] != seq:
-            self._seen = (seq, fit(self))
-        return self._seen[1]
 
     def on_row(self, row: int) -> OwnerState | None:
         """The same, looking at one row alone; None for a row without a matched offer."""
@@ -115,7 +112,7 @@ class OwnerState:
             match, slots=slots, rows=match.rows[here : here + 1], first=np.zeros(1, np.intp),
             at=np.zeros(len(slots), np.intp),
         )  # fmt: skip
-        return replace(self, match=only, _seen=None)
+        return replace(self, match=only, kept=None)
 
 
 def fit(state: OwnerState, change: Change = NONE) -> Fit:

@@ -11,7 +11,7 @@ from holdfast.capacity import names
 from holdfast.capacity.offers import Offers
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import Code, Reject, Rows, Verdicts
+from holdfast.framework.plugin import AnyRows, Code, Reject, Rows, Verdicts
 from holdfast.framework.view import View
 
 NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"
@@ -69,7 +69,7 @@ def prepare_reserve_pod(pod: PodFacts, view: View) -> ReserveState | Reject:
     return ReserveState(view.nodes, view.world.offers, pinned, reservation.spec.allocate_policy)
 
 
-def filter_reserve_pod(state: ReserveState, rows: Rows) -> Verdicts:
+def filter_reserve_pod(state: ReserveState, rows: AnyRows) -> Verdicts:
     """Unresolvable but on the node it is pinned to, and where policies do not go together."""
     verdicts = np.zeros(state.nodes.capacity, np.int8)
     if state.pinned:

@@ -15,6 +15,7 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
     NONE,
+    AnyRows,
     Calls,
     Change,
     ClusterEvent,
@@ -24,7 +25,6 @@ from holdfast.framework.plugin import (
     Placement,
     RawScores,
     Reject,
-    Rows,
     Scope,
     Skip,
     Verdicts,
@@ -35,9 +35,12 @@ from holdfast.framework.view import View
 from holdfast.plugins.reservation import diagnosis, evicting, inheriting
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import draw, notes
+from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
-from holdfast.plugins.reservation.nomination import row_scores, take, why_none
-from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.plugins.reservation.kept import kept_of
+from holdfast.plugins.reservation.nomination import take, why_none
+from holdfast.plugins.reservation.one_row import judge
+from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.placing import (
     ReserveState,
     filter_reserve_pod,
@@ -45,7 +48,7 @@ from holdfast.plugins.reservation.placing import (
     what_it_brings,
 )
 from holdfast.plugins.reservation.status import bind_reservation
-from holdfast.plugins.reservation.words import NO_MATCH, none_matchable, owner_reasons
+from holdfast.plugins.reservation.words import NO_MATCH, owner_reasons
 
 AnyState = OwnerState | ReserveState | InheritState
 
@@ -63,6 +66,7 @@ class Reservation:
         "Reservation": (),
     }
     beyond_spec: ClassVar[bool] = True
+    sliced: ClassVar[bool] = True
     asked_unprepared: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
@@ -103,22 +107,26 @@ class Reservation:
         )  # fmt: skip
         return state if affinity is None else Narrow(state, matched.rows)
 
-    def filter(self, state: AnyState, rows: Rows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
         if isinstance(state, ReserveState):
             return filter_reserve_pod(state, rows)
         if isinstance(state, InheritState):
             return inheriting.verdicts(state, rows, change)
-        verdicts = np.zeros(state.nodes.capacity, np.int8)
-        found_fit = fit(state, change) if change else state.fit()
-        verdicts[state.match.rows] = ~found_fit.passes
-        if state.must:
-            # Where every offer is taken there is none to speak of: nothing can help.
-            for row in state.match.rows[~found_fit.passes]:
-                if none_matchable(state, int(row)):
-                    verdicts[row] = Code.UNRESOLVABLE
-        found: Verdicts = verdicts[rows]
-        return found
+        verdicts = kept_of(state).verdicts[rows]
+        if change:
+            verdicts = verdicts.copy()
+            for position, row in change.touches(rows):
+                verdicts[position] = self.verdict(state, row, change)
+        return verdicts
+
+    def verdict(self, state: AnyState, row: int, change: Change) -> int:
+        """The same for one row."""
+        if not isinstance(state, OwnerState):
+            return int(self.filter(state, np.array([row], np.intp), change)[0])
+        back = given_back(state.offers, change) if change else NOTHING
+        found = judge(state, row, back)
+        return Code.PASS if found is None else found.code(must=state.must)
 
     def rests_on_pods(self, state: AnyState) -> NDArray[np.bool_]:
         """Where the pod has an offer, or hopes for room: it may become free."""
@@ -135,18 +143,15 @@ class Reservation:
             return inheriting.reasons(state, row, change)
         return owner_reasons(state, row, change)
 
-    def score(self, state: AnyState, rows: Rows) -> RawScores:
+    def score(self, state: AnyState, rows: AnyRows) -> RawScores:
         """Prefer rows whose offer the pod fills best; a lowest order label beats any score."""
         if isinstance(state, InheritState):
             inherited: RawScores = state.seen().scores[rows]
             return inherited
-        scores = np.zeros(state.nodes.capacity, np.float64)
         if isinstance(state, ReserveState) or state.ignoring:
-            found: RawScores = scores[rows]
-            return found
-        scores[state.match.rows] = row_scores(state)
-        found = scores[rows]
-        return found
+            nothing: RawScores = np.zeros(state.nodes.capacity)[rows]
+            return nothing
+        return kept_of(state).scores(rows)
 
     def scale(self, state: Any, raw: Any, low: float, high: float) -> Any:
         """The best row gets 100; a reservation that inherits has its own scale."""
