@@ -305,6 +305,7 @@ class Offers:
             else:
                 self.columns.recount(offer)
                 self._hold(offer)
+                self._log(offer)
 
     def _offer(self, place: Place) -> Offer | None:
         """The offer at a place, if there is one just now."""
@@ -342,6 +343,12 @@ class Offers:
             self._picture.hold(offer.uid, row, offer.top_up, offer.slots)
         else:
             self._picture.release(offer.uid)
+
+    def _log(self, offer: Offer) -> None:
+        """Say that who draws on an offer changed, even if what is held did not."""
+        row = int(self.columns.row[offer.slot])
+        if row >= 0:
+            self._picture.journal.log(row)
 
     def _look(self, offer: Offer) -> int:
         if len(self.looks) > 1024 + 2 * len(self.by_uid):

@@ -408,9 +408,13 @@ class Picture:
     def hold(self, key: str, row: int, amounts: Mapping[int, int], slots: int = 0) -> None:
         """Hold room on a row under a key, instead of what that key held before."""
         new = Hold(row, tuple(sorted((r, a) for r, a in amounts.items() if a)), slots)
-        if self._holds.get(key) == new:
+        old = self._holds.get(key)
+        if old == new:
             return
-        self.release(key)
+        if old is not None:
+            self._let_go(self._holds.pop(key))
+            if old.row != row:
+                self.journal.log(old.row)
         self._widen_to(max(amounts, default=0))
         self._holds[key] = new
         self.amounts.take(row, new.amounts, slots, amounts.get(CPU, 0), amounts.get(MEMORY, 0))
@@ -420,10 +424,13 @@ class Picture:
         """Give back what was held under the key; holding nothing is fine."""
         old = self._holds.pop(key, None)
         if old is not None:
-            amounts = dict(old.amounts)
-            cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
-            self.amounts.give(old.row, old.amounts, old.slots, cpu, memory)
+            self._let_go(old)
             self.journal.log(old.row)
+
+    def _let_go(self, hold: Hold) -> None:
+        amounts = dict(hold.amounts)
+        cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
+        self.amounts.give(hold.row, hold.amounts, hold.slots, cpu, memory)
 
     # --- growing and forking ----------------------------------------------------------------
 
