@@ -13,6 +13,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.capacity.inheritance import Inheritance
 from holdfast.capacity.names import ALLOCATED
 from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.configuration.reading import Configuration
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.plugin import Placement
 from holdfast.framework.profile import build
@@ -33,7 +34,10 @@ LONG_ENOUGH = 400.0
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_promises_hold_through_faults_and_restarts(tmp_path, seed, repeatable):
     network = Network(seed)
-    async with Harness(tmp_path, wrap=network.wrap, seed=seed) as cluster:
+    configuration = Configuration({"default-scheduler": PROFILE})
+    async with Harness(
+        tmp_path, wrap=network.wrap, seed=seed, configuration=configuration
+    ) as cluster:
         life, nodes_of = Life(cluster, seed), {}
         try:
             await life.begin()
