@@ -167,6 +167,29 @@ def test_the_lease_is_the_one_of_the_configuration(server, start, tmp_path):
     assert spec["leaseDurationSeconds"] == 30
 
 
+def test_the_extenders_of_the_configuration_are_asked(server, start, tmp_path):
+    config = tmp_path / "config.json"
+    asking = {
+        "leaderElection": {"leaderElect": False}, "profiles": [{"schedulerName": "asking"}],
+        "extenders": [{"urlPrefix": "http://127.0.0.1:9/nobody", "filterVerb": "filter"}],
+    }  # fmt: skip
+    config.write_text(json.dumps(HEAD | asking))
+    scheduler = start("scheduler", "--kubeconfig", server, "--config", config, "--health-port", "0")
+    read_until(scheduler, "scheduling for")
+
+    async def why(client):
+        await client.create(PODS, a_pod("asked-about", scheduler_name="asking"), "default")
+        for _ in range(300):
+            pod = await client.get(PODS, "asked-about", "default")
+            if pod.status.conditions:
+                return pod.status.conditions[0].message
+            await asyncio.sleep(0.1)
+        return "nothing was said"
+
+    words = with_client(server, why)
+    assert words.startswith('Post "http://127.0.0.1:9/nobody/filter": ')
+
+
 def test_a_scheduler_that_cannot_start_says_why(holdfast, tmp_path):
     missing = holdfast("scheduler", "--kubeconfig", tmp_path / "none")
     assert missing.code == 1

@@ -8,6 +8,7 @@ from holdfast.api.requests import pod_request
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
 from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 from holdfast.capacity.owners import compile_owners
+from holdfast.capacity.resizing import wanted
 
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 GPU = "example.com/gpu"
@@ -273,6 +274,19 @@ def stale_statuses(census):
             yield f"{reservation.name} says {reservation.status.allocated}, true is {true}"
         if users and reservation.spec.allocate_once and reservation.phase != "Waiting":
             yield f"allocate-once {reservation.name} is used and still {reservation.phase}"
+
+
+def wrong_sizes(census):
+    """Reservations that hold another size than they ask for and do not say why."""
+    for reservation in census.reservations:
+        said = reservation.condition("Resized")
+        if reservation.phase != "Available" or users_of(reservation, census):
+            continue
+        asked = wanted(reservation)
+        if asked is not None and (said is None or said.status != "False"):
+            yield f"{reservation.name} holds {reservation.status.allocatable}, asks for {asked}"
+        if asked is None and said is not None and said.status == "False":
+            yield f"{reservation.name} complains about its size without need"
 
 
 def left_waiting(census):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import random_worlds as worlds
-from cluster_audit import broken_promises, left_waiting, stale_statuses, take_census
+from cluster_audit import broken_promises, left_waiting, stale_statuses, take_census, wrong_sizes
 from cluster_steps import Life, Network
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,7 +66,7 @@ async def audit(cluster, nodes_of):
 async def all_is_well(cluster):
     """Statuses tell the truth, whoever can be placed is, and a new picture equals the old."""
     census = await take_census(cluster.client)
-    amiss = [*stale_statuses(census), *left_waiting(census)]
+    amiss = [*stale_statuses(census), *wrong_sizes(census), *left_waiting(census)]
     assert not amiss, amiss
     assert shape_of(cluster.world) == shape_of(await rebuilt(cluster.client))
 

@@ -178,6 +178,7 @@ def test_available(record):
     next(steps)
     stored = steps.send(raw).body
     want = record.observed["tableWant"]["status"]
+    assert status_of(stored)["allocatable"] == plain(want["allocatable"])
     assert (stored["status"]["phase"], stored["status"]["nodeName"]) == (want["phase"], node)
     assert [(c["type"], c["status"], c["reason"]) for c in stored["status"]["conditions"]] == [
         (c["type"], c["status"], c["reason"]) for c in want["conditions"]

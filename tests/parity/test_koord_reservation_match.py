@@ -103,7 +103,7 @@ def test_restoring(record):
             assert nodes.ports.taken_at(row, wanted, hidden)
     seated = len(list(world.offers)) - len(match.unseen.rows)
     assert len(nodes.pods_on(row)) + seated == want["podCountAfter"]
-    [counts] = count(world.offers, facts).values()
+    [counts] = count(world.offers, facts, nodes).values()
     assert (counts.owned, counts.refused.total()) == (
         want["diagnosis"]["test-node"]["ownerMatched"], 0,
     )  # fmt: skip

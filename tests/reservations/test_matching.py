@@ -91,6 +91,14 @@ async def test_R034_affinity_sees_the_labels_of_the_node_too(cluster):
     assert await drawn_from(cluster, "owner") == "r"
 
 
+async def test_reservations_on_nodes_a_pod_may_not_go_to_are_none_of_its(cluster):
+    await given(cluster, node(), node("n2", labels={"disk": "ssd"}), held(template={"node": "n1"}))
+    await given(cluster, owner(wish="{}", node_selector={"disk": "ssd"}))
+    told = await cluster.why("owner")
+    assert NO_MATCH in told
+    assert told.endswith("0 Reservation(s) matched owner total")
+
+
 @pytest.mark.parametrize("wish", ["{}", ""])
 async def test_R035_affinity_alone_makes_a_reservation_a_must(cluster, wish):
     await given(cluster, node(), owner("early", wish=wish))

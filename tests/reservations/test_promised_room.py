@@ -18,7 +18,13 @@ from reservations.rooms import (
 )
 
 HIGH = {"priority_class_name": "high"}
-SLOW = {"annotations": {"holdfast.dev/stop-after": "30s"}}
+
+
+def stopping(seconds):
+    return {"annotations": {"holdfast.dev/stop-after": f"{seconds}s"}}
+
+
+SLOW = stopping(30)
 
 
 async def for_this_pod(cluster, name, cpu, on="n1", **more):
@@ -92,6 +98,17 @@ async def test_who_waits_for_its_own_reservation_evicts_nobody_elsewhere(tmp_pat
         assert await drawn_from(cluster, "p") == "r"
 
 
+async def test_room_that_was_counted_twice_is_free_once_the_pod_has_its_own(cluster):
+    await given(cluster, a_priority_class(), node(), filler("8", "v", **stopping(10)))
+    await given(cluster, filler("4", "f", **HIGH), stranger("p", cpu="8", **HIGH))
+    await given(cluster, await for_this_pod(cluster, "p", "8", allocate_once=False))
+    await given(cluster, stranger("rival", cpu="4", **HIGH))
+    await cluster.advance(30)
+    assert await drawn_from(cluster, "p") == "r"
+    assert (await status(cluster))[0] == "Available"
+    assert await cluster.node_of("rival") == "n1"
+
+
 async def test_a_reservation_that_may_wait_long_keeps_nobody_from_evicting(cluster):
     await given(cluster, a_priority_class(), node(), filler("16", **HIGH))
     await given(cluster, held(cpu="8", pre_allocation=True))
@@ -109,10 +126,6 @@ async def test_one_too_small_keeps_nobody_from_evicting(cluster):
     await given(cluster, owner(cpu="32", **HIGH))
     await cluster.advance(5)
     assert await cluster.node_of("owner") == "n2"
-
-
-def stopping(seconds):
-    return {"annotations": {"holdfast.dev/stop-after": f"{seconds}s"}}
 
 
 async def test_room_made_inside_a_reservation_is_for_whom_it_was_made(cluster):

@@ -86,7 +86,8 @@ async def _schedule(
     client = Client(transport, NAME)
     part = Scheduler(
         client, clock, configuration.profiles,
-        seed=settings.seed, check=settings.check_invariants, backoff=configuration.backoff,
+        extenders=configuration.extenders, backoff=configuration.backoff,
+        seed=settings.seed, check=settings.check_invariants,
     )  # fmt: skip
     # What keeps reservations true lives where they are scheduled, on the same informers.
     beside = ControllerGroup(

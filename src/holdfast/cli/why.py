@@ -34,6 +34,7 @@ async def _ask(key: str, kubeconfig: Path | None, configuration: Configuration) 
             ) from missing
         objects = await everything(client)
     answer = snapshot_of(objects, key).explain(
-        configuration.profiles, SystemClock().now(), preempt=True
-    )
+        configuration.profiles, SystemClock().now(), preempt=True,
+        extenders=configuration.extenders,
+    )  # fmt: skip
     return {**answer, "nodeName": found.spec.node_name or None}

@@ -117,7 +117,9 @@ class Rejection:
         if self.prefilter is not None:
             return self.prefilter[1].reasons
         if row in self.words:
-            return self.words[row].reasons
+            # Nodes that nobody says anything about upstream counts among those left out before.
+            silent = (self._exclusion,) if self.narrowed_by else ()
+            return self.words[row].reasons or silent
         index = int(self.plugin_of[row])
         if index == EXCLUDED:
             return (self._exclusion,)

@@ -6,11 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from holdfast.api.node import Taint
+from holdfast.api.node_selection import required_nodes
 from holdfast.capacity.admission import Ground, Refusal, Wishes, refusal
 from holdfast.capacity.matching import ignores
 from holdfast.capacity.offers import Offers
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.selection import required_selected
 from holdfast.framework.rejection import EXCLUDED, Rejection
 
 NAMED = "exactly matches the requested reservation name"
@@ -45,19 +50,28 @@ def told(taint: Taint) -> str:
     return f"{{{taint.key}: {taint.value}}}"
 
 
-def count(offers: Offers, pod: PodFacts) -> dict[int, NodeCounts]:
-    """Count the reservations the pod owns, by row; one that is taken is not to be had."""
+def count(offers: Offers, pod: PodFacts, nodes: Picture) -> dict[int, NodeCounts]:
+    """Count the reservations the pod owns, by row, on nodes it may go to.
+
+    One that is taken is not to be had.
+    """
     found: dict[int, NodeCounts] = {}
-    if pod.reserve_for or ignores(pod):
+    groups = [] if pod.reserve_for or ignores(pod) else offers.index.owned_by(pod.pod)
+    if not groups:
         return found
-    wishes = Wishes.of(pod)
-    columns = offers.columns
-    for group in offers.index.owned_by(pod.pod):
-        for slot in group.slots[columns.matchable[group.slots] & (columns.row[group.slots] >= 0)]:
-            why = refusal(offers, int(slot), pod, wishes)
-            by_name = bool(wishes.name) and offers.at(int(slot)).reservation.name == wishes.name
-            counts = found.setdefault(int(columns.row[slot]), NodeCounts())
-            counts.add(why, named=by_name)
+    wishes, columns = Wishes.of(pod), offers.columns
+    slots = np.concatenate([group.slots for group in groups])
+    slots = slots[columns.matchable[slots] & (columns.row[slots] >= 0)]
+    slots = slots[required_selected(nodes, required_nodes(pod.pod), columns.row[slots])]
+    # Without wishes of the pod's own, only offers that do not welcome everybody must be asked.
+    welcome = columns.open[slots] & (not wishes)
+    rows, how_many = np.unique(columns.row[slots[welcome]], return_counts=True)
+    for row, owned in zip(rows.tolist(), how_many.tolist(), strict=True):
+        found[row] = NodeCounts(owned=owned)
+    for slot in slots[~welcome].tolist():
+        why = refusal(offers, slot, pod, wishes)
+        by_name = bool(wishes.name) and offers.at(slot).reservation.name == wishes.name
+        found.setdefault(int(columns.row[slot]), NodeCounts()).add(why, named=by_name)
     return found
 
 

@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.node_selection import required_nodes
 from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.matching import Match, ignores
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.selection import required_selected
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
     NONE,
@@ -82,7 +84,8 @@ class Reservation:
         if matched is None:
             # Of those that ignore reservations, no affinity is read.
             return (affinity, ignores(pod)) if affinity is not None else None
-        return (matched.key, pod.request, affinity, pod.host_ports)
+        where = None if affinity is None else required_nodes(pod.pod)
+        return (matched.key, pod.request, affinity, pod.host_ports, where)
 
     def prepare(self, pod: PodFacts, view: View) -> Any:
         """Tell reserve pods, owners and everybody else apart."""
@@ -105,7 +108,12 @@ class Reservation:
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
             nominations=view.world.nominations,
         )  # fmt: skip
-        return state if affinity is None else Narrow(state, matched.rows)
+        if affinity is None:
+            return state
+        # Reservations on nodes the pod may not go to are none of its.
+        rows = matched.rows
+        rows = rows[required_selected(view.nodes, required_nodes(pod.pod), rows)]
+        return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
 
     def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
@@ -162,7 +170,7 @@ class Reservation:
     def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""
         pod = view.pod
-        counts = diagnosis.count(view.world.offers, pod)
+        counts = diagnosis.count(view.world.offers, pod, view.nodes)
         must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
         told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
         if not told or pod.reserve_for:
