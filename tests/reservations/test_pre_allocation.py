@@ -222,6 +222,21 @@ async def test_a_lost_answer_breaks_no_promise(tmp_path):
         assert await drawn_from(cluster, "p") == "r"
 
 
+async def test_room_that_somebody_is_on_the_way_to_is_not_free(tmp_path):
+    """Until the pod is bound nobody but the scheduler knows of it."""
+    fault = Fault("delay", method="POST", path="/pods/late/binding", seconds=20)
+
+    def spoiled(transport, clock):
+        return FaultyTransport(transport, [fault], clock=clock)
+
+    async with Harness(tmp_path / "store", wrap=spoiled) as cluster:
+        await given(cluster, node(), stranger("late", cpu="16"), heir(cpu="8"))
+        assert (await status(cluster))[0] == "Pending"
+        await cluster.advance(40)
+        assert await cluster.node_of("late") == "n1"
+        assert (await status(cluster))[0] == "Waiting"
+
+
 GUIDES = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

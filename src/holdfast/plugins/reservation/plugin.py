@@ -191,6 +191,8 @@ class Reservation:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
         if isinstance(state, InheritState):
             heir = state.decide(placement.row)
+            if heir.lacking and state.awaits_binding(placement.row, placement.pod.uid):
+                return Reject(Code.UNSCHEDULABLE, (inheriting.UNSEEN,))
             state.offers.bequeath(heir.pods, placement.pod.uid, placement.node)
             state = state.site
         if isinstance(state, ReserveState):
