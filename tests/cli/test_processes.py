@@ -132,6 +132,34 @@ def test_replicas_take_turns(server, start):
     assert holder(server) == "thief"
 
 
+def test_a_stopped_leader_goes_on_only_to_end(server, start, tmp_path):
+    """Another leads by then: what the stopped one had in hand is never written."""
+    give_lease(server, to="")
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"
+    )
+    flags = ("--kubeconfig", server, "--config", config, "--health-port", "0")
+    first = start("scheduler", *flags)
+    read_until(first, "scheduling for")
+    second = start("scheduler", *flags)
+    read_until(second, "waiting for the lease")
+    first.send_signal(signal.SIGSTOP)
+    try:
+        assert placed(server, "stopped") == "n"
+        read_until(second, "scheduling for")
+        assert holder(server).endswith(f"_{second.pid}")
+    finally:
+        first.send_signal(signal.SIGCONT)
+    out, _ = first.communicate(timeout=30)
+    assert first.returncode == 1
+    assert "holdfast: lease kube-system/kube-scheduler could not be renewed for 2 s" in out
+    assert holder(server).endswith(f"_{second.pid}")
+    second.send_signal(signal.SIGTERM)
+    assert second.communicate(timeout=30)[0].endswith("stopped\n")
+
+
 def test_a_lone_scheduler_needs_no_lease_and_reads_a_configuration(server, start, tmp_path):
     give_lease(server, to="another")
     config = tmp_path / "config.json"

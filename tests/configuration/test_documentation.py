@@ -16,6 +16,7 @@ from holdfast.framework.plugin import Filters, Scope
 from holdfast.framework.profile import Profile
 from holdfast.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
+from holdfast.testing.harness import Harness
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "40-own-plugin"
@@ -34,7 +35,7 @@ def defined(source, name):
 
 @pytest.fixture
 def pages(monkeypatch):
-    """The blocks of docs/plugins.md in order: per node, reads, columns, the test."""
+    """The blocks of docs/plugins.md in order: per node, reads, columns, permit, the test."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     yield blocks("docs/plugins.md", "python")
     sys.modules.pop("crowds", None)
@@ -67,8 +68,19 @@ def test_the_columns_say_what_the_nodes_said(pages):
     assert "1 node(s) stood in a rack under repair" in cluster.why(pinned)
 
 
+async def test_a_team_starts_together_or_not_at_all(pages, tmp_path):
+    plugin = defined(pages[3], "AllOrNone")({"size": 2})
+    stock = default_profiles()["default-scheduler"]
+    profile = Profile(stock.name, (*stock.plugins, plugin), stock.weights)
+    async with Harness(tmp_path / "store", profiles={stock.name: profile}) as cluster:
+        await cluster.create(a_node("n"), a_pod("alone"), a_pod("a", labels={"team": "x"}))
+        assert [await cluster.node_of(name) for name in ("alone", "a")] == ["n", ""]
+        await cluster.create(a_pod("b", labels={"team": "x"}))
+        assert [await cluster.node_of(name) for name in "ab"] == ["n", "n"]
+
+
 def test_the_proof_proves(pages):
-    defined(pages[-1], "test_it_conforms")()
+    defined(pages[4], "test_it_conforms")()
 
 
 def test_the_example_explains_itself(pages):

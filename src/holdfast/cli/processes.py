@@ -6,8 +6,11 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
+from holdfast.cli import collector
 from holdfast.cli.configured import configured
 from holdfast.cli.foreground import warn_if_open
 from holdfast.cli.health import HealthPage
@@ -98,9 +101,10 @@ async def _schedule(
     async def work() -> None:
         await part.start()
         await beside.start()
+        collector.settle()
         names = ", ".join(configuration.profiles)
         print(f"scheduling for {endpoint.url} as {names}", flush=True)
-        await part.stopped()
+        await _first_end(part.stopped(), beside.failure())
 
     page = await HealthPage.start(health_port, part, lambda: election.is_leader or not elects)
     if elects:
@@ -124,6 +128,19 @@ async def _schedule(
         await lease_client.close()
     _raise_why(working)
     print("stopped", flush=True)
+
+
+async def _first_end(*parts: Coroutine[Any, Any, None]) -> None:
+    """Wait until one of several parts ends; raises what it ended with."""
+    tasks = {asyncio.create_task(part) for part in parts}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _transport(endpoint: Endpoint, connection: ClientConnection, clock: Clock) -> Transport:

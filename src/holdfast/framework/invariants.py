@@ -13,22 +13,28 @@ from collections.abc import Iterable, Mapping
 from holdfast.capacity.matching import ignores
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.devices.audit import overdrawn
 from holdfast.framework.world import World
 
 
 def check_invariants(world: World, ours: Iterable[str] | None = None) -> None:
-    """Assert every invariant that can be seen in the ledgers.
+    """Assert every invariant that can be seen in the ledgers; see ``broken_promises``."""
+    problems = broken_promises(world, ours)
+    assert not problems, "; ".join(problems)
+
+
+def broken_promises(world: World, ours: Iterable[str] | None = None) -> list[str]:
+    """Name every promise that does not hold, and every sum that is wrong.
 
     ``ours`` limits I1 to nodes where all pods were placed by us; None takes every node. Binding
     by others checks no capacity, so a node with a foreign pod may be over-committed rightly.
     """
-    problems = [
+    return [
         *_columns_equal_their_parts(world),
         *_no_overcommitment(world, None if ours is None else set(ours)),
         *_offers_keep_their_room(world),
-        *_devices_serve_one_claim(world),
+        *overdrawn(world.devices),
     ]
-    assert not problems, "; ".join(problems)
 
 
 def _columns_equal_their_parts(world: World) -> list[str]:
@@ -36,7 +42,7 @@ def _columns_equal_their_parts(world: World) -> list[str]:
     nodes = world.nodes
     problems = []
     for name, row in nodes.row_of.items():
-        expected = _pods_on(nodes.pods_on(row).values())
+        expected = sum_of(nodes.pods_on(row).values())
         for offer in world.offers.on_row(row) if world.offers is not None else ():
             drawn = _sum(offer.draws.values())
             expected[PODS] += max(0, offer.reserved.get(PODS, 1) - drawn[PODS])
@@ -59,28 +65,26 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
     A pod that ignores reservations may stand in room held for others; it says so itself.
     """
     nodes = world.nodes
-    waited_for = _waited_for(world)
+    waiting = waited_for(world)
     problems = []
     for name, row in nodes.row_of.items():
         if ours is not None and name not in ours:
             continue
-        # Room is held there that others still have; they alone must not be too many.
-        waiting = row in waited_for
-        standing = nodes.pods_on(row).values()
-        there = _pods_on(pod for pod in standing if not (waiting and pod.reserve_for))
-        excused = _pods_on(pod for pod in nodes.pods_on(row).values() if ignores(pod))
+        # Where a reservation waits for room that others still have, they alone count.
+        pods = [p for p in nodes.pods_on(row).values() if not (p.reserve_for and row in waiting)]
+        there, excused = sum_of(pods), sum_of(pod for pod in pods if ignores(pod))
         for resource in range(nodes.requested.shape[0]):
             has, stand = int(nodes.allocatable[resource, row]), there[resource]
             taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
-            if waiting:
+            if row in waiting:
                 taken = stand
-            if taken > has and not _counted_elsewhere(world, resource, has):
+            if taken > has and not counted_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
                 problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
     return problems
 
 
-def _waited_for(world: World) -> set[int]:
+def waited_for(world: World) -> set[int]:
     """Rows where a reservation holds room that is not free yet, or is about to."""
     if world.offers is None:
         return set()
@@ -93,7 +97,7 @@ def _waited_for(world: World) -> set[int]:
     return holding | coming
 
 
-def _counted_elsewhere(world: World, resource: int, has: int) -> bool:
+def counted_elsewhere(world: World, resource: int, has: int) -> bool:
     """An extended resource the node does not have may be served by devices; others by others."""
     name = world.nodes.resources[resource]
     if world.uncounted(name):
@@ -114,23 +118,12 @@ def _offers_keep_their_room(world: World) -> list[str]:
     return problems
 
 
-def _devices_serve_one_claim(world: World) -> list[str]:
-    """I3: a device that is not shareable serves one claim."""
-    if world.devices is None:
-        return []
-    holdings = world.devices.holdings
-    return [
-        f"I3: device {device} serves {count} claims"
-        for device, count in holdings.whole.items()
-        if count > 1 or device in holdings.shares
-    ]
-
-
 def _sum(amounts: Iterable[Mapping[int, int]]) -> Counter[int]:
     return sum(map(Counter, amounts), Counter())
 
 
-def _pods_on(pods: Iterable[PodFacts]) -> Counter[int]:
+def sum_of(pods: Iterable[PodFacts]) -> Counter[int]:
+    """What pods take together, by resource id; pod slots among them."""
     total: Counter[int] = Counter()
     for pod in pods:
         total[PODS] += pod.slots

@@ -26,6 +26,7 @@ from holdfast.framework.waiting import Waiting
 from holdfast.framework.workload_selectors import WorkloadSelectors
 
 if TYPE_CHECKING:
+    from holdfast.framework.audit import Auditor
     from holdfast.framework.memory import Memory
     from holdfast.framework.view import Matched
 
@@ -92,6 +93,8 @@ class World:
         self.uncounted: Callable[[str], bool] = lambda _resource: False
         """Tells resources that nobody here counts, by configuration: somebody else does."""
         self.memories: dict[int, Memory] = {}
+        self.auditor: Auditor | None = None
+        """Looks at what every attempt does to everybody's promises, if there is one."""
         self.remembered: dict[Hashable, Any] = {}
         """What plugins keep about this world between pods, under keys of their own."""
 

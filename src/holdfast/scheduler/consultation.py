@@ -65,6 +65,8 @@ class Consultations:
         """Put a pod in the line: the more important first, then whoever waits longest."""
         place = (-queued.facts.priority, queued.since, next(self._order), queued)
         heapq.heappush(self._line, place)
+        if self._worker is not None and self._worker.done():
+            self._worker.result()  # a worker that failed did so over a defect: crash loudly
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._serve(), name="scheduler: extenders")
 

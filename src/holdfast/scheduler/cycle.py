@@ -65,6 +65,16 @@ def conclude(
         return turned_away(profile, found, world, now)
     placement = rank(profile, found, rng, points)
     placement.now = now
+    if world.auditor is None:
+        return _take(profile, world, placement)
+    world.auditor.before()
+    outcome = _take(profile, world, placement)
+    world.auditor.after(outcome if isinstance(outcome, Placement) else None)
+    return outcome
+
+
+def _take(profile: Profile, world: World, placement: Placement) -> Placement | TurnedAway:
+    """Hold the room a pod was given, with everybody's permission."""
     placement.promised = world.nominations.node_of(placement.pod.uid)
     refusal = hold(profile, world, placement)
     if refusal is not None:

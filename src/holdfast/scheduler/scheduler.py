@@ -12,8 +12,8 @@ from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.audit import Auditor
 from holdfast.framework.extender import EXTENDER, ExtenderConfig
-from holdfast.framework.invariants import check_invariants
 from holdfast.framework.plugin import Placement
 from holdfast.framework.profile import Profile
 from holdfast.framework.runner import closed_gate
@@ -90,6 +90,7 @@ class Scheduler:
         self.sources = Sources(client, clock, self._desk, reservations)
         self.metrics.registry.register(ReservationMetrics(self.sources.reservations))
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
+        self.world.auditor = Auditor(self.world) if check else None
         evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
         self._outcomes = Outcomes(
             client, clock, self.world, self.queue, self._reporter, self.metrics, evictor,
@@ -101,7 +102,6 @@ class Scheduler:
             self.extenders, profiles, self.world, clock, self._rng, self._conclude,
             self._flights.landed,
         )  # fmt: skip
-        self._check = check
         self._ready = asyncio.Event()
         self.queue.on_ready = self._ready.set
         self._loops: list[asyncio.Task[None]] = []
@@ -189,16 +189,14 @@ class Scheduler:
         self, queued: QueuedPod, outcome: Placement | TurnedAway | None, took: float
     ) -> None:
         """Do what an attempt came to; None: the pod wants no node any more."""
+        if self.world.auditor is not None:
+            self.world.auditor.complain()
         if outcome is None:
             self.queue.done(queued.uid)
         elif isinstance(outcome, TurnedAway):
             self._outcomes.turned_away(queued, outcome, took)
         else:
             self._placed(queued, outcome, took)
-        if self._check:
-            # Others may overcommit a node, we may not: only where we just placed is it our doing.
-            placed = (outcome.node,) if isinstance(outcome, Placement) else ()
-            check_invariants(self.world, ours=placed)
 
     def _placed(self, queued: QueuedPod, placement: Placement, took: float) -> None:
         profile = self.profiles[queued.facts.scheduler_name]

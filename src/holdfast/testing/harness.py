@@ -201,10 +201,10 @@ class Harness:
         self.clock.busy.clear()
 
     async def _start_components(self) -> None:
+        settings = SchedulerSettings(seed=self._seed, check_invariants=True)
         self.components = Components(
-            self._component_client, self.clock, SchedulerSettings(seed=self._seed),
-            NodeSettings(0), self._configuration,
-        )  # fmt: skip
+            self._component_client, self.clock, settings, NodeSettings(0), self._configuration
+        )
         await self._as_time_passes(self.components.start())
 
     async def _stop_components(self) -> None:

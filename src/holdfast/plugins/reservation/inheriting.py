@@ -58,7 +58,7 @@ class Seen(NamedTuple):
     heirs: dict[int, Inheritance]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class InheritState:
     """One reservation that looks for room others still have.
 

@@ -6,7 +6,7 @@ from holdfast.capacity.offer import Offer
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.given import NOTHING, given_back
-from holdfast.plugins.reservation.one_row import judge, offer_score
+from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable
 
@@ -23,17 +23,25 @@ def take(state: OwnerState, pod: PodFacts, row: int) -> tuple[Offer | None, list
         found = nominate(state, row, Change({row: tuple(beside.values())}, without))
         if found[0] is not None:
             return found
+    before = state.kept.before(row) if state.kept is not None else None
+    if before is not None:
+        return choose(state, before)
     return nominate(state, row, Change(removed=without))
 
 
 def nominate(
     state: OwnerState, row: int, change: Change = NONE
 ) -> tuple[Offer | None, list[Offer]]:
-    """Choose the offer an owner takes on a row, and the others it may draw on, in order.
+    """Choose the offer an owner takes on a row, and the others it may draw on, in order."""
+    found = judge(state, row, given_back(state.offers, change) if change else NOTHING)
+    return choose(state, found)
+
+
+def choose(state: OwnerState, found: OneRow | None) -> tuple[Offer | None, list[Offer]]:
+    """Choose among the offers of a row that was judged.
 
     Lowest order label first; without labels the highest score; then the oldest, then by name.
     """
-    found = judge(state, row, given_back(state.offers, change) if change else NOTHING)
     serving = found.serving if found is not None else []
     if found is None or not serving:
         return None, []

@@ -53,7 +53,7 @@ class OneRow(NamedTuple):
 
 def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
     """Judge one row, were something given back to it; None for a row without a matched offer."""
-    begin, offers = _offers_on(state, row)
+    begin, offers = state.offers_at.get(row) or _look_up(state, row)
     if not offers:
         return None
     ignoring = state.ignoring
@@ -82,15 +82,17 @@ def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
     return OneRow(begin, tuple(chances), passes)
 
 
-def _offers_on(state: OwnerState, row: int) -> tuple[int, list[Offer]]:
-    """The matched offers of a row, and where they begin among all."""
+def _look_up(state: OwnerState, row: int) -> tuple[int, list[Offer]]:
+    """Find the matched offers of a row; they are the same as long as the state is."""
     match = state.match
     here = int(match.rows.searchsorted(row))
     if here == len(match.rows) or match.rows[here] != row:
         return 0, []
     begin = int(match.first[here])
     end = int(match.first[here + 1]) if here + 1 < len(match.rows) else len(match.slots)
-    return begin, [state.offers.at(slot) for slot in match.slots[begin:end].tolist()]
+    offers = [state.offers.at(slot) for slot in match.slots[begin:end].tolist()]
+    found = state.offers_at[row] = (begin, offers)
+    return found
 
 
 def offer_score(offer: Offer, request: Mapping[int, int]) -> int:

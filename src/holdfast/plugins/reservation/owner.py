@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.matching import Match
+from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
@@ -73,7 +74,7 @@ class Fit:
         return found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OwnerState:
     """What owners of the same offers with the same request have in common."""
 
@@ -93,6 +94,8 @@ class OwnerState:
     """It may do without an offer where those it shares something with do not suffice."""
     kept: Kept | None = field(default=None, repr=False)
     """What it found so far, row by row."""
+    offers_at: dict[int, tuple[int, list[Offer]]] = field(default_factory=dict, repr=False)
+    """The matched offers of rows that were looked at alone, and where they begin among all."""
 
     @property
     def ignoring(self) -> bool:
@@ -112,7 +115,7 @@ class OwnerState:
             match, slots=slots, rows=match.rows[here : here + 1], first=np.zeros(1, np.intp),
             at=np.zeros(len(slots), np.intp),
         )  # fmt: skip
-        return replace(self, match=only, kept=None)
+        return replace(self, match=only, kept=None, offers_at={})
 
 
 def fit(state: OwnerState, change: Change = NONE) -> Fit:
