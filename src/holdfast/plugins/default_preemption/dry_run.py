@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,12 +23,15 @@ class Question:
     view: View
     filters: Sequence[tuple[Any, State]]
     budgets: Budgets
+    spares: Callable[[PodFacts], bool] | None = None
+    """Who is never evicted for this pod."""
 
     def lower_on(self, row: int) -> list[PodFacts]:
         """Pods that might have to go. What stands in for a reservation is no pod."""
         ceiling = self.view.pod.priority
         there = self.view.nodes.pods_on(row).values()
-        return [pod for pod in there if pod.priority < ceiling and not pod.reserve_for]
+        lower = [pod for pod in there if pod.priority < ceiling and not pod.reserve_for]
+        return [p for p in lower if not self.spares(p)] if self.spares is not None else lower
 
     def objection(self, row: int, gone: Sequence[PodFacts]) -> Word | None:
         """Why the row would still not do were these pods gone, or None."""
