@@ -1,5 +1,7 @@
 """Koordinator's tables of filtering by reservations, against the plugin and the ledger."""
 
+from collections import Counter
+
 from holdfast.capacity.admission import Ground
 from holdfast.framework.plugin import NONE, Change
 from holdfast.framework.prepared import ask
@@ -184,8 +186,6 @@ def check_summary(record):
 
 
 def counts_of(raw):
-    found = NodeCounts(owned=raw["ownerMatched"], named=raw["nameMatched"])
-    for counter, ground in COUNTERS.items():
-        found.refused[ground] += raw[counter]
-    found.taints.update(raw.get("taintsUnmatchedReasons") or {})
-    return found
+    refused = Counter({ground: raw[counter] for counter, ground in COUNTERS.items()})
+    taints = Counter(raw.get("taintsUnmatchedReasons") or {})
+    return NodeCounts(raw["ownerMatched"], raw["nameMatched"], +refused, taints)

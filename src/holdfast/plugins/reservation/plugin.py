@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from holdfast.framework.plugin import (
     Placement,
     RawScores,
     Reject,
+    Rows,
     Scope,
     Skip,
     Verdicts,
@@ -49,7 +51,7 @@ from holdfast.plugins.reservation.placing import (
     what_it_brings,
 )
 from holdfast.plugins.reservation.status import bind_reservation
-from holdfast.plugins.reservation.words import NO_MATCH, owner_reasons
+from holdfast.plugins.reservation.words import NO_MATCH, owner_reasons, tallied
 
 AnyState = OwnerState | ReserveState | InheritState
 
@@ -150,6 +152,12 @@ class Reservation:
             return inheriting.reasons(state, row, change)
         return owner_reasons(state, row, change)
 
+    def tally(self, state: AnyState, rows: Rows) -> Mapping[str, int]:
+        """Count the reasons of many rows."""
+        if isinstance(state, OwnerState):
+            return tallied(state, rows)
+        return Counter(word for row in rows.tolist() for word in self.reasons(state, row))
+
     def score(self, state: AnyState, rows: AnyRows) -> RawScores:
         """Prefer rows whose offer the pod fills best; a lowest order label beats any score."""
         if isinstance(state, InheritState):
@@ -174,9 +182,7 @@ class Reservation:
         told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
         if not told or pod.reserve_for:
             return Effect(self.name)
-        histogram = rejection.histogram() if rejection.prefilter is None else {}
-        event = (diagnosis.EVENT, diagnosis.event_of(told, histogram))
-        return Effect(self.name, ", ".join(told), notes=(event,) if must else ())
+        return Effect(self.name, ", ".join(told), notes=_event(told, rejection) if must else ())
 
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
@@ -234,3 +240,8 @@ class Reservation:
         if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
             return inherits(pod, view)
         return hears(self, event)
+
+
+def _event(told: list[str], rejection: Any) -> tuple[tuple[str, str], ...]:
+    histogram = rejection.histogram() if rejection.prefilter is None else {}
+    return ((diagnosis.EVENT, diagnosis.event_of(told, histogram)),)
