@@ -33,7 +33,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.rejection import Rejection, Word, count_reasons
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, OURS, Question, dry_run
+from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS, Question, dry_run
 from holdfast.plugins.default_preemption.losses import NOTHING, Loss, at_least, loss_of
 from holdfast.plugins.default_preemption.trial import Trial
 from holdfast.plugins.default_preemption.trials import trials_of
@@ -247,4 +247,4 @@ def _by_room(rejection: Rejection) -> tuple[Any, State] | None:
 
 def _failure(plugin: str, reasons: Iterable[str]) -> str:
     words = ", ".join(reasons)
-    return words if plugin == OURS else f'running "{plugin}" filter plugin: {words}'
+    return words if plugin == NAME else f'running "{plugin}" filter plugin: {words}'
