@@ -246,5 +246,7 @@ def _by_room(rejection: Rejection) -> tuple[Any, State] | None:
 
 
 def _failure(plugin: str, reasons: Iterable[str]) -> str:
+    """Say which filter failed, unless the words say what was being run."""
     words = ", ".join(reasons)
-    return words if plugin == NAME else f'running "{plugin}" filter plugin: {words}'
+    told = plugin == NAME or words.startswith("running ")
+    return words if told else f'running "{plugin}" filter plugin: {words}'
