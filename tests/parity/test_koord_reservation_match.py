@@ -104,6 +104,4 @@ def test_restoring(record):
     seated = len(list(world.offers)) - len(match.unseen.rows)
     assert len(nodes.pods_on(row)) + seated == want["podCountAfter"]
     [counts] = count(world.offers, facts, nodes).values()
-    assert (counts.owned, counts.refused.total()) == (
-        want["diagnosis"]["test-node"]["ownerMatched"], 0,
-    )  # fmt: skip
+    assert counts.owned == counts.left(0) == want["diagnosis"]["test-node"]["ownerMatched"]

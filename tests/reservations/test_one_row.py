@@ -14,6 +14,7 @@ from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation import Reservation
 from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.kept import Kept, kept_of, offer_scores
+from holdfast.plugins.reservation.nomination import choose, nominate
 from holdfast.plugins.reservation.one_row import judge, offer_score
 from holdfast.plugins.reservation.owner import OwnerState, fit
 from holdfast.testing import a_node, a_pod, a_reservation, typed
@@ -87,7 +88,7 @@ def check_rows(state, change):
             assert offer_score(chance.offer, request) == scores[i]
 
 
-def play(random, world, steps):
+def play(random, world, steps, told=lambda _state, _placement: None):
     """Place owners and let them go again, as a scheduler would; tell each step."""
     profile: Profile = default_profiles()["default-scheduler"]
     rng = np.random.default_rng(random.randint(0, 99))
@@ -102,8 +103,9 @@ def play(random, world, steps):
             found = decide(profile, facts, world, 0.0, rng)
             if isinstance(found, Placement):
                 world.assume(facts, found.row)
-                if plugin.name in found.states:
-                    plugin.reserve(found.states[plugin.name], found)
+                if (state := found.states.get(plugin.name)) is not None:
+                    told(state, found)
+                    plugin.reserve(state, found)
                 standing.append(facts)
         yield standing
 
@@ -133,3 +135,20 @@ def test_what_is_kept_is_what_would_be_found_now(seed):
             anew.refresh()
             assert (kept.verdicts == anew.verdicts).all()
             assert (kept.scores(everything) == anew.scores(everything)).all()
+
+
+def test_the_offer_is_chosen_as_if_the_pod_were_not_there_yet():
+    remembered = []
+
+    def told(state, placement):
+        before = state.kept.before(placement.row)
+        if before is not None:
+            without = Change(removed={placement.row: (placement.pod,)})
+            assert choose(state, before) == nominate(state, placement.row, without)
+            remembered.append(before)
+
+    for seed in SEEDS:
+        random = Random(seed)
+        for _ in play(random, a_world(random), 25, told):
+            pass
+    assert remembered, "no row was judged just before"

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from holdfast.cli import collector
 from holdfast.cli.configured import configured
 from holdfast.cli.foreground import warn_if_open
 from holdfast.cli.health import HealthPage
@@ -100,6 +101,7 @@ async def _schedule(
     async def work() -> None:
         await part.start()
         await beside.start()
+        collector.settle()
         names = ", ".join(configuration.profiles)
         print(f"scheduling for {endpoint.url} as {names}", flush=True)
         await _first_end(part.stopped(), beside.failure())

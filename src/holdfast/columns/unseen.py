@@ -142,9 +142,9 @@ class SeenDomains:
         return self._base.per_row
 
     @property
-    def nodes(self) -> NDArray[np.int64]:
-        """Eligible nodes per domain."""
-        return self._base.nodes
+    def present(self) -> NDArray[np.bool_] | None:
+        """Which domains have an eligible node; None means all of them."""
+        return self._base.present
 
     @property
     def total(self) -> int:

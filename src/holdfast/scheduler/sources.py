@@ -62,6 +62,7 @@ class Sources:
             (scheme.PODS, desk.on_pod),
         ]
         self._reservations: Informer[Reservation] | None = None
+        # Who shares these informers is told what these make of pods and nodes, too.
         parts = SharedParts()
         self._transforms: dict[Resource[Any], Callable[[Any], Any]] = {
             scheme.PODS: parts.pod,

@@ -80,11 +80,12 @@ class Counted:
 
     def too_uneven(self, counts: Counts) -> NDArray[np.bool_]:
         """Tell, per domain, whether one more pod there is one too many."""
-        present = counts[self.domains.nodes > 0]
+        there = self.domains.present
+        present = counts if there is None else counts.compress(there)
         enough = len(present) >= self.constraint.min_domains
-        lowest = present.min() if len(present) and enough else 0
-        skew = counts + (int(self.constraint.matches_self) - lowest)
-        uneven: NDArray[np.bool_] = skew > self.constraint.max_skew
+        lowest = present.min() if len(present) and enough else 0.0
+        most = lowest + self.constraint.max_skew - int(self.constraint.matches_self)
+        uneven: NDArray[np.bool_] = counts > most
         return uneven
 
 
@@ -201,7 +202,11 @@ class PodTopologySpread:
             table[:-1] = uneven
             table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
             found = counted.label.read(table, rows)
-            verdicts = found if verdicts is None else np.where(verdicts, verdicts, found)
+            if verdicts is None:
+                verdicts = found
+            else:
+                # The first to object is heard; choosing by ``where`` would take ten times as long.
+                verdicts = verdicts + found * (verdicts == 0).view(np.int8)
         assert verdicts is not None
         return verdicts
 

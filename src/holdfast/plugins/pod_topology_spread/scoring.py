@@ -53,6 +53,7 @@ class Wishes:
     lenient: bool
     weights: tuple[float, ...] | None = field(default=None, compare=False)
     _measured: tuple[int, int] = field(default=(-1, -1), compare=False)
+    _looked: tuple[int, bool] = field(default=(-1, True), compare=False)
 
     def measure(self, feasible: AnyRows) -> None:
         """Weigh each constraint by how many domains the feasible rows are in."""
@@ -77,12 +78,20 @@ class Wishes:
 
     def lacking(self, rows: AnyRows) -> NDArray[np.bool_] | None:
         """Rows that are set aside because they lack a key, or None if there is none."""
-        if self.lenient:
+        if self.lenient or not self._some_lack():
             return None
         missing: Any = False
         for wish in self.wishes:
             missing = missing | (wish.label.ids[rows] < 0)
         return missing if np.any(missing) else None
+
+    def _some_lack(self) -> bool:
+        """Tell whether any row lacks a key, looked up once until a node changes."""
+        seq, size = self.nodes.node_journal.seq, self.nodes.size
+        if self._looked[0] != seq:
+            some = any(bool((wish.label.ids[:size] < 0).any()) for wish in self.wishes)
+            self._looked = (seq, some)
+        return self._looked[1]
 
     def score(self, rows: AnyRows) -> RawScores:
         """Weighted counts, rounded half up; 0 for rows that are set aside."""

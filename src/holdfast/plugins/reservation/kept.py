@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.cells import cells
 from holdfast.framework.plugin import AnyRows, Code, RawScores, Rows, Verdicts
-from holdfast.plugins.reservation.one_row import judge, offer_score
+from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
 from holdfast.plugins.reservation.owner import OwnerState, fit
 
 _FEW = 32
@@ -25,18 +25,20 @@ FIRST_IN_ORDER = 1000.0
 class Kept:
     """Verdicts and scores per row, and which of the matched offers can serve."""
 
-    __slots__ = ("_cursor", "_ordered", "_raw", "_raw_at", "_request", "_serves", "_serves_at",
-                 "_state", "_verdict_at", "verdicts")  # fmt: skip
+    __slots__ = ("_cursor", "_judged", "_ordered", "_raw", "_raw_at", "_request", "_serves",
+                 "_serves_at", "_state", "_verdict_at", "verdicts")  # fmt: skip
 
     def __init__(self, state: OwnerState) -> None:
         self._state = state
         self._cursor = -1
-        self._request = dict(state.request)
+        self._request = state.compared
         self.verdicts: Verdicts = np.zeros(state.nodes.capacity, np.int8)
         self._raw: RawScores = np.zeros(state.nodes.capacity)
         self._serves: NDArray[np.bool_] = np.zeros(len(state.match.slots), np.bool_)
         self._verdict_at, self._raw_at = cells(self.verdicts), cells(self._raw)
         self._serves_at = cells(self._serves)
+        self._judged: dict[int, OneRow] = {}
+        """What was found on rows that were judged one by one."""
         self._ordered = bool(state.offers.columns.order[state.match.slots].any())
 
     def refresh(self) -> None:
@@ -56,6 +58,12 @@ class Kept:
             few = found.tolist()
         for row in few:
             self._judge(row)
+
+    def before(self, row: int) -> OneRow | None:
+        """What was found on a row before the change that came last, if that alone came since."""
+        journal = self._state.nodes.journal
+        last = journal.seq == self._cursor + 1 and journal.last == row
+        return self._judged.get(row) if last else None
 
     def scores(self, rows: AnyRows) -> RawScores:
         """Score rows by their best offer; the lowest order label of all gets 1000."""
@@ -78,6 +86,7 @@ class Kept:
         found = judge(self._state, row)
         if found is None:
             return
+        self._judged[row] = found
         best = 0
         for i, chance in enumerate(found.chances, found.begin):
             self._serves_at[i] = chance.serves
@@ -89,6 +98,7 @@ class Kept:
     def _judge_all(self) -> None:
         state = self._state
         match, found = state.match, fit(state)
+        self._judged.clear()
         self._serves[:] = found.serves
         scores = np.where(self._serves, offer_scores(state), 0)
         self._raw[match.rows] = np.maximum.reduceat(scores, match.first)
@@ -111,7 +121,7 @@ def kept_of(state: OwnerState) -> Kept:
 def offer_scores(state: OwnerState) -> NDArray[np.int64]:
     """Score each matched offer 0..100: how full it would be, averaged over what it reserves."""
     columns, slots = state.offers.columns, state.match.slots
-    request = dict(state.request)
+    request = state.compared
     total = np.zeros(len(slots), np.int64)
     counted = np.zeros(len(slots), np.int64)
     for resource in columns.resources:

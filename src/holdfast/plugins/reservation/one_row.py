@@ -53,7 +53,7 @@ class OneRow(NamedTuple):
 
 def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
     """Judge one row, were something given back to it; None for a row without a matched offer."""
-    begin, offers = _offers_on(state, row)
+    begin, offers = state.offers_at.get(row) or _look_up(state, row)
     if not offers:
         return None
     ignoring = state.ignoring
@@ -68,11 +68,14 @@ def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
         # A pod slot is one offer's: several have no more than one to give.
         alone = resource == PODS and not ignoring
         pooled = 0 if alone else sum([a for a, pooling in zip(left, pools, strict=True) if pooling])
+        unasked = ignoring or resource in state.ignored
         for i, offer in enumerate(offers):
             own = left[i]
             by_node[i] &= free + (own if alone or not pools[i] else pooled) >= wanted
+            if unasked:
+                continue
             shares[i] |= resource != PODS and offer.reserved.get(resource, 0) > 0
-            if own < wanted and not ignoring and offer.limits(resource):
+            if own < wanted and offer.limits(resource):
                 inside[i] = False
     found = zip(offers, shares, takable, by_node, inside, strict=True)
     chances = [Chance(o, can and shared, node, within) for o, shared, can, node, within in found]
@@ -82,15 +85,17 @@ def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
     return OneRow(begin, tuple(chances), passes)
 
 
-def _offers_on(state: OwnerState, row: int) -> tuple[int, list[Offer]]:
-    """The matched offers of a row, and where they begin among all."""
+def _look_up(state: OwnerState, row: int) -> tuple[int, list[Offer]]:
+    """Find the matched offers of a row; they are the same as long as the state is."""
     match = state.match
     here = int(match.rows.searchsorted(row))
     if here == len(match.rows) or match.rows[here] != row:
         return 0, []
     begin = int(match.first[here])
     end = int(match.first[here + 1]) if here + 1 < len(match.rows) else len(match.slots)
-    return begin, [state.offers.at(slot) for slot in match.slots[begin:end].tolist()]
+    offers = [state.offers.at(slot) for slot in match.slots[begin:end].tolist()]
+    found = state.offers_at[row] = (begin, offers)
+    return found
 
 
 def offer_score(offer: Offer, request: Mapping[int, int]) -> int:
@@ -124,5 +129,5 @@ def _room_for(state: OwnerState, row: int, resource: int, wanted: int, back: Giv
 
 
 def _left(offer: Offer, resource: int, back: Given) -> int:
-    left = offer.slots if resource == PODS else offer.left(resource)
+    left = offer.left(resource)
     return left + back.slots.get(offer.slot, {}).get(resource, 0) if back.slots else left
