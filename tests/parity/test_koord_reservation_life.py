@@ -118,7 +118,7 @@ def test_settings(record):
 def test_phase_metrics(record):
     metrics = Metrics()
     metrics.registry.register(ReservationMetrics(lambda: [typed(record.input["reservation"])]))
-    page = metrics.page({}, {}, {}).decode()
+    page = metrics.page().decode()
     told = [line for line in page.splitlines() if "reservation_status_phase" in line]
     wanted = record.expected["expectedMetrics"].strip().splitlines()
     assert [line.removesuffix(".0") for line in told] == wanted

@@ -31,6 +31,7 @@ from holdfast.framework.plugin import (
     concerned,
 )
 from holdfast.framework.profile import Profile
+from holdfast.scheduler.series import UNWATCHED, Stopwatch
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -76,6 +77,11 @@ class Driver:
     clock: Clock
     binder: Binder | None = None
     asleep: int = 0
+    watch: Stopwatch = UNWATCHED
+
+    def told(self, point: str, status: str, profile: Profile, began: float) -> None:
+        """Note how long the plugins of an extension point took."""
+        self.watch.tell(self.watch.read() - began, point, status, profile.name)
 
     async def run(self, steps: Generator[Call, Any, None]) -> None:
         """Run a plugin's generator to its end; what it raises comes through."""
@@ -125,6 +131,7 @@ async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:
     not calls ``undo``, withdraws the promises and puts the pod back.
     """
     begun: list[Any] = []
+    point, began, status = "PreBind", driver.watch.read(), "Success"
     try:
         for plugin in _preparing(driver, profile, placement):
             _stop_if_recalled(placement)
@@ -132,10 +139,15 @@ async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:
             steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
             await _run(driver, plugin.name, "PreBind", steps)
         _stop_if_recalled(placement)
+        if begun:
+            driver.told(point, status, profile, began)
+        point, began = "Bind", driver.watch.read()
         await _bind_pod(driver, profile, placement)
     except BindFailed as failure:
-        failure.begun = tuple(begun)
+        failure.begun, status = tuple(begun), "Error"
         raise
+    finally:
+        driver.told(point, status, profile, began)
 
 
 async def undo(driver: Driver, placement: Placement, failure: BindFailed) -> None:

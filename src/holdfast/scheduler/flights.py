@@ -54,7 +54,7 @@ class Flights:
         """Bind a pod that has its room, once it is permitted."""
         uid = flight.queued.uid
         if self.outcomes.world.waiting.get(uid) is None:
-            self.outcomes.granted(flight.queued, flight.took)
+            self.outcomes.granted(flight.queued)
         self.outcomes.queue.activate(flight.placement.activate)
         task = self.errands.go(self._bind(flight))
         self._under_way[uid] = (flight, task)
@@ -91,6 +91,7 @@ class Flights:
 
     async def _bind(self, flight: Flight) -> None:
         placement, outcomes = flight.placement, self.outcomes
+        began = self.driver.clock.monotonic() - flight.took
         waiting = outcomes.world.waiting.get(flight.queued.uid)
         if (flight.slow or waiting is not None) and not placement.pod.reserve_for:
             await outcomes.reporter.announce(placement.pod, placement.node)
@@ -104,9 +105,11 @@ class Flights:
             )
             if found.node != placement.node:
                 await undo(self.driver, placement, failure)
-                self._take_back(flight, found, str(failure))
+                took = self.driver.clock.monotonic() - began
+                self._take_back(flight, found, str(failure), took)
                 return
             # The answer was lost, the write was not: the promise stands.
+        outcomes.bound(flight.queued, self.driver.clock.monotonic() - began)
         outcomes.reporter.scheduled(placement)
         await post_bind(self.driver, flight.profile, placement)
         outcomes.queue.activate(placement.activate)
@@ -119,9 +122,9 @@ class Flights:
             word = await self.driver.idle(await_word(clock, pod))
         finally:
             outcomes.world.waiting.remove(queued.uid)
-        outcomes.metrics.permit_waited(word.code.word, clock.monotonic() - began)
+        outcomes.metrics.permit_seconds.observe(clock.monotonic() - began, word.code.word)
         if word.code is Code.PASS:
-            outcomes.granted(queued, flight.took)
+            outcomes.granted(queued)
             return True
         release(flight.profile, outcomes.world, pod.placement)
         if word.code is Code.ERROR:
@@ -133,7 +136,7 @@ class Flights:
         self._room_came_back(pod.placement, lambda other: other.uid != queued.uid)
         return False
 
-    def _take_back(self, flight: Flight, found: Aftermath, message: str) -> None:
+    def _take_back(self, flight: Flight, found: Aftermath, message: str, took: float) -> None:
         """Give the room back to everybody and the pod, if it still waits, another try.
 
         News may have overtaken the answer we have: a pod that is no longer assumed is gone, or on
@@ -144,7 +147,7 @@ class Flights:
         release(flight.profile, world, flight.placement)
         if found.waiting is not None and waits:
             queued.facts = found.waiting
-            self.outcomes.failed(queued, message)
+            self.outcomes.failed(queued, message, took)
         self._room_came_back(flight.placement)
 
     def _room_came_back(

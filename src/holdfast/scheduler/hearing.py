@@ -12,6 +12,7 @@ from holdfast.framework.profile import Profile
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.queued_pod import QueuedPod, Worth
+from holdfast.scheduler.series import UNWATCHED
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Hearing:
         self._now = now
         self._besides = frozenset(besides)
         self._wants: dict[tuple[str, str], frozenset[str]] = {}
+        self.watch = UNWATCHED
 
     def hearers(self, event: ClusterEvent) -> frozenset[str] | None:
         """Name the plugins that want to hear of an event; None: every single pod must be asked.
@@ -58,7 +60,7 @@ class Hearing:
         worth = Worth.NOTHING
         for name in queued.rejectors & interested:
             plugin: Any = plugins.get(name)
-            if implements(plugin, Hints) and not _helps(plugin, event, facts, view):
+            if implements(plugin, Hints) and not self._helps(plugin, event, facts, view):
                 continue
             if name in queued.pending_on:
                 return Worth.AT_ONCE
@@ -77,6 +79,18 @@ class Hearing:
         labels = tuple(sorted(facts.labels.items()))
         return (facts.scheduler_name, facts.namespace, labels, facts.shape, facts.reserve_for)
 
+    def _helps(self, plugin: Any, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
+        """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
+        began = self.watch.read()
+        try:
+            helps = bool(plugin.hint(event, facts, view))
+            word = "Queue" if helps else "QueueSkip"
+        except Exception:
+            log.exception("hint of %s about %s", plugin, event.label)
+            helps, word = True, "Error"
+        self.watch.tell(self.watch.read() - began, plugin.name, event.label, word)
+        return helps
+
     def _interested(self, event: ClusterEvent) -> frozenset[str]:
         key = (event.resource, event.action)
         found = self._wants.get(key)
@@ -94,12 +108,3 @@ def _looks_closer(plugin: Any) -> bool:
     if getattr(plugin, "beyond_spec", False):
         return True
     return implements(plugin, Filters) and plugin.scope is Scope.CLUSTER
-
-
-def _helps(plugin: Hints, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
-    """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
-    try:
-        return plugin.hint(event, facts, view)
-    except Exception:
-        log.exception("hint of %s about %s", plugin, event.label)
-        return True

@@ -23,6 +23,7 @@ from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.waiting import REMOVED
 from holdfast.framework.world import World
 from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.series import UNWATCHED
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class NewsDesk:
         self.queue = queue
         self.ours = ours
         self.now = now
+        self.watch = UNWATCHED
 
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went. A finished pod counts as gone."""
@@ -172,7 +174,10 @@ class NewsDesk:
 
     def tell(self, resource: str, action: str, old: Any, new: Any) -> None:
         """Tell whoever waits for it that something happened."""
-        self.queue.notify(ClusterEvent(resource, action, old, new), self.now())
+        event = ClusterEvent(resource, action, old, new)
+        began = self.watch.read()
+        self.queue.notify(event, self.now())
+        self.watch.tell(self.watch.read() - began, event.label)
 
 
 def on_node(pod: Pod, node: str) -> Pod:

@@ -38,17 +38,22 @@ class Outcomes:
     evictor: Evictor
     errands: Errands
 
-    def granted(self, queued: QueuedPod, took: float) -> None:
+    def granted(self, queued: QueuedPod) -> None:
         """The pod has its room. From here on a failure is nobody's fault but the attempt's."""
-        self.metrics.attempt("scheduled", queued.facts.scheduler_name, took)
         self.queue.done(queued.uid)
+
+    def bound(self, queued: QueuedPod, took: float) -> None:
+        """The pod is on its node; finding that and binding it took so many seconds."""
+        self.metrics.attempt("scheduled", queued.facts.scheduler_name, took)
+        began = queued.since if queued.entered is None else queued.entered
+        self.metrics.placed(queued.attempts, self.clock.now() - began)
         if queued.flushed:
-            self.metrics.scheduled_after_flush.inc()
+            self.metrics.after_flush.add()
 
     def turned_away(self, queued: QueuedPod, outcome: TurnedAway, took: float) -> None:
         """The pod waits for something to happen, unless it was the attempt that failed."""
         if outcome.error:
-            self.failed(queued, outcome.message)
+            self.failed(queued, outcome.message, took)
             return
         facts, effect = queued.facts, outcome.effect
         self.metrics.attempt("unschedulable", facts.scheduler_name, took)
@@ -65,10 +70,10 @@ class Outcomes:
         for part in work:
             self.errands.go(part)
 
-    def failed(self, queued: QueuedPod, message: str) -> None:
+    def failed(self, queued: QueuedPod, message: str, took: float = 0.0) -> None:
         """Nobody is to blame: the pod is tried again after a while."""
         facts = queued.facts
-        self.metrics.attempt("error", facts.scheduler_name, 0.0)
+        self.metrics.failed(facts.scheduler_name, message, took)
         self.world.nominations.clear(facts.uid)
         self.queue.fail(queued, self.clock.now())
         self.reporter.failed(facts, message)
@@ -81,7 +86,7 @@ class Outcomes:
         for reason, message in effect.notes:
             self.reporter.warn(facts, reason, message)
         if PREEMPTING in effect.plugin:
-            self.metrics.preemption_attempts.inc()
+            self.metrics.preemption_attempts.add()
         if effect.nominate is not None:
             self.world.nominations.set(facts, effect.nominate)
         work = []

@@ -25,6 +25,8 @@ from holdfast.scheduler.errands import Errands
 from holdfast.scheduler.extenders import Extenders
 from holdfast.scheduler.flights import Flight, Flights
 from holdfast.scheduler.hearing import Hearing
+from holdfast.scheduler.levels import add_levels
+from holdfast.scheduler.metering import Meter
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.news import NewsDesk
 from holdfast.scheduler.outcomes import Outcomes
@@ -35,6 +37,7 @@ from holdfast.scheduler.reports import Reporter
 from holdfast.scheduler.reservation_metrics import ReservationMetrics
 from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.scheduler.resizing import Resizer
+from holdfast.scheduler.series import Stopwatch
 from holdfast.scheduler.sources import Sources
 
 log = logging.getLogger(__name__)
@@ -66,20 +69,24 @@ class Scheduler:
         backoff: tuple[float, float] = (1.0, 10.0),
     ) -> None:
         self._clock = clock
-        self.profiles = profiles
+        self.metrics = Metrics()
+        self._meter = Meter(self.metrics, clock.monotonic)
+        profiles = {name: self._meter.profile(profile) for name, profile in profiles.items()}
+        self.profiles: Mapping[str, Profile] = profiles
         self.world = World()
         self.world.uncounted = lambda name: any(p.uncounted(name) for p in profiles.values())
-        self.metrics = Metrics()
         besides = {EXTENDER} if extenders else ()
         hearing = Hearing(profiles, self.world, clock.now, besides)
+        hearing.watch = Stopwatch(clock.monotonic, self.metrics.hint_seconds.observe)
         self.queue = SchedulingQueue(
             judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
-            alike=hearing.alike, on_move=self.metrics.entered,
+            alike=hearing.alike, on_move=self.metrics.incoming.add,
             initial_backoff=backoff[0], longest_backoff=backoff[1],
         )  # fmt: skip
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
         self._desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
+        self._desk.watch = Stopwatch(clock.monotonic, self.metrics.event_seconds.observe)
         self._errands = Errands()
         self._resizer = Resizer(client, clock, self.world, self.recorder, self._errands.go)
         reservations = ReservationDesk(
@@ -91,17 +98,23 @@ class Scheduler:
         self.metrics.registry.register(ReservationMetrics(self.sources.reservations))
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
         self.world.auditor = Auditor(self.world) if check else None
-        evictor = Evictor(client, clock, self.world, self.queue, self._reporter, self._recall)
+        evictor = Evictor(
+            client, clock, self.world, self.queue, self._reporter, self._recall,
+            Stopwatch(clock.monotonic, self.metrics.evicted),
+        )  # fmt: skip
         self._outcomes = Outcomes(
             client, clock, self.world, self.queue, self._reporter, self.metrics, evictor,
             self._errands,
         )  # fmt: skip
         self.extenders = Extenders(extenders, client, clock, self.world)
-        self._flights = Flights(Driver(client, clock, self.extenders), self._outcomes)
+        watch = Stopwatch(clock.monotonic, self.metrics.point_seconds.observe)
+        driver = Driver(client, clock, self.extenders, watch=watch)
+        self._flights = Flights(driver, self._outcomes)
         self._consultations = Consultations(
             self.extenders, profiles, self.world, clock, self._rng, self._conclude,
             self._flights.landed,
         )  # fmt: skip
+        add_levels(self)
         self._ready = asyncio.Event()
         self.queue.on_ready = self._ready.set
         self._loops: list[asyncio.Task[None]] = []
@@ -176,6 +189,7 @@ class Scheduler:
             return
         profile = self.profiles[facts.scheduler_name]
         began = self._clock.monotonic()
+        self._meter.begin()
         try:
             outcome = attempt(profile, facts, self.world, self._clock.now(), self._rng)
         except Exception as failure:
@@ -183,7 +197,10 @@ class Scheduler:
             log.exception("deciding for %s failed", facts.key)
             self._outcomes.failed(queued, str(failure) or repr(failure))
             return
-        self._conclude(queued, outcome, self._clock.monotonic() - began)
+        took = self._clock.monotonic() - began
+        self.metrics.algorithm_seconds.observe(took)
+        self._meter.end(facts.scheduler_name, placed=isinstance(outcome, Placement))
+        self._conclude(queued, outcome, took)
 
     def _conclude(
         self, queued: QueuedPod, outcome: Placement | TurnedAway | None, took: float
@@ -212,10 +229,11 @@ class Scheduler:
         gate = closed_gate(profile, facts, self.world, self._clock.now())
         return "" if gate is None else gate[0]
 
+    @property
+    def binding(self) -> int:
+        """How many bindings are under way."""
+        return len(self._flights.errands)
+
     def metrics_page(self) -> bytes:
         """Render /metrics as things are now."""
-        counts = self.queue.counts()
-        pending = {q: counts[q] for q in ("active", "backoff", "unschedulable", "gated")}
-        nodes = self.world.nodes
-        sizes = {"nodes": len(nodes.row_of), "pods": len(nodes.pods())}
-        return self.metrics.page(pending, self.queue.blamed(), sizes)
+        return self.metrics.page()
