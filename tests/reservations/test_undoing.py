@@ -2,10 +2,12 @@
 
 import pytest
 
-from holdfast.api.scheme import PODS
+from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.testing import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
 from reservations.rooms import drawn_from, filler, given, held, node, owner, requested, status
+
+A_LARGE_ONE = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "16"}}}
 
 
 class Line:
@@ -13,11 +15,17 @@ class Line:
 
     def __init__(self):
         self.transports = []
+        self.deaf_to = ()
 
     def wrap(self, transport, clock):
-        made = FaultyTransport(transport, [], clock=clock)
+        made = FaultyTransport(transport, self.at_first, clock=clock)
         self.transports.append(made)
         return made
+
+    @property
+    def at_first(self):
+        """What is spoiled from the start of a component."""
+        return [Fault("unavailable", method="GET", path=path) for path in self.deaf_to]
 
     def spoil(self, **fault):
         for transport in self.transports:
@@ -56,3 +64,15 @@ async def test_R068_an_owner_whose_binding_was_written_keeps_its_reservation(fau
     await faulty.advance(5)
     assert await drawn_from(faulty, "owner") == "r"
     assert await status(faulty) == ("Succeeded", {"cpu": "4"}, ["owner"])
+
+
+async def test_a_reservation_does_not_grow_before_it_is_known_who_stands_there(faulty):
+    await given(faulty, node(), held(cpu="4"), filler("12"))
+    grown = {"spec": {"template": {"spec": {"containers": [A_LARGE_ONE]}}}}
+    await faulty.client.patch(RESERVATIONS, "r", grown)
+    await faulty.settle()
+    faulty.line.deaf_to = ("/api/v1/pods",)
+    await faulty.restart_components()
+    await faulty.advance(5)
+    assert (await faulty.reservation("r")).status.allocatable == {"cpu": "4"}
+    assert requested(faulty) == 16_000

@@ -131,6 +131,7 @@ class Scheduler:
         await self.sources.start()
         self._resizer.begin()
         await self.extenders.start()
+        self._resizer.begin()
         self.synced.set()
         self._loops = [
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
