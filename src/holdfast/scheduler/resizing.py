@@ -49,9 +49,15 @@ class Resizer:
         self._world = world
         self._recorder = recorder
         self._go = go
+        self._begun = False
         self._under_way: dict[str, Resize] = {}
         self._newest: dict[str, Reservation] = {}
         """Those under way or waiting to grow, as the API server last had them."""
+
+    def start(self) -> None:
+        """Begin, now that the whole cluster is known: until then every node looks empty."""
+        self._begun = True
+        self.retry()
 
     def seen(self, news: Reservation) -> Reservation:
         """Read the news as the ledger must: what is being written is held already."""
@@ -74,7 +80,7 @@ class Resizer:
         """Give a reservation the size it asks for, if its node has the room."""
         uid = reservation.uid
         self._newest[uid] = reservation
-        if uid in self._under_way:
+        if uid in self._under_way or not self._begun:
             return
         try:
             amounts = wanted(reservation)
@@ -82,10 +88,12 @@ class Resizer:
             self._refuse(reservation, words.INVALID, f"spec.template: {wrong}")
             return
         offer = self._world.offers.by_uid.get(uid)
-        if amounts is None or offer is None or not offer.matchable:
+        if amounts is None or offer is None:
             del self._newest[uid]
             self._take_back(reservation)
             return
+        if not offer.matchable:
+            return  # its one owner is being bound, and may still give it back
         promised = self._world.nominations.on(offer.node).values()
         short = shortage(self._world.nodes, offer, amounts, promised)
         if short:
