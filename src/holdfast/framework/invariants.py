@@ -45,7 +45,8 @@ def _columns_equal_their_parts(world: World) -> list[str]:
         expected = sum_of(nodes.pods_on(row).values())
         for offer in world.offers.on_row(row) if world.offers is not None else ():
             drawn = _sum(offer.draws.values())
-            expected[PODS] += max(0, offer.reserved.get(PODS, 1) - drawn[PODS])
+            slots = offer.reserved.get(PODS, 1) - drawn[PODS]
+            expected[PODS] += max(slots, offer.inner.get(PODS, 0))
             for resource, reserved in offer.reserved.items():
                 if resource == PODS:
                     continue
@@ -109,7 +110,9 @@ def _offers_keep_their_room(world: World) -> list[str]:
     """Allocate-once means one; nobody draws on an offer of another node."""
     problems: list[str] = []
     for offer in world.offers or ():
-        if offer.reservation.spec.allocate_once and len(offer.draws) > 1 and not offer.waits:
+        # One that has owners and is Available served several when it was made allocate-once.
+        edited = offer.waits or offer.reservation.status.current_owners
+        if offer.reservation.spec.allocate_once and len(offer.draws) > 1 and not edited:
             problems.append(f"{offer.reservation.name} is allocate-once, drawn {len(offer.draws)}x")
         for uid in offer.draws:
             standing = world.nodes.pod(uid)

@@ -83,10 +83,12 @@ class Resizer:
             self._refuse(reservation, words.INVALID, f"spec.template: {wrong}")
             return
         offer = self._world.offers.by_uid.get(uid)
-        if amounts is None or offer is None or not offer.matchable:
+        if amounts is None or offer is None:
             del self._newest[uid]
             self._take_back(reservation)
             return
+        if not offer.matchable:
+            return  # its one owner is being bound, and may still give it back
         promised = self._world.nominations.on(offer.node).values()
         short = shortage(self._world.nodes, offer, amounts, promised)
         if short:

@@ -129,7 +129,6 @@ class Scheduler:
         """Read the whole cluster, then begin to decide; returns once reading is done."""
         self.recorder.start()
         await self.sources.start()
-        self._resizer.begin()
         await self.extenders.start()
         self._resizer.begin()
         self.synced.set()

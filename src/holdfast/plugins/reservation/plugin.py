@@ -108,9 +108,11 @@ class Reservation:
                 return Reject(Code.UNRESOLVABLE, (NO_MATCH,))
             return Unrelated(view.nodes) if claims(pod) else Skip()
         resources = view.nodes.resources
+        # What somebody else counts is not looked for on any node, with offers or without.
+        request = tuple([x for x in pod.request if not view.world.uncounted(resources[x[0]])])
         ignored = frozenset(r for r, _ in pod.request if self.args.ignores(resources[r]))
         state = OwnerState(
-            view.nodes, view.world.offers, matched, pod.request, must=affinity is not None,
+            view.nodes, view.world.offers, matched, request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
             ignored=ignored, nominations=view.world.nominations,

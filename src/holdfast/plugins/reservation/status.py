@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.decode import convert_object
 from holdfast.api.quantity import AmountText
 from holdfast.api.requests import request_nanos, whole
-from holdfast.api.reservation import AVAILABLE, WAITING, Reservation
+from holdfast.api.reservation import AVAILABLE, WAITING
 from holdfast.api.reservation_status import placed, waiting
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.capacity import names
@@ -60,7 +59,7 @@ def _write_status(placement: Placement, heir: Inheritance | None) -> Calls:
             **(raw.get("status") or {}),
             **_where(placement, heir),
             "nodeName": placement.node,
-            "allocatable": allocatable(raw, facts),
+            "allocatable": allocatable(facts),
         }
         try:
             yield Call("update", f"{path}/status", raw)
@@ -110,11 +109,14 @@ def _is_there(placement: Placement) -> Generator[Call, Any, bool]:
     return bool(same and (raw.get("status") or {}).get("nodeName") == placement.node)
 
 
-def allocatable(raw: Mapping[str, Any], facts: PodFacts) -> dict[str, AmountText]:
-    """What the reservation will offer: its template's requests, overlaid by a resize."""
+def allocatable(facts: PodFacts) -> dict[str, AmountText]:
+    """What the reservation will offer: its template's requests, overlaid by a resize.
+
+    As it was when room was found for it; if it was edited since, it is resized afterwards.
+    """
     asked = {name: whole(name, amount) for name, amount in request_nanos(facts.pod).items()}
     amounts = {name: _text(name, amount) for name, amount in asked.items() if amount}
-    return {**amounts, **resized(convert_object(dict(raw), Reservation))}
+    return {**amounts, **resized(facts.pod)}
 
 
 def _check_alive(raw: Mapping[str, Any], facts: PodFacts) -> None:
