@@ -139,9 +139,12 @@ class Offers:
         """The offers a pod may draw on now, or None."""
         return self._matcher.match(facts) if self.by_uid or self.pending else None
 
-    def draws_anywhere(self, pod_uid: str) -> bool:
-        """Whether a pod draws on a reservation, or says so."""
-        return bool(self._ledger.places_of(pod_uid))
+    def is_spoken_for(self, pod_uid: str, uid: str) -> bool:
+        """Whether a pod draws on, or leaves its room to, another reservation than this one."""
+        return any(
+            place[0] != uid and (place[0] in self.pending or self._offer(place) is not None)
+            for place in self._ledger.places_of(pod_uid)
+        )
 
     def resource_id(self, name: str) -> int:
         """The id of a resource name in the columns."""

@@ -10,7 +10,8 @@ from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable
 
-_NO_ORDER = 2**62
+_NO_ORDER = 2**63
+"""After every label there can be."""
 TAKEN = "reservation has allocateOnce enabled and has already been allocated"
 
 
@@ -45,7 +46,7 @@ def choose(state: OwnerState, found: OneRow | None) -> tuple[Offer | None, list[
     serving = found.serving if found is not None else []
     if found is None or not serving:
         return None, []
-    request = dict(state.request)
+    request = state.compared
 
     def rank(offer: Offer) -> tuple[int, int, tuple[float, str]]:
         score = 0 if offer.order else -offer_score(offer, request)
