@@ -13,6 +13,7 @@ from holdfast.framework.rejection import Word
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.budgets import Budgets
 
+NAME = "DefaultPreemption"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
@@ -53,7 +54,7 @@ def dry_run(question: Question, row: int) -> Candidate | Word:
     nodes, now = question.view.nodes, question.view.now
     lower = question.lower_on(row)
     if not lower:
-        return Word("DefaultPreemption", Code.UNRESOLVABLE, (NO_VICTIMS,))
+        return Word(NAME, Code.UNRESOLVABLE, (NO_VICTIMS,))
     word = question.objection(row, lower)
     if word is not None:
         return word
@@ -69,7 +70,7 @@ def dry_run(question: Question, row: int) -> Candidate | Word:
     if not gone:
         # An extender refuses the node; that no plugin does, evicting nobody would show.
         words = f'expected at least one victim pod on node "{nodes.names[row]}"'
-        return Word("DefaultPreemption", Code.ERROR, (words,))
+        return Word(NAME, Code.ERROR, (words,))
     victims = tuple(sorted(gone, key=lambda pod: importance(pod, now)))
     return Candidate(nodes.names[row], victims, sum(p.uid in beyond for p in victims))
 

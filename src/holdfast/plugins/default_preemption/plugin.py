@@ -22,7 +22,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS
+from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS
 from holdfast.plugins.default_preemption.later import Later
 from holdfast.plugins.default_preemption.losses import loss_of
 from holdfast.plugins.default_preemption.search import NOT_HELPFUL, Search
@@ -44,7 +44,7 @@ class PreemptionArgs(PluginArgs, frozen=True):
 class DefaultPreemption:
     """Name the node where the least is lost, and who has to go there."""
 
-    name: ClassVar[str] = "DefaultPreemption"
+    name: ClassVar[str] = NAME
     epochs: ClassVar[tuple[str, ...]] = ()
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Pod": ("Delete",)}
 
@@ -89,7 +89,9 @@ class DefaultPreemption:
         if found is None:
             words, errors = search.words()
             if errors:
-                return Effect(self.name, f"preemption: {'; '.join(errors)}", code=Code.ERROR)
+                told = list(dict.fromkeys(errors))
+                text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+                return Effect(self.name, f"preemption: {text}", code=Code.ERROR)
             return self._no_use(rejection, words)
         if rejection.agreement is not None:
             return self._agreed(search.candidates(), rejection.agreement, view.now)

@@ -11,7 +11,7 @@ loss found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.rejection import Rejection, Word, count_reasons
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, Question, dry_run
+from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS, Question, dry_run
 from holdfast.plugins.default_preemption.losses import NOTHING, Loss, at_least, loss_of
 from holdfast.plugins.default_preemption.trial import Trial
 from holdfast.plugins.default_preemption.trials import trials_of
@@ -116,7 +116,7 @@ class Search:
             outcome = self.outcome(row)
             assert isinstance(outcome, Word)
             if outcome.code is Code.ERROR:
-                errors.extend(outcome.reasons)
+                errors.append(_failure(outcome.plugin, outcome.reasons))
             else:
                 words.update(outcome.reasons)
         self._plain_words(words, errors)
@@ -150,8 +150,10 @@ class Search:
                 verdicts = plugin.filter(state, rows)
                 failing = verdicts == Code.ERROR
                 words.update(count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
-                for row in rows[failing].tolist():
-                    errors.extend(plugin.reasons(state, row))
+                errors += (
+                    _failure(plugin.name, plugin.reasons(state, row))
+                    for row in rows[failing].tolist()
+                )
             left[rows[verdicts != 0]] = False
 
     def _shortages(self, rows: Rows) -> Counter[str]:
@@ -241,3 +243,10 @@ def spares_of(rejection: Rejection) -> Callable[[PodFacts], bool] | None:
 def _by_room(rejection: Rejection) -> tuple[Any, State] | None:
     """The filter that asks for room, if there is one."""
     return next((pair for pair in rejection.filters if implements(pair[0], NeedsRoom)), None)
+
+
+def _failure(plugin: str, reasons: Iterable[str]) -> str:
+    """Say which filter failed, unless the words say what was being run."""
+    words = ", ".join(reasons)
+    told = plugin == NAME or words.startswith("running ")
+    return words if told else f'running "{plugin}" filter plugin: {words}'

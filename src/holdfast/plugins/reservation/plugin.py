@@ -113,8 +113,7 @@ class Reservation:
             view.nodes, view.world.offers, matched, pod.request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
-            nominations=view.world.nominations,
-            ignored=ignored,
+            ignored=ignored, nominations=view.world.nominations,
         )  # fmt: skip
         if affinity is None:
             return state
