@@ -11,6 +11,7 @@ from ledger_shape import shape_of
 
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
+from holdfast.capacity.annotations import allocated_of
 from holdfast.capacity.inheritance import Inheritance, given
 from holdfast.capacity.names import ALLOCATED
 from holdfast.capacity.reserve_pod import reserve_pod
@@ -119,7 +120,8 @@ class Town:
             heir = getattr(placement.states["Reservation"], "chosen", Inheritance())
             for pod in heir.pods:
                 told = self.living[pod.uid]
-                assert ALLOCATED not in told.metadata.annotations, "it was inherited already"
+                before = self.living.get(getattr(allocated_of(told), "uid", None))
+                assert before is None or before.phase not in HOLDING, "it was inherited already"
                 notes = {ALLOCATED: allocated_from(placement.pod)}
                 self.put(worlds.bound(told, placement.node, notes))
                 shared = Counter({**(shared + given(pod)), PODS: 1})
