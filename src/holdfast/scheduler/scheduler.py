@@ -116,6 +116,7 @@ class Scheduler:
         """Read the whole cluster, then begin to decide; returns once reading is done."""
         self.recorder.start()
         await self.sources.start()
+        self._resizer.begin()
         await self.extenders.start()
         self.synced.set()
         self._loops = [
