@@ -189,3 +189,5 @@ def test_reservations_are_not_asked_about_ignored_resources(args):
     much = {"cpu": "1", "requests": {X: "5"}}
     assert f"Insufficient {X}" in placed_by({}, room, **much).message
     assert isinstance(placed_by(args, room, **much), Placement)
+    # The node must have them all the same.
+    assert f"Insufficient {X} by node" in placed_by(args, room, cpu="1", requests={X: "10"}).message

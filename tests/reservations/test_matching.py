@@ -202,3 +202,12 @@ async def test_R071_a_reservation_of_another_scheduler_is_accounted(cluster):
     await given(cluster, stranger(cpu="5"), owner(cpu="8"))
     assert await waits(cluster, "stranger")
     assert await drawn_from(cluster, "owner") == "r"
+
+
+async def test_a_terminating_reservation_is_not_given_to_who_asks_for_it_by_name(cluster):
+    await given(cluster, node(), held(cpu="4", metadata={"finalizers": ["example.com/kept"]}))
+    await cluster.delete(RESERVATIONS, "r")
+    await given(cluster, owner(cpu="2", wish={"name": "r"}))
+    assert await waits(cluster, "owner")
+    assert "1 Reservation(s) is unschedulable" in await cluster.why("owner")
+    assert requested(cluster) == 4000

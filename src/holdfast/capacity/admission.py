@@ -94,12 +94,14 @@ def accepts(
 def _unwelcome(offers: Offers, slot: int, facts: PodFacts, wishes: Wishes) -> Refusal | None:
     offer, affinity = offers.at(slot), wishes.affinity
     reservation = offer.reservation
+    if reservation.metadata.deletion_timestamp is not None:
+        # On its way out it takes nobody in, not even who asks for it by name.
+        return Refusal(Ground.UNSCHEDULABLE)
     if wishes.name:
         # Asking for it by name overrides selectors, taints and unschedulable.
         return None if wishes.name == reservation.name else Refusal(Ground.NAME)
     own = affinity.tolerations if affinity else ()
-    closed = reservation.spec.unschedulable or reservation.metadata.deletion_timestamp is not None
-    if closed and not tolerated(own, _UNSCHEDULABLE):
+    if reservation.spec.unschedulable and not tolerated(own, _UNSCHEDULABLE):
         return Refusal(Ground.UNSCHEDULABLE)
     taint = find_untolerated(reservation.spec.taints, (*own, *facts.pod.spec.tolerations))
     if taint is not None:

@@ -10,6 +10,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.capacity import names
 from holdfast.capacity.admission import accepts
 from holdfast.capacity.inheritance import Will
+from holdfast.capacity.matching import ignores
 from holdfast.capacity.offers import Offers
 from holdfast.capacity.owners import compile_owners
 from holdfast.columns.interner import PODS
@@ -57,14 +58,15 @@ def candidates(
 ) -> dict[int, list[PodFacts]]:
     """Find the pods on nodes that may leave their room, by row, in the order given.
 
-    Who takes room of another reservation, or was chosen by one already, has none to leave.
+    Who takes room of another reservation, or was chosen by one already, has none to leave; nor
+    has who ignores reservations. Having taken room of one that has ended is no hindrance.
     """
     fits = _chosen(reservation, cluster)
     found: dict[int, list[PodFacts]] = {}
     for pod, row in nodes.pods():
-        if pod.reserve_for or not fits(pod) or not will.shares(pod):
+        if pod.reserve_for or ignores(pod) or not fits(pod) or not will.shares(pod):
             continue
-        if nodes.is_assumed(pod.uid) or offers.draws_anywhere(pod.uid):
+        if nodes.is_assumed(pod.uid) or offers.is_spoken_for(pod.uid, reservation.uid):
             continue
         node = nodes.nodes[row]
         labels = node.metadata.labels if node is not None else {}

@@ -55,8 +55,9 @@ class Ground:
     def short_of(self, reservation: Reservation) -> list[str]:
         """Name the resources of which the node cannot give what it still promises.
 
-        Pods that ignore reservations said so themselves and break no promise. A node that has not
-        said what it has gives no reason to doubt it.
+        Pods that ignore reservations said so themselves and break no promise; but they are in the
+        way of one that waits for room. A node that has not said what it has gives no reason to
+        doubt it.
         """
         assert self.node is not None, "a reservation on a node that is gone has expired"
         if not self.node.status.allocatable:
@@ -69,6 +70,8 @@ class Ground:
             # Of two that wait for the same room the older is served first.
             if other.phase == WAITING and _age(other) < _age(reservation):
                 ahead.update(self._promise(other))
+        # What they have is not free, but no promise is broken by it.
+        ahead.subtract(self._ignoring if reservation.phase == AVAILABLE else {})
         return sorted(n for n, amount in own.items() if amount + ahead[n] > self._free[n])
 
     def _promise(self, reservation: Reservation) -> dict[str, int]:
@@ -102,9 +105,19 @@ class Ground:
         """What the node has beside its pods."""
         assert self.node is not None
         free = Counter({n: nanos(a) for n, a in self.node.status.allocatable.items()})
-        for pod in self._living:
-            free.subtract({**request_nanos(pod), PODS: ONE})
+        for pod in self.pods:
+            if not pod.finished:
+                free.subtract({**request_nanos(pod), PODS: ONE})
         return free
+
+    @cached_property
+    def _ignoring(self) -> Counter[str]:
+        """What pods have that ignore reservations."""
+        total: Counter[str] = Counter()
+        for pod in self.pods:
+            if not pod.finished and _ignores(pod):
+                total.update({**request_nanos(pod), PODS: ONE})
+        return total
 
     @cached_property
     def _promised(self) -> Counter[str]:

@@ -119,9 +119,12 @@ def refused_there(plugin: str, *reasons: str) -> TurnedAway:
 
 def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
     """Ask every plugin for its permission; if one wants to wait, the pod does."""
+    permitting = profile.having(Permits)
+    if not permitting:
+        return None
     seconds: dict[str, float] = {}
     try:
-        for plugin in profile.having(Permits):
+        for plugin in permitting:
             if not concerned(plugin, placement):
                 continue
             answer = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)

@@ -49,7 +49,7 @@ class Resizer:
         self._world = world
         self._recorder = recorder
         self._go = go
-        self._begun = False
+        self._ready = False
         self._under_way: dict[str, Resize] = {}
         self._newest: dict[str, Reservation] = {}
         """Those under way or waiting to grow, as the API server last had them."""
@@ -75,7 +75,7 @@ class Resizer:
         """Give a reservation the size it asks for, if its node has the room."""
         uid = reservation.uid
         self._newest[uid] = reservation
-        if uid in self._under_way or not self._begun:
+        if not self._ready or uid in self._under_way:
             return
         try:
             amounts = wanted(reservation)
@@ -99,8 +99,8 @@ class Resizer:
         self._go(self._write(reservation, amounts))
 
     def begin(self) -> None:
-        """Begin to decide: everything that takes room is known now."""
-        self._begun = True
+        """The whole cluster has been read: from here on the picture tells what room there is."""
+        self._ready = True
         self.retry()
 
     def retry(self) -> None:

@@ -116,8 +116,8 @@ class Scheduler:
         """Read the whole cluster, then begin to decide; returns once reading is done."""
         self.recorder.start()
         await self.sources.start()
-        await self.extenders.start()
         self._resizer.begin()
+        await self.extenders.start()
         self.synced.set()
         self._loops = [
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),

@@ -31,7 +31,7 @@ class Kept:
     def __init__(self, state: OwnerState) -> None:
         self._state = state
         self._cursor = -1
-        self._request = dict(state.request)
+        self._request = state.compared
         self.verdicts: Verdicts = np.zeros(state.nodes.capacity, np.int8)
         self._raw: RawScores = np.zeros(state.nodes.capacity)
         self._serves: NDArray[np.bool_] = np.zeros(len(state.match.slots), np.bool_)
@@ -121,7 +121,7 @@ def kept_of(state: OwnerState) -> Kept:
 def offer_scores(state: OwnerState) -> NDArray[np.int64]:
     """Score each matched offer 0..100: how full it would be, averaged over what it reserves."""
     columns, slots = state.offers.columns, state.match.slots
-    request = dict(state.request)
+    request = state.compared
     total = np.zeros(len(slots), np.int64)
     counted = np.zeros(len(slots), np.int64)
     for resource in columns.resources:

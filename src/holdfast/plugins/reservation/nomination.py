@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from holdfast.capacity.offer import Offer
+from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable
 
-_NO_ORDER = 2**62
+_NO_ORDER = 2**63
+"""After every label there can be."""
 TAKEN = "reservation has allocateOnce enabled and has already been allocated"
+
+
+def take(state: OwnerState, pod: PodFacts, row: int) -> tuple[Offer | None, list[Offer]]:
+    """Choose for an owner that is assumed on its row: of equals none that another was promised."""
+    # It must not count against itself.
+    without = {row: (pod,)}
+    beside = state.nominations.beside(pod, row) if state.nominations else None
+    if beside:
+        found = nominate(state, row, Change({row: tuple(beside.values())}, without))
+        if found[0] is not None:
+            return found
+    before = state.kept.before(row) if state.kept is not None else None
+    if before is not None:
+        return choose(state, before)
+    return nominate(state, row, Change(removed=without))
 
 
 def nominate(
@@ -29,7 +46,7 @@ def choose(state: OwnerState, found: OneRow | None) -> tuple[Offer | None, list[
     serving = found.serving if found is not None else []
     if found is None or not serving:
         return None, []
-    request = dict(state.request)
+    request = state.compared
 
     def rank(offer: Offer) -> tuple[int, int, tuple[float, str]]:
         score = 0 if offer.order else -offer_score(offer, request)

@@ -68,11 +68,14 @@ def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
         # A pod slot is one offer's: several have no more than one to give.
         alone = resource == PODS and not ignoring
         pooled = 0 if alone else sum([a for a, pooling in zip(left, pools, strict=True) if pooling])
+        unasked = ignoring or resource in state.ignored
         for i, offer in enumerate(offers):
             own = left[i]
             by_node[i] &= free + (own if alone or not pools[i] else pooled) >= wanted
+            if unasked:
+                continue
             shares[i] |= resource != PODS and offer.reserved.get(resource, 0) > 0
-            if own < wanted and not ignoring and offer.limits(resource):
+            if own < wanted and offer.limits(resource):
                 inside[i] = False
     found = zip(offers, shares, takable, by_node, inside, strict=True)
     chances = [Chance(o, can and shared, node, within) for o, shared, can, node, within in found]
@@ -126,5 +129,5 @@ def _room_for(state: OwnerState, row: int, resource: int, wanted: int, back: Giv
 
 
 def _left(offer: Offer, resource: int, back: Given) -> int:
-    left = offer.slots if resource == PODS else offer.left(resource)
+    left = offer.left(resource)
     return left + back.slots.get(offer.slot, {}).get(resource, 0) if back.slots else left

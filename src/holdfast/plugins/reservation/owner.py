@@ -26,6 +26,7 @@ from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.ports import HostPort
+from holdfast.framework.nominations import Nominations
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.given import NOTHING, Given, given_back
 
@@ -88,8 +89,11 @@ class OwnerState:
     ports: frozenset[HostPort] = frozenset()
     backed: frozenset[int] = frozenset()
     """Resources that devices serve on nodes which have none of their own: no room is needed."""
+    nominations: Nominations | None = None
     falls_back: bool = False
     """It may do without an offer where those it shares something with do not suffice."""
+    ignored: frozenset[int] = frozenset()
+    """Resources in which no offer limits it or is told from another; the node must have them."""
     kept: Kept | None = field(default=None, repr=False)
     """What it found so far, row by row."""
     offers_at: dict[int, tuple[int, list[Offer]]] = field(default_factory=dict, repr=False)
@@ -99,6 +103,11 @@ class OwnerState:
     def ignoring(self) -> bool:
         """Whether it uses held room without taking any offer."""
         return self.match.ignoring
+
+    @property
+    def compared(self) -> dict[int, int]:
+        """What it asks for of the resources in which offers are told apart."""
+        return {r: amount for r, amount in self.request if r not in self.ignored}
 
     def on_row(self, row: int) -> OwnerState | None:
         """The same, looking at one row alone; None for a row without a matched offer."""
@@ -127,7 +136,7 @@ def fit(state: OwnerState, change: Change = NONE) -> Fit:
         plain &= room.free >= room.wanted
         by_node &= room.helped >= room.wanted
         inside &= ~room.limits | (room.left >= room.wanted)
-        if room.resource != PODS:
+        if room.resource != PODS and room.resource not in state.ignored:
             shares |= room.reserves
     shares &= columns.matchable[slots]
     served = np.logical_or.reduceat(shares & by_node & inside, match.first)
@@ -166,7 +175,7 @@ def _help(state: OwnerState, left: Ints, pools: Bools) -> Ints:
 
 def _limits(state: OwnerState, resource: int) -> Bools:
     columns, slots = state.offers.columns, state.match.slots
-    if state.ignoring or resource >= len(columns.limits):
+    if state.ignoring or resource in state.ignored or resource >= len(columns.limits):
         return np.zeros(len(slots), np.bool_)
     limits: Bools = columns.limits[resource, slots]
     return limits

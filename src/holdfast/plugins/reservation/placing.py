@@ -38,6 +38,13 @@ class ReserveState:
         return self.offers.rows_with_other_policy(default=self.policy == "")
 
 
+@dataclass(frozen=True, slots=True)
+class Unrelated:
+    """A pod that says it draws on a reservation and owns none: it goes where any other may."""
+
+    nodes: Picture
+
+
 def what_it_brings(pod: PodFacts, view: View) -> Hashable:
     """Everything of the reservation that decides where it may be."""
     found = view.world.offers.pending.get(pod.reserve_for)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,18 +34,20 @@ from holdfast.framework.plugin import (
     Verdicts,
     hears,
 )
+from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
-from holdfast.plugins.reservation import diagnosis, inheriting
+from holdfast.plugins.reservation import diagnosis, evicting, inheriting
 from holdfast.plugins.reservation.arguments import read_args
-from holdfast.plugins.reservation.drawing import draw, notes
+from holdfast.plugins.reservation.drawing import claims, draw, notes, unsaid
 from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
 from holdfast.plugins.reservation.kept import kept_of
-from holdfast.plugins.reservation.nomination import choose, nominate, why_none
+from holdfast.plugins.reservation.nomination import take, why_none
 from holdfast.plugins.reservation.one_row import judge
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.placing import (
     ReserveState,
+    Unrelated,
     filter_reserve_pod,
     inherits,
     what_it_brings,
@@ -53,7 +55,7 @@ from holdfast.plugins.reservation.placing import (
 from holdfast.plugins.reservation.status import bind_reservation
 from holdfast.plugins.reservation.words import NO_MATCH, owner_reasons, tallied
 
-AnyState = OwnerState | ReserveState | InheritState
+AnyState = OwnerState | ReserveState | InheritState | Unrelated
 
 
 class Reservation:
@@ -85,7 +87,8 @@ class Reservation:
         affinity = notes.get(names.AFFINITY)
         if matched is None:
             # Of those that ignore reservations, no affinity is read.
-            return (affinity, ignores(pod)) if affinity is not None else None
+            said = claims(pod)
+            return (affinity, ignores(pod), said) if said or affinity is not None else None
         where = None if affinity is None else required_nodes(pod.pod)
         return (matched.key, pod.request, affinity, pod.host_ports, where)
 
@@ -101,13 +104,16 @@ class Reservation:
             return Reject(Code.ERROR, (str(wrong),))
         matched = view.matched
         if not isinstance(matched, Match):
-            return Skip() if affinity is None else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
+            if affinity is not None:
+                return Reject(Code.UNRESOLVABLE, (NO_MATCH,))
+            return Unrelated(view.nodes) if claims(pod) else Skip()
         resources = view.nodes.resources
-        request = tuple((r, a) for r, a in pod.request if not self.args.ignores(resources[r]))
+        ignored = frozenset(r for r, _ in pod.request if self.args.ignores(resources[r]))
         state = OwnerState(
-            view.nodes, view.world.offers, matched, request, must=affinity is not None,
+            view.nodes, view.world.offers, matched, pod.request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
+            ignored=ignored, nominations=view.world.nominations,
         )  # fmt: skip
         if affinity is None:
             return state
@@ -118,6 +124,9 @@ class Reservation:
 
     def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
+        if isinstance(state, Unrelated):
+            anywhere: Verdicts = np.zeros(state.nodes.capacity, np.int8)[rows]
+            return anywhere
         if isinstance(state, ReserveState):
             return filter_reserve_pod(state, rows)
         if isinstance(state, InheritState):
@@ -146,6 +155,7 @@ class Reservation:
 
     def reasons(self, state: AnyState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Say what is missing: by the node, or inside the reservation."""
+        assert not isinstance(state, Unrelated), "it passes everywhere"
         if isinstance(state, ReserveState):
             return (state.verdict(row),)
         if isinstance(state, InheritState):
@@ -163,7 +173,7 @@ class Reservation:
         if isinstance(state, InheritState):
             inherited: RawScores = state.seen().scores[rows]
             return inherited
-        if isinstance(state, ReserveState) or state.ignoring:
+        if isinstance(state, ReserveState | Unrelated) or state.ignoring:
             nothing: RawScores = np.zeros(state.nodes.capacity)[rows]
             return nothing
         return kept_of(state).scores(rows)
@@ -184,31 +194,38 @@ class Reservation:
             return Effect(self.name)
         return Effect(self.name, ", ".join(told), notes=_event(told, rejection) if must else ())
 
+    def forbids_eviction(self, rejection: Rejection) -> str | None:
+        """Reservations evict where that is switched on; owners not while their own room opens."""
+        return evicting.why_not(rejection, enabled=self.args.enable_preemption)
+
+    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
+        """For a reservation nobody is evicted who says that it must not be."""
+        return evicting.spared if pod.reserve_for else None
+
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
         if isinstance(state, InheritState):
             heir = state.decide(placement.row)
+            if heir.lacking and state.awaits_binding(placement.row, placement.pod.uid):
+                return Reject(Code.UNSCHEDULABLE, (inheriting.UNSEEN,))
             state.offers.bequeath(heir.pods, placement.pod.uid, placement.node)
             state = state.site
         if isinstance(state, ReserveState):
             uid, default = placement.pod.uid, state.policy == ""
             state.offers.placing[uid] = (placement.row, default)
             return None
-        if state.ignoring:
+        if isinstance(state, Unrelated) or state.ignoring:
+            placement.annotations.update(unsaid(placement.pod))
             return None
-        # The pod is assumed already: it must not count against itself.
-        before = state.kept.before(placement.row) if state.kept is not None else None
-        if before is not None:
-            chosen, others = choose(state, before)
-        else:
-            without = Change(removed={placement.row: (placement.pod,)})
-            chosen, others = nominate(state, placement.row, without)
+        chosen, others = take(state, placement.pod, placement.row)
         if chosen is None:
-            words = why_none(state, placement.row)
-            return Reject(Code.UNSCHEDULABLE, (words,)) if state.must else None
+            if state.must:
+                return Reject(Code.UNSCHEDULABLE, (why_none(state, placement.row),))
+            placement.annotations.update(unsaid(placement.pod))
+            return None
         draws = draw(placement.pod, chosen, others)
         state.offers.assign(placement.pod.uid, draws)
-        placement.annotations.update(notes(state, chosen, draws))
+        placement.annotations.update(notes(state, placement.pod, chosen, draws))
         return None
 
     def unreserve(self, state: AnyState, placement: Placement) -> None:
@@ -217,6 +234,8 @@ class Reservation:
         What such a pod draws was read off the pod itself.
         """
         uid = placement.pod.uid
+        if isinstance(state, Unrelated):
+            return
         if isinstance(state, ReserveState | InheritState):
             state.offers.placing.pop(uid, None)
             state.offers.disinherit(uid)

@@ -86,7 +86,9 @@ def allocated_from(facts: PodFacts) -> str:
 
 
 def _tell(pod: PodFacts, allocated: str | None) -> Call:
-    meta = {"uid": pod.pod.metadata.uid, "annotations": {names.ALLOCATED: allocated}}
+    # What it drew on several others, ended since, would be read instead of this.
+    said = {names.ALLOCATED: allocated, names.DRAWS: None}
+    meta = {"uid": pod.pod.metadata.uid, "annotations": said}
     path = PODS.path(pod.namespace, pod.name)
     return Call("patch", path, {"metadata": meta}, "application/merge-patch+json")
 
