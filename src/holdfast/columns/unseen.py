@@ -19,7 +19,8 @@ from holdfast.columns.held import HeldTerm, Role
 from holdfast.columns.interner import Interner
 from holdfast.columns.journal import Journal
 from holdfast.columns.node_labels import LabelColumn
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.terms import PodTerms, Term
 

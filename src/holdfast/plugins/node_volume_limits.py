@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from holdfast.api.storage import CSINode
 from holdfast.api.volume_sources import Handle
 from holdfast.columns.mounts import mounts_of
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.unseen import Unseen
 from holdfast.columns.volumes import Attachments, Volumes

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.storage import READ_WRITE_ONCE_POD
 from holdfast.columns.mounts import Disk, disks_clash, mounts_of
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.unseen import Unseen
 from holdfast.framework.plugin import (
