@@ -130,7 +130,6 @@ class Scheduler:
         self.recorder.start()
         await self.sources.start()
         await self.extenders.start()
-        self._resizer.begin()
         self.synced.set()
         self._loops = [
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
