@@ -9,7 +9,7 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check fmt bench bench-real parity scenarios real binaries lock clean
+.PHONY: help up test check fmt bench bench-real parity scenarios real binaries differential lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
@@ -72,6 +72,10 @@ binaries:
 real: .venv/.dev binaries
 	@mkdir -p build
 	$(BIN)/pytest -q -m real tests --junitxml=build/junit-real.xml $(ARGS)
+
+# Decisions unlike kube-scheduler's, hunted over random snapshots.
+differential: .venv/.dev binaries
+	@$(BIN)/python tools/differential.py $(ARGS)
 
 lock: .venv/bin/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv

@@ -114,7 +114,8 @@ class Components:
         chosen = configuration or Configuration()
         self.scheduler = Scheduler(
             client_for("system:kube-scheduler"), clock, chosen.profiles,
-            seed=scheduler.seed, check=scheduler.check_invariants, backoff=chosen.backoff,
+            extenders=chosen.extenders, backoff=chosen.backoff,
+            seed=scheduler.seed, check=scheduler.check_invariants,
         )  # fmt: skip
         self.controllers = ControllerGroup(
             client_for("system:kube-controller-manager"), clock,

@@ -8,13 +8,15 @@ from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import CPU
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.plugin import Placement
+from holdfast.framework.profile import build
 from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
+from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.scheduler.cycle import attempt, release
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 PROFILE = default_profiles()["default-scheduler"]
 PREFIX = "scheduling.koordinator.sh"
+X = "example.com/x"
 
 
 def held(name="r", cpu="4", node="n", age=0, **more):
@@ -152,3 +154,40 @@ def test_R095_every_one_of_2000_owners_is_allocated_where_there_is_room_for_all(
         assert f"{PREFIX}/reservation-allocated" in placement.annotations
     assert {len(offer.draws) for offer in world.offers} == {20}
     check_invariants(world)
+
+
+def placed_by(args, reservation, **pod):
+    """What an owner's attempt comes to under some ReservationArgs."""
+    profile = build("p", REGISTRY, args={"Reservation": args})
+    world = World()
+    for obj in (typed(a_node("n", cpu="16", allocatable={"example.com/x": "9"})), reservation):
+        world.upsert(obj)
+    facts = world.facts(typed(a_pod(labels={"app": "web"}, **pod)))
+    return attempt(profile, facts, world, 0.0, np.random.default_rng(0))
+
+
+def test_an_owner_may_fall_back_to_the_node_if_the_profile_lets_it():
+    small = held(cpu="2", allocate_policy="Restricted")
+    assert "Insufficient cpu" in placed_by({}, small, cpu="4").message
+    placement = placed_by({"fallBackToNode": True}, small, cpu="4")
+    assert isinstance(placement, Placement)
+    assert placement.annotations == {}
+    # Where the reservation suffices it is used, and what is held stays held.
+    served = placed_by({"fallBackToNode": True}, small, cpu="2")
+    assert f"{PREFIX}/reservation-allocated" in served.annotations
+    assert "Insufficient cpu" in placed_by({"fallBackToNode": True}, small, cpu="15").message
+
+
+@pytest.mark.parametrize(
+    "args", [{"ignoredResources": ["example.com/x"]}, {"ignoredResourceGroups": ["example.com"]}]
+)
+def test_reservations_are_not_asked_about_ignored_resources(args):
+    status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4", X: "2"}}
+    room = typed(
+        a_reservation(owner_labels={"app": "web"}, status=status, allocate_policy="Restricted")
+    )
+    much = {"cpu": "1", "requests": {X: "5"}}
+    assert f"Insufficient {X}" in placed_by({}, room, **much).message
+    assert isinstance(placed_by(args, room, **much), Placement)
+    # The node must have them all the same.
+    assert f"Insufficient {X} by node" in placed_by(args, room, cpu="1", requests={X: "10"}).message

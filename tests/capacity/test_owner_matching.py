@@ -161,13 +161,19 @@ def test_a_taint_that_only_prefers_keeps_nobody_out():
     assert matched(pod(), reservation(taints=[TAINT | {"effect": "PreferNoSchedule"}])) == {"r"}
 
 
-@pytest.mark.parametrize("how", [{"unschedulable": True}, {"metadata": DYING}])
-def test_a_closed_reservation_takes_only_pods_that_tolerate_it(how):
-    assert matched(pod(), reservation(**how)) == set()
-    assert matched(pod(affinity=f'{{"tolerations":[{CLOSED}]}}'), reservation(**how)) == {"r"}
+def test_a_closed_reservation_takes_only_pods_that_tolerate_it():
+    closed = reservation(unschedulable=True)
+    assert matched(pod(), closed) == set()
+    assert matched(pod(affinity=f'{{"tolerations":[{CLOSED}]}}'), closed) == {"r"}
     # Only the affinity's own tolerations count, not those every DaemonSet pod carries.
     everywhere = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
-    assert matched(pod(tolerations=everywhere), reservation(**how)) == set()
+    assert matched(pod(tolerations=everywhere), closed) == set()
+
+
+@pytest.mark.parametrize("affinity", [None, f'{{"tolerations":[{CLOSED}]}}', '{"name":"r"}'])
+def test_a_reservation_on_its_way_out_takes_nobody_in(affinity):
+    assert matched(pod(affinity=affinity), reservation()) == {"r"}
+    assert matched(pod(affinity=affinity), reservation(metadata=DYING)) == set()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,34 @@ def test_replicas_take_turns(server, start):
     assert holder(server) == "thief"
 
 
+def test_a_stopped_leader_goes_on_only_to_end(server, start, tmp_path):
+    """Another leads by then: what the stopped one had in hand is never written."""
+    give_lease(server, to="")
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"
+    )
+    flags = ("--kubeconfig", server, "--config", config, "--health-port", "0")
+    first = start("scheduler", *flags)
+    read_until(first, "scheduling for")
+    second = start("scheduler", *flags)
+    read_until(second, "waiting for the lease")
+    first.send_signal(signal.SIGSTOP)
+    try:
+        assert placed(server, "stopped") == "n"
+        read_until(second, "scheduling for")
+        assert holder(server).endswith(f"_{second.pid}")
+    finally:
+        first.send_signal(signal.SIGCONT)
+    out, _ = first.communicate(timeout=30)
+    assert first.returncode == 1
+    assert "holdfast: lease kube-system/kube-scheduler could not be renewed for 2 s" in out
+    assert holder(server).endswith(f"_{second.pid}")
+    second.send_signal(signal.SIGTERM)
+    assert second.communicate(timeout=30)[0].endswith("stopped\n")
+
+
 def test_a_lone_scheduler_needs_no_lease_and_reads_a_configuration(server, start, tmp_path):
     give_lease(server, to="another")
     config = tmp_path / "config.json"
@@ -165,6 +193,29 @@ def test_the_lease_is_the_one_of_the_configuration(server, start, tmp_path):
     spec = with_client(server, lease)["spec"]
     assert spec["holderIdentity"].endswith(f"_{leader.pid}")
     assert spec["leaseDurationSeconds"] == 30
+
+
+def test_the_extenders_of_the_configuration_are_asked(server, start, tmp_path):
+    config = tmp_path / "config.json"
+    asking = {
+        "leaderElection": {"leaderElect": False}, "profiles": [{"schedulerName": "asking"}],
+        "extenders": [{"urlPrefix": "http://127.0.0.1:9/nobody", "filterVerb": "filter"}],
+    }  # fmt: skip
+    config.write_text(json.dumps(HEAD | asking))
+    scheduler = start("scheduler", "--kubeconfig", server, "--config", config, "--health-port", "0")
+    read_until(scheduler, "scheduling for")
+
+    async def why(client):
+        await client.create(PODS, a_pod("asked-about", scheduler_name="asking"), "default")
+        for _ in range(300):
+            pod = await client.get(PODS, "asked-about", "default")
+            if pod.status.conditions:
+                return pod.status.conditions[0].message
+            await asyncio.sleep(0.1)
+        return "nothing was said"
+
+    words = with_client(server, why)
+    assert words.startswith('Post "http://127.0.0.1:9/nobody/filter": ')
 
 
 def test_a_scheduler_that_cannot_start_says_why(holdfast, tmp_path):

@@ -5,10 +5,12 @@ import itertools
 import logging
 import random
 
+import msgspec
 import pytest
 from handler_record import Record
 from transport_suite import CONFIG_MAPS, NUMBERED, a_config, a_lease
 
+from holdfast.api.node import LeaseSpec
 from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
@@ -211,10 +213,27 @@ async def test_a_server_without_streaming_lists_is_listed_in_pages(scene, monkey
     assert await scene.told() == [("deleted", "c")]
 
 
+@pytest.mark.parametrize("streams", [True, False])
+async def test_what_is_kept_and_told_is_what_the_transform_makes_of_it(scene, streams):
+    def unheld(lease):
+        return msgspec.structs.replace(lease, spec=LeaseSpec())
+
+    if not streams:
+        refuse_streaming_lists(scene)
+    scene.informer.transform = unheld
+    await scene.put("a")
+    scene.informer.start()
+    await scene.clock.advance(1)
+    await scene.put("b")
+    await scene.change("a", "you")
+    assert await scene.told() == [("added", "a"), ("added", "b"), ("modified", "a")]
+    assert [lease.spec for lease in scene.informer.cache.values()] == [LeaseSpec(), LeaseSpec()]
+
+
 async def test_a_selector_narrows_what_is_told(wire, clock):
     scene = Scene(wire, clock, CONFIG_MAPS, labels="on=yes")
     changes = []
-    scene.informer._handlers = [lambda kind, old, new: changes.append(kind)]
+    scene.informer._teller._handlers = [lambda kind, old, new: changes.append(kind)]
     scene.informer.start()
     await scene.informer.synced()
     await scene.writer.create(CONFIG_MAPS, a_config("c", NS, labels={"on": "yes"}), NS)
@@ -291,18 +310,62 @@ async def test_a_late_handler_is_told_what_is_there(scene):
     assert late.events == [("added", "a"), ("added", "b")]
 
 
-@pytest.mark.parametrize("bug", [ValueError("a bug"), Unavailable("not the server's fault")])
-async def test_a_handler_that_raises_ends_the_informer_loudly(wire, clock, bug, caplog):
-    scene = Scene(wire, clock)
+@pytest.mark.parametrize(
+    ("bug", "sort", "words"),
+    [
+        (ValueError("a bug"), "failed", "a handler failed"),
+        (AssertionError("a broken promise"), "failed", "a handler failed"),
+        (Unavailable("not the server's fault"), "refused", "not the server's fault"),
+    ],
+)
+async def test_a_handler_that_raises_ends_nothing_and_is_told_the_next(
+    scene, bug, sort, words, caplog
+):
+    """Neither the other objects nor the other handlers are to blame."""
+    told = []
+
+    def broken(_kind, _old, new):
+        if new.name == "odd":
+            raise bug
+        told.append(new.name)
+
+    scene.informer.add_handler(broken)
+    for name in ("a", "odd", "b"):
+        await scene.put(name)
+    scene.informer.start()
+    await scene.informer.synced()
+    await scene.change("odd", "you")
+    await scene.put("c")
+    await scene.clock.settle()
+    assert told == ["a", "b", "c"]
+    assert scene.record.replayed == dict(scene.informer.cache)
+    assert scene.informer.troubles == {sort: 2}
+    assert f"leases {NS}/odd: {words}" in caplog.text
+    late = []
+    scene.informer.add_handler(lambda _kind, _old, new: late.append(1 / (new.name != "odd")))
+    assert (late, scene.informer.troubles["failed"]) == ([1.0] * 3, 1 + 2 * (sort == "failed"))
+
+
+async def test_what_is_told_of_unreadable_objects_may_fail_too(scene, caplog):
+    def broken(_unreadable):
+        raise ValueError("a bug")
+
+    numbers = Scene(scene.wire.inner, scene.clock, resource=NUMBERED)
+    numbers.informer.on_unreadable = broken
+    await numbers.writer.create(CONFIG_MAPS, a_config("odd", NS, n="one"), NS)
+    numbers.informer.start()
+    await numbers.informer.synced()
+    assert numbers.informer.troubles == {"unreadable": 1, "failed": 1}
+    assert f"configmaps {NS}/odd: a handler failed" in caplog.text
+    await numbers.informer.stop()
+
+
+async def test_an_informer_that_ends_of_itself_says_so_loudly(scene, monkeypatch, caplog):
     await scene.put("a")
-
-    def broken(kind, old, new):
-        raise bug
-
-    scene.informer._handlers = [broken]
-    with pytest.raises((ValueError, RuntimeError)):
+    monkeypatch.setattr(scene.informer._replica, "replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
         await scene.informer.run()
-    with pytest.raises((ValueError, RuntimeError)):
+    with pytest.raises(ZeroDivisionError):
         await scene.informer.synced()
     assert "leases: no longer followed" in caplog.text
 
@@ -343,8 +406,8 @@ async def test_many_events_do_not_hold_the_loop(scene):
             seen = len(scene.record.events)
 
     beside = asyncio.create_task(neighbour())
-    slow = scene.informer._handlers[0]
-    scene.informer._handlers = [lambda *change: (busy(0.0005), slow(*change))]
+    slow = scene.informer._teller._handlers[0]
+    scene.informer._teller._handlers = [lambda *change: (busy(0.0005), slow(*change))]
     scene.informer.start()
     await beside
     assert sum(gaps) == 300 and max(gaps) < 50
@@ -372,13 +435,20 @@ async def test_a_set_starts_all_shares_the_same_and_stops_all(wire, clock):
     assert record.events == [("added", "a")]
 
 
-async def test_a_set_fails_with_its_handlers(wire, clock):
+async def test_a_set_counts_troubles_and_fails_with_its_informers(wire, clock, monkeypatch):
     informers = InformerSet(Client(wire), clock=clock)
+    assert not informers.synced
     informers.get(CONFIG_MAPS, namespace=NS)
-    informers.get(LEASES, namespace=NS).add_handler(lambda *change: 1 / 0)
+    leases = informers.get(LEASES, namespace=NS)
+    leases.add_handler(lambda *change: 1 / 0)
     running = asyncio.create_task(informers.run())
     await clock.settle()
+    assert informers.synced
     await Client(wire).create(LEASES, a_lease("a", NS), NS)
+    await clock.settle()
+    assert informers.troubles() == {("leases", "failed"): 1}
+    monkeypatch.setattr(leases._replica, "put", lambda *_: 1 / 0)
+    await Client(wire).create(LEASES, a_lease("b", NS), NS)
     with pytest.raises(ZeroDivisionError):
         await running
 

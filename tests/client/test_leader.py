@@ -3,11 +3,13 @@ import random
 
 import pytest
 
-from holdfast.api.scheme import LEASES
+from holdfast.api.scheme import LEASES, PODS
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.client.client import Client
-from holdfast.client.leader import RAW_LEASES, LeaderElection, LeadershipLost
-from holdfast.testing import Fault, FaultyTransport
+from holdfast.client.fence import FencedTransport
+from holdfast.client.leader import RAW_LEASES, LeaderElection, LeadershipLost, Terms
+from holdfast.errors import BadConfiguration
+from holdfast.testing import Fault, FaultyTransport, a_pod
 
 NS = "kube-system"
 
@@ -191,3 +193,68 @@ async def test_work_that_fails_gives_the_lease_back_and_raises(wire, clock, log)
     with pytest.raises(ValueError, match="a bug"):
         await replica.election.run(fail)
     assert not (await lease(wire)).spec.holder_identity
+
+
+async def test_a_cut_off_leader_stops_when_it_said_it_would(pair, clock, log):
+    """Ten seconds count from when the last renewal that succeeded was sent."""
+    one, _ = pair
+    one.start()
+    await clock.settle()
+    await clock.advance(20)  # renewed at 20
+    one.wire.add(Fault("unavailable", times=10**6))
+    await clock.advance(9.9)
+    one.election.confirm()
+    assert log == [("starts", "one")]
+    await clock.advance(0.1)
+    with pytest.raises(LeadershipLost):
+        one.election.confirm()
+    assert log == [("starts", "one"), ("ends", "one")]
+
+
+async def test_only_a_holder_is_confirmed(pair, clock):
+    one, two = pair
+    one.start()
+    await clock.settle()
+    two.start()
+    await clock.advance(5)
+    one.election.confirm()
+    with pytest.raises(LeadershipLost, match="held by one"):
+        two.election.confirm()
+    one.finish.set()
+    await clock.settle()
+    with pytest.raises(LeadershipLost, match="held by nobody"):
+        one.election.confirm()
+
+
+async def test_a_write_that_waited_until_the_lease_was_lost_never_leaves(pair, wire, clock):
+    one, _ = pair
+    one.start()
+    await clock.advance(20)
+    client = Client(FencedTransport(one.wire, one.election.confirm))
+    await client.create(PODS, a_pod("in-time"), "default")
+    one.wire.add(
+        Fault("delay", seconds=14, method="POST", path="pods"),
+        Fault("unavailable", path="leases", times=10**6),
+    )
+    late = asyncio.create_task(client.create(PODS, a_pod("late"), "default"))
+    await clock.advance(12)
+    refused = asyncio.create_task(client.create(PODS, a_pod("too-late"), "default"))
+    await clock.advance(5)
+    for task in (late, refused):
+        with pytest.raises(LeadershipLost, match="nothing is written any more"):
+            await task
+    found = await client.list(PODS, "default")
+    assert [pod.name for pod in found.items] == ["in-time"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ((10, 10, 2), "leaseDuration must be greater than renewDeadline"),
+        ((15, 2, 2), "renewDeadline must be greater than 1.2 times retryPeriod"),
+        ((15, 10, 0), "retryPeriod, a positive one"),
+    ],
+)
+def test_terms_that_cannot_be_kept_are_refused(terms, words):
+    with pytest.raises(BadConfiguration, match=words):
+        Terms(*terms)

@@ -360,6 +360,27 @@ class TransportSuite:
             parts = [part async for part in stream]
         assert stream.status == 404 and len(parts) == 1
 
+    async def test_what_is_not_permitted_does_not_leave(self, transport, client, namespace):
+        asked = []
+
+        def permit():
+            asked.append(1)
+            if len(asked) > 1:
+                raise Conflict("not any more")
+
+        for name in ("first", "second"):
+            path, body = CONFIG_MAPS.path(namespace), msgspec.json.encode(a_config(name, namespace))
+            headers = {"content-type": "application/json"}
+            request = Request("POST", path, {}, headers, body, permit)
+            if name == "first":
+                assert (await transport.send(request)).status == 201
+                continue
+            with pytest.raises(Conflict, match="not any more"):
+                await transport.send(request)
+        found = (await client.list(CONFIG_MAPS, namespace)).items
+        assert [each["metadata"]["name"] for each in found if "first" in str(each)] == ["first"]
+        assert not any(each["metadata"]["name"] == "second" for each in found)
+
     async def test_a_closed_transport_is_unavailable(self, transport):
         await transport.close()
         with pytest.raises(Unavailable):

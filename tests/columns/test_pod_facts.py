@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.columns.interner import ResourceNames
+from holdfast.columns.interner import CPU, ResourceNames
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.testing import a_pod, typed
 
@@ -40,3 +40,31 @@ def test_a_volume_that_decides_where_a_pod_may_run_tells_pods_apart(volume):
 )
 def test_what_can_matter_tells_pods_apart(spec):
     assert shape(**spec) != shape()
+
+
+def test_pods_of_a_workload_are_of_one_shape_wherever_they_stand():
+    assert shape(node="n1") == shape(node="n2") == shape()
+
+
+def millicores(pod, names):
+    (amount,) = [a for resource, a in PodFacts.of(typed(pod), names).request if resource == CPU]
+    return amount
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        ({"resources": {"requests": {"cpu": "1"}}}, 1000),
+        ({"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}, 1000),
+        ({"resources": {"requests": {"cpu": "1000m"}}}, 1000),
+        ({"resources": {"requests": {"cpu": "3"}}}, 3000),
+        ({"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "2"}}, 2000),
+    ],
+)
+def test_a_status_that_repeats_the_spec_changes_nothing_and_another_counts(status, wanted):
+    names = ResourceNames()
+    assert millicores(a_pod("before", cpu="1"), names) == 1000
+    resized = a_pod("p", cpu="1", node="n")
+    resized["status"] = {"containerStatuses": [{"name": "main", **status}]}
+    assert millicores(resized, names) == wanted
+    assert millicores(a_pod("after", cpu="1"), names) == 1000

@@ -1,6 +1,11 @@
 """Sets of plugins become one list a point, as upstream expands them."""
 
 from configuration.writing import config, mistakes, names, off, on, only, profile
+from holdfast.api.mistakes import read as read_struct
+from holdfast.configuration.catalog import Catalog
+from holdfast.configuration.document import ProfileDocument
+from holdfast.configuration.findings import Findings
+from holdfast.configuration.profiles import ProfileReading
 from holdfast.configuration.reading import read
 from holdfast.framework import plugin as contract
 from holdfast.framework.plugin import Filters, Prepares, Reserves, Scores
@@ -116,6 +121,16 @@ def test_reserved_room_without_reserving_is_warned_of():
     assert "Reservation" not in names(found.profiles["default-scheduler"], Reserves)
     assert [w for w in found.warnings if "profiles[0].plugins.reserve: Reservation" in w]
     assert not read(config(profile(multiPoint=off("Reservation")))).warnings
+
+
+def test_resources_of_extenders_may_be_none_of_our_business():
+    """They overwrite what the arguments say is to be ignored, as upstream."""
+    args = {"NodeResourcesFit": {"ignoredResources": ["e.com/y"]}}
+    raw = read_struct(ProfileDocument, profile(args=args), "", [])
+    reading = ProfileReading("p", "profiles[0]", raw, Catalog(), Findings())
+    cluster = FakeCluster(a_node("n"), profile=reading.profile(["e.com/x"]))
+    assert cluster.explain(a_pod("p", requests={"e.com/x": "1"}))["best"] == ["n"]
+    assert "Insufficient e.com/y" in cluster.why(a_pod("q", requests={"e.com/y": "1"}))
 
 
 def test_several_profiles_stand_side_by_side():

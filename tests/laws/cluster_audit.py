@@ -8,9 +8,12 @@ from holdfast.api.requests import pod_request
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
 from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 from holdfast.capacity.owners import compile_owners
+from holdfast.capacity.resizing import wanted
 
+IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 GPU = "example.com/gpu"
 """No node has any: devices serve it."""
+OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 HOLDING = ("Available", "Waiting")
 
 
@@ -122,23 +125,93 @@ def broken_promises(census):
     return [
         *_overcommitted(census),
         *_drawn_twice(census),
+        *_drawn_by_strangers(census),
+        *_ports_shared(census),
+        *_too_near(census),
         *_pools_too_full(census),
         *_devices_shared(census),
     ]
 
 
 def _overcommitted(census):
-    """Pods, and held room besides them, within what each node has: I1, I2 and I4 at once."""
+    """Pods, and held room besides them, within what each node has: I1, I2 and I4 at once.
+
+    Who ignores reservations may stand in held room, but must have somewhere to stand.
+    """
     for node in census.nodes:
+        there = census.on(node)
+        excused = sum((request_of(p) for p in there if ignores(p)), Counter())
+        for reservation in census.held_on(node):
+            # Room that is still in use: whoever has it must have it alone.
+            if reservation.phase == "Waiting":
+                excused += held_beside(reservation, census)
         for resource, amount in free_on(node, census).items():
-            if amount < 0 and resource != GPU:
+            if amount + excused[resource] < 0 and resource != GPU:
                 yield f"{node} lacks {-amount} of {resource}"
+        has = amounts_of(census.nodes[node].status.allocatable)
+        for resource, amount in sum(map(request_of, there), Counter()).items():
+            if amount > has[resource] and resource != GPU:
+                yield f"{node} has {has[resource]} of {resource}, pods take {amount}"
+
+
+def leaves_room_to(pod, reservation):
+    """Whether a pod offers its room to reservations, and this is one of those that take it."""
+    policy = reservation.spec.pre_allocation_policy
+    chosen = reservation.spec.pre_allocation and policy is not None and policy.mode == "Cluster"
+    return chosen and pod.metadata.labels.get(OFFERED) == "true"
+
+
+def ignores(pod):
+    """Whether a pod says that reservations do not concern it."""
+    return pod.metadata.labels.get(IGNORED) == "true"
+
+
+def ports_of(spec):
+    """Host ports of a pod, or of a reservation's template."""
+    return {port.host_port for c in spec.containers for port in c.ports if port.host_port}
+
+
+def _drawn_by_strangers(census):
+    for reservation in census.reservations:
+        for pod in census.standing:
+            theirs = owns(pod, reservation) or leaves_room_to(pod, reservation)
+            if draw_of(pod, reservation) is not None and not theirs:
+                yield f"{pod.name} draws on {reservation.name}, which is not for it"
+
+
+def _ports_shared(census):
+    """A port serves one pod of a node, and one that is reserved no stranger."""
+    for node in census.nodes:
+        seen = {}
+        for pod in census.on(node):
+            for port in ports_of(pod.spec):
+                if port in seen:
+                    yield f"{pod.name} and {seen[port]} share port {port} of {node}"
+                seen[port] = pod.name
+            for reservation in census.held_on(node):
+                kept = ports_of(reservation.spec.template.spec)
+                if kept & ports_of(pod.spec) and not (owns(pod, reservation) or ignores(pod)):
+                    yield f"{pod.name} stands on a port of {reservation.name}"
+
+
+def _too_near(census):
+    """Whom a pod will not have near is not near it; to strangers so it is with reservations."""
+    for node in census.nodes:
+        apart = [p for p in census.on(node) if "apart" in p.metadata.labels]
+        rooms = [r for r in census.held_on(node) if "apart" in r.metadata.labels]
+        if len(apart) > 1 and any(pod.spec.affinity for pod in apart):
+            yield f"{[p.name for p in apart]} are together on {node}"
+        for pod in apart:
+            for room in rooms:
+                if not (owns(pod, room) or ignores(pod)):
+                    yield f"{pod.name} is near {room.name} on {node}"
 
 
 def _drawn_twice(census):
     for reservation in census.reservations:
         users = [p.name for p in census.standing if draw_of(p, reservation) is not None]
-        if reservation.spec.allocate_once and len(users) > 1:
+        inherits = reservation.spec.pre_allocation and reservation.phase in ("Waiting", "Failed")
+        if reservation.spec.allocate_once and len(users) > 1 and not inherits:
             yield f"allocate-once {reservation.name} is drawn on by {users}"
 
 
@@ -199,15 +272,28 @@ def stale_statuses(census):
         true = +Counter({k: used[k] for k in reserved})
         if +amounts_of(reservation.status.allocated) != true:
             yield f"{reservation.name} says {reservation.status.allocated}, true is {true}"
-        if users and reservation.spec.allocate_once:
+        if users and reservation.spec.allocate_once and reservation.phase != "Waiting":
             yield f"allocate-once {reservation.name} is used and still {reservation.phase}"
+
+
+def wrong_sizes(census):
+    """Reservations that hold another size than they ask for and do not say why."""
+    for reservation in census.reservations:
+        said = reservation.condition("Resized")
+        if reservation.phase != "Available" or users_of(reservation, census):
+            continue
+        asked = wanted(reservation)
+        if asked is not None and (said is None or said.status != "False"):
+            yield f"{reservation.name} holds {reservation.status.allocatable}, asks for {asked}"
+        if asked is None and said is not None and said.status == "False":
+            yield f"{reservation.name} complains about its size without need"
 
 
 def left_waiting(census):
     """Pods and reservations that wait although there is room for them."""
     available = [r for r in census.reservations if r.phase == "Available"]
     for pod in census.waiting:
-        if claims_of(pod) or _governed(pod, census):
+        if claims_of(pod) or _governed(pod, census) or ports_of(pod.spec) or pod.spec.affinity:
             continue
         mine = [r for r in available if owns(pod, r)]
         wanted = request_of(pod)
@@ -221,9 +307,17 @@ def left_waiting(census):
             asked = Counter(pod_request(pod).amounts)
             if not taken and free["pods"] > 0 and asked and asked <= left_of(r, census):
                 yield f"{pod.name} waits, its {r.name} has room"
+    for node in census.nodes:
+        waiting = [r for r in census.held_on(node) if r.phase == "Waiting"]
+        if (
+            not any(users_of(r, census) for r in waiting)
+            and min(free_on(node, census).values()) >= 0
+        ):
+            yield from (f"{r.name} is Waiting, its room on {node} is free" for r in waiting)
     for reservation in census.reservations:
         where = _room_for(reservation, census)
-        if reservation.phase == "Pending" and where:
+        spec = reservation.spec.template.spec
+        if reservation.phase == "Pending" and where and not (ports_of(spec) or spec.affinity):
             yield f"{reservation.name} waits, {where} have room"
 
 

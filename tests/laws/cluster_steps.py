@@ -26,7 +26,23 @@ TROUBLE = Chances(
 NODE_NAMES = ("n0", "n1", "n2")
 SIZES = ("500m", "1", "1", "2", "3")
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+IGNORED = "scheduling.koordinator.sh/reservation-ignored"
+ORDER = "scheduling.koordinator.sh/reservation-order"
+RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"
 INNER = "node.koordinator.sh/reservation"
+PRIORITY = "koordinator.sh/priority"
+SPARED = "scheduling.koordinator.sh/disable-preemptible"
+OFFERED = "pod.koordinator.sh/is-pre-allocatable"
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "labelSelector": {"matchLabels": {"apart": "yes"}},
+                "topologyKey": "kubernetes.io/hostname",
+            }
+        ]
+    }
+}
 GPU = "example.com/gpu"
 RUN_FOR = "holdfast.dev/run-for"
 STOP_AFTER = "holdfast.dev/stop-after"
@@ -86,9 +102,9 @@ class Life:
         """Do a few random things at once, then let everybody react."""
         deeds = {
             self._new_pod: 36, self._new_reservation: 24, self._gone_pod: 20,
-            self._gone_reservation: 4, self._pod_with_claim: 6, self._pod_with_gpu: 6,
-            self._new_node: 3, self._gone_node: 1, self._other_policy: 2, self._pass_time: 20,
-            self._restart_components: 2, self._restart_everything: 1,
+            self._gone_reservation: 4, self._edited_reservation: 10, self._pod_with_claim: 6,
+            self._pod_with_gpu: 6, self._new_node: 3, self._gone_node: 1, self._other_policy: 2,
+            self._pass_time: 20, self._restart_components: 2, self._restart_everything: 1,
         }  # fmt: skip
         for deed in self.rng.choices(list(deeds), list(deeds.values()), k=self.rng.randint(1, 4)):
             told = await deed()
@@ -102,9 +118,11 @@ class Life:
 
     async def _new_pod(self):
         name, owner = self._name("p"), self.rng.choice(("a", "a", "b", "c", "c", "none"))
-        notes = {}
+        notes, labels = {}, {"app": owner}
         if self.rng.random() < 0.1:
             notes[AFFINITY] = "{}"
+        elif self.rng.random() < 0.05:
+            labels[IGNORED] = "true"
         elif self.rng.random() < 0.15:
             notes[RUN_FOR] = "5s"
         elif self.rng.random() < 0.3:
@@ -112,9 +130,24 @@ class Life:
         memory = self.rng.choice((None, "1Gi", "3Gi"))
         cpu = self.rng.choice(SIZES)
         more = {"priority_class_name": "urgent"} if self.rng.random() < 0.2 else {}
-        pod = a_pod(name, cpu=cpu, memory=memory, labels={"app": owner}, annotations=notes, **more)
+        labels |= self.rng.choice(({}, {}, {SPARED: "true"}, {OFFERED: "true"}, {OFFERED: "true"}))
+        labels |= (apart := self._apart())
+        more |= {"affinity": APART} if apart and self.rng.random() < 0.6 else {}
+        pod = a_pod(name, cpu=cpu, memory=memory, labels=labels, annotations=notes, **more)
+        ports = self._ports(pod["spec"])
         await self.cluster.create(pod, settle=False)
-        return f"{name} app={owner} {cpu} {memory} {notes} {more}"
+        return f"{name} {labels} {cpu} {memory} {notes} {list(more)} {ports}"
+
+    def _apart(self):
+        return {"apart": "yes"} if self.rng.random() < 0.12 else {}
+
+    def _ports(self, spec):
+        """Give a pod, or the template of one, host ports now and then."""
+        ports = self.rng.choice(((), (), (), (), (80,), (81,), (80, 81)))
+        listed = [{"containerPort": port, "hostPort": port} for port in ports]
+        if listed:
+            spec["containers"][0]["ports"] = listed
+        return ports
 
     async def _new_reservation(self):
         name, owner = self._name("r"), self.rng.choice("ab")
@@ -127,11 +160,48 @@ class Life:
             "ttl": self.rng.choice(("15s", "60s", "1h", "1h")),
         }
         pinned = self.rng.choice((None, None, None, *NODE_NAMES))
+        apart = self._apart()
+        template = {"node": pinned} | ({"affinity": APART} if apart else {})
+        labels = apart | self.rng.choice(({}, {}, {ORDER: "7"}))
+        # Without a number it would be more important than everybody.
+        labels |= {PRIORITY: self.rng.choice(("0", "0", "500"))}
+        kind |= self._inherits()
         reservation = a_reservation(
-            name, owner_labels={"app": owner}, annotations=notes, template={"node": pinned}, **kind
-        )
+            name, owner_labels={"app": owner}, annotations=notes, template=template, labels=labels,
+            **kind,
+        )  # fmt: skip
+        ports = self._ports(reservation["spec"]["template"]["spec"])
         await self.cluster.create(reservation, settle=False)
-        return f"{name} app={owner} on {pinned} {kind} {notes}"
+        return f"{name} app={owner} on {pinned} {kind} {notes} {labels} {ports}"
+
+    def _inherits(self):
+        """Let a reservation have room that is still in use now and then."""
+        if self.rng.random() < 0.7:
+            return {}
+        ways = {"mode": self.rng.choice(("Default", "Cluster"))}
+        return {"pre_allocation": True, "pre_allocation_policy": ways | self._several()}
+
+    def _several(self):
+        return {"enableMultiple": self.rng.random() < 0.5}
+
+    async def _edited_reservation(self):
+        """One of the reservations asks for another size, or keeps new owners out."""
+        found = (await self.cluster.client.list(RESERVATIONS)).items
+        if not found:
+            return "none there"
+        chosen = self.rng.choice(sorted(found, key=lambda r: r.name))
+        if self.rng.random() < 0.15:
+            patch = {"spec": {"unschedulable": not chosen.spec.unschedulable}}
+        elif self.rng.random() < 0.5:
+            size = self.rng.choice((None, '{"resources":{"cpu":"2","memory":"1Gi"}}'))
+            patch = {"metadata": {"annotations": {RESIZE: size}}}
+        else:
+            asked = {"requests": {"cpu": self.rng.choice(("1", "2", "3", "5"))}}
+            template = {"spec": {"containers": [{"name": "main", "resources": asked}]}}
+            patch = {"spec": {"template": template}}
+        with suppress(NotFound):
+            await self.cluster.client.patch(RESERVATIONS, chosen.name, patch)
+        return f"{chosen.name} {patch}"
 
     async def _pod_with_claim(self):
         name = self._name("d")

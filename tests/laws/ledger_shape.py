@@ -1,5 +1,6 @@
 """A world as plain values, in names: two worlds are equal if and only if these are."""
 
+from holdfast.api.labels import parse
 from holdfast.api.scheme import (
     DEVICE_CLASSES,
     NAMESPACES,
@@ -27,9 +28,11 @@ def shape_of(world):
             facts.uid: (nodes.names[row], nodes.is_assumed(facts.uid))
             for facts, row in nodes.pods()
         },
+        "neighbours": _neighbours(nodes),
         "offers": {offer.uid: _offer(nodes, offers, offer) for offer in offers},
         "pending": sorted(offers.pending),
         "placing": dict(offers.placing),
+        "leaving": dict(offers._leaving),
         "policies": sorted(policy.object.uid for policy in world.policies),
         "whole devices": dict(world.devices.holdings.whole),
         "shared devices": dict(world.devices.holdings.shares),
@@ -49,6 +52,36 @@ def _row(nodes, row):
         "nonzero": (nodes.nonzero_millicores[row], nodes.nonzero_bytes[row]),
         "unschedulable": bool(nodes.unschedulable[row]),
         "taints": nodes.taint_sets[nodes.taint_set[row]],
+    }
+
+
+def _neighbours(nodes):
+    """Who uses which port, holds which term, and is counted where, reserve pods too."""
+    roster = nodes._roster
+    names = nodes.names
+    choices = [(tier, real) for tier in "xy" for real in (False, True)]
+    counters = {
+        (tier, real): nodes.counter("default", parse(f"tier={tier}"), real=real).all
+        for tier, real in choices
+    }
+    return {
+        "ports": {
+            (port, names[row], address): count
+            for port, rows in roster.ports._users.items()
+            for row, addresses in rows.items()
+            for address, count in addresses.items()
+        },
+        "terms": {
+            (held.role, held.term, names[row]): int(held.rows[row])
+            for held in roster.held._in_order
+            for row in held.rows.nonzero()[0]
+        },
+        "counts": {
+            (key, names[row]): int(counter[row])
+            for key, counter in counters.items()
+            for row in counter.nonzero()[0]
+        },
+        "seated": {uid: names[standing.row] for uid, standing in roster.seated.items()},
     }
 
 

@@ -1,4 +1,7 @@
-"""Small random clusters as objects: nodes, reservations that hold room on them, pods."""
+"""Small random clusters as objects: nodes, reservations that hold room on them, pods.
+
+Pods and reservations may want host ports, and may keep apart from, near to or even with others.
+"""
 
 import msgspec
 from hypothesis import strategies as st
@@ -6,6 +9,7 @@ from hypothesis import strategies as st
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 PREFIX = "scheduling.koordinator.sh"
+OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 INNER = "node.koordinator.sh/reservation"
 DRAWS = "scheduling.holdfast.dev/reservation-draws"
 NODES = ("n0", "n1", "n2")
@@ -14,22 +18,74 @@ APPS = ("a", "b")
 sizes = st.sampled_from(("500m", "1", "2", "3", "5"))
 memories = st.sampled_from((None, "1Gi", "3Gi"))
 policies = st.sampled_from((None, "Aligned", "Restricted"))
+ports = st.sampled_from(((), (), (), (80,), (81,), (80, 81)))
+HOST = "kubernetes.io/hostname"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+@st.composite
+def neighbourly(draw):
+    """What a spec may say about neighbours, by its fields."""
+    term = {
+        "labelSelector": {"matchLabels": {"tier": draw(st.sampled_from("xy"))}},
+        "topologyKey": draw(st.sampled_from((HOST, "pool"))),
+    }
+    kind = draw(st.sampled_from(("", "", "near", "far", "wish", "even", "evenly")))
+    if kind in ("near", "far"):
+        side = "podAffinity" if kind == "near" else "podAntiAffinity"
+        return {"affinity": {side: {_REQUIRED: [term]}}}
+    if kind == "wish":
+        return {"affinity": {"podAffinity": {_PREFERRED: [{"weight": 7, "podAffinityTerm": term}]}}}
+    if kind in ("even", "evenly"):
+        must = "DoNotSchedule" if kind == "even" else "ScheduleAnyway"
+        return {"topologySpreadConstraints": [{**term, "maxSkew": 1, "whenUnsatisfiable": must}]}
+    return {}
+
+
+def with_ports(raw_spec, numbers):
+    """The same spec with host ports."""
+    [container] = raw_spec["containers"]
+    listed = [{"containerPort": number, "hostPort": number} for number in numbers]
+    return {**raw_spec, "containers": [{**container, "ports": listed}]}
 
 
 @st.composite
 def nodes(draw, name):
     """A node of a few CPUs and a few pod slots."""
     cpu, slots = draw(st.integers(2, 8)), draw(st.integers(1, 6))
-    return typed(a_node(name, cpu=str(cpu), memory="8Gi", pods=str(slots)))
+    labels = {"pool": "a" if name == "n0" else "b"}
+    return typed(a_node(name, cpu=str(cpu), memory="8Gi", pods=str(slots), labels=labels))
 
 
 @st.composite
 def pods(draw, name):
     """A pod that may own reservations, and may insist on one."""
     notes = {f"{PREFIX}/reservation-affinity": "{}"} if draw(st.integers(0, 4)) == 0 else {}
-    labels = {"app": draw(st.sampled_from((*APPS, "none")))}
+    labels = {"app": draw(st.sampled_from((*APPS, "none"))), "tier": draw(st.sampled_from("xyz"))}
+    if draw(st.integers(0, 3)) == 0:
+        labels[OFFERED] = "true"
+    if draw(st.integers(0, 9)) == 0:
+        labels[f"{PREFIX}/reservation-ignored"] = "true"
     cpu, memory = draw(sizes), draw(memories)
-    return typed(a_pod(name, cpu=cpu, memory=memory, labels=labels, annotations=notes))
+    made = a_pod(
+        name, cpu=cpu, memory=memory, labels=labels, annotations=notes, **draw(neighbourly())
+    )
+    return typed({**made, "spec": with_ports(made["spec"], draw(ports))})
+
+
+inheriting = st.one_of(
+    st.just({}),
+    st.just({}),
+    st.builds(
+        lambda mode, several: {
+            "pre_allocation": True,
+            "pre_allocation_policy": {"mode": mode, "enableMultiple": several},
+        },
+        st.sampled_from(("Default", "Cluster")),
+        st.booleans(),
+    ),
+)
 
 
 @st.composite
@@ -43,9 +99,12 @@ def reservations(draw, name):
     made = a_reservation(
         name, cpu=draw(sizes), memory=draw(memories), annotations=notes,
         owner_labels={"app": draw(st.sampled_from(APPS))}, allocate_once=draw(st.booleans()),
-        allocate_policy=draw(policies),
+        allocate_policy=draw(policies), labels={"tier": draw(st.sampled_from("xyz"))},
+        template=draw(neighbourly()), **draw(inheriting),
     )  # fmt: skip
-    return typed(made)
+    template = made["spec"]["template"]
+    spec = {**template, "spec": with_ports(template["spec"], draw(ports))}
+    return typed({**made, "spec": {**made["spec"], "template": spec}})
 
 
 @st.composite
@@ -57,11 +116,9 @@ def held(draw, name):
     return on_its_node(pending, node, requests)
 
 
-def on_its_node(reservation, node, allocatable):
-    """The same reservation, Available."""
-    status = type(reservation.status)(
-        phase="Available", node_name=node, allocatable=dict(allocatable)
-    )
+def on_its_node(reservation, node, allocatable, phase="Available"):
+    """The same reservation, with its room."""
+    status = type(reservation.status)(phase=phase, node_name=node, allocatable=dict(allocatable))
     return replaced(reservation, status=status)
 
 

@@ -74,7 +74,8 @@ def decided(profile, pod, world):
         kept = found.record.total[rows]
         again = total(score_rows(profile, found.active, rows), len(rows))
         assert (kept == again).all(), "kept totals differ from totals worked out anew"
-    rows, mixed = ranked(profile, found)
+    ranking, mixed = ranked(profile, found)
+    rows = rows if isinstance(ranking, slice) else ranking
     sums = total(score_rows(profile, found.active, rows), len(rows))
     assert (mixed == sums).all(), "kept and asked totals together differ from totals made anew"
     return {names[row]: float(sums[i]) for i, row in enumerate(rows.tolist())}

@@ -118,7 +118,7 @@ def test_settings(record):
 def test_phase_metrics(record):
     metrics = Metrics()
     metrics.registry.register(ReservationMetrics(lambda: [typed(record.input["reservation"])]))
-    page = metrics.page({}, {}, {}).decode()
+    page = metrics.page().decode()
     told = [line for line in page.splitlines() if "reservation_status_phase" in line]
     wanted = record.expected["expectedMetrics"].strip().splitlines()
     assert [line.removesuffix(".0") for line in told] == wanted
@@ -178,6 +178,7 @@ def test_available(record):
     next(steps)
     stored = steps.send(raw).body
     want = record.observed["tableWant"]["status"]
+    assert status_of(stored)["allocatable"] == plain(want["allocatable"])
     assert (stored["status"]["phase"], stored["status"]["nodeName"]) == (want["phase"], node)
     assert [(c["type"], c["status"], c["reason"]) for c in stored["status"]["conditions"]] == [
         (c["type"], c["status"], c["reason"]) for c in want["conditions"]

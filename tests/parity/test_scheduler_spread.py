@@ -78,8 +78,10 @@ def counts(found, change=NONE):
     for counted in found.prepared.state.counted:
         numbers = counted.counts(found.world.nodes, change)
         values = counted.label.values
-        present = counted.domains.nodes
-        answer.append({values[i]: int(n) for i, n in enumerate(numbers) if present[i]})
+        there = counted.domains.present
+        answer.append(
+            {values[i]: int(n) for i, n in enumerate(numbers) if there is None or there[i]}
+        )
     return answer
 
 

@@ -120,7 +120,7 @@ def test_what_an_owner_leaves_stays_reserved():
     world = a_world(*small_nodes(1), a_held_room("4"), an_owner("owner", "4"))
     stranger = plan(world, a_pod("stranger", cpu="4", priority=10))
     assert (stranger.evict, stranger.nominate) == ((), "")
-    assert "1 Insufficient cpu" in stranger.message
+    assert "1 node(s) preemption failed due to insufficient resources" in stranger.message
     other = plan(world, a_pod("other", cpu="4", priority=10, labels={"app": "web"}))
     assert victims(other) == ["owner"]
 

@@ -91,6 +91,14 @@ async def test_R034_affinity_sees_the_labels_of_the_node_too(cluster):
     assert await drawn_from(cluster, "owner") == "r"
 
 
+async def test_reservations_on_nodes_a_pod_may_not_go_to_are_none_of_its(cluster):
+    await given(cluster, node(), node("n2", labels={"disk": "ssd"}), held(template={"node": "n1"}))
+    await given(cluster, owner(wish="{}", node_selector={"disk": "ssd"}))
+    told = await cluster.why("owner")
+    assert NO_MATCH in told
+    assert told.endswith("0 Reservation(s) matched owner total")
+
+
 @pytest.mark.parametrize("wish", ["{}", ""])
 async def test_R035_affinity_alone_makes_a_reservation_a_must(cluster, wish):
     await given(cluster, node(), owner("early", wish=wish))
@@ -194,3 +202,12 @@ async def test_R071_a_reservation_of_another_scheduler_is_accounted(cluster):
     await given(cluster, stranger(cpu="5"), owner(cpu="8"))
     assert await waits(cluster, "stranger")
     assert await drawn_from(cluster, "owner") == "r"
+
+
+async def test_a_terminating_reservation_is_not_given_to_who_asks_for_it_by_name(cluster):
+    await given(cluster, node(), held(cpu="4", metadata={"finalizers": ["example.com/kept"]}))
+    await cluster.delete(RESERVATIONS, "r")
+    await given(cluster, owner(cpu="2", wish={"name": "r"}))
+    assert await waits(cluster, "owner")
+    assert "1 Reservation(s) is unschedulable" in await cluster.why("owner")
+    assert requested(cluster) == 4000

@@ -68,3 +68,11 @@ async def test_R095_owners_fill_their_reservations_to_the_last(cluster):
     await cluster.create(*[owner(f"o{i}", cpu="200m") for i in range(50)])
     owners = [len((await status(cluster, f"r{i}"))[2]) for i in range(10)]
     assert owners == [5] * 10
+
+
+async def test_the_largest_order_label_there_can_be_still_comes_before_none(cluster):
+    last = {ORDER: str(2**63 - 1)}
+    await given(cluster, node(), held("plain", cpu="4", allocate_policy="Aligned"))
+    await given(cluster, held("last", cpu="4", allocate_policy="Aligned", labels=last))
+    await given(cluster, owner(cpu="4"))
+    assert await drawn_from(cluster, "owner") == "last"

@@ -13,6 +13,7 @@ from reservations.rooms import (
     owner,
     requested,
     status,
+    stranger,
     waits,
 )
 
@@ -151,3 +152,21 @@ async def test_R092_with_too_little_free_it_waits(cluster):
     await given(cluster, node(cpu="9"), aligned(cpu="7", annotations=kept, allocate_once=False))
     await cluster.create(owner("first", cpu="2"), owner("large", cpu="7"))
     assert "1 Insufficient cpu by node" in await cluster.why("large")
+
+
+async def test_a_pod_slot_kept_back_inside_is_lent_to_nobody(cluster):
+    kept = {INNER: '{"resources":{"pods":"1"}}'}
+    await given(cluster, node(pods="3"))
+    await given(
+        cluster,
+        held(
+            cpu="4", requests={"pods": "2"}, allocate_once=False, allocate_policy="Restricted",
+            annotations=kept,
+        ),
+    )  # fmt: skip
+    await given(cluster, owner("first", cpu="1"), owner("second", cpu="1"))
+    assert await drawn_from(cluster, "first") == "r"
+    assert "Reservation(s) Too many pods" in await cluster.why("second")
+    # One slot stands for the first, one is kept back, one is anybody's.
+    await given(cluster, stranger("third"), stranger("fourth"))
+    assert (await cluster.node_of("third"), await waits(cluster, "fourth")) == ("n1", True)

@@ -2,7 +2,9 @@
 
 import pytest
 
+from holdfast.api.scheme import NODES, PODS
 from holdfast.capacity import names
+from holdfast.client.telling import Teller
 from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.framework.invariants import check_invariants
@@ -18,14 +20,26 @@ OWNERS = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
 HELD = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
 
 
+class AsInformed:
+    """A desk that is told things as informers tell them."""
+
+    def __init__(self, desk):
+        self._desk = desk
+
+    def __getattr__(self, name):
+        handler = getattr(self._desk, name)
+        return lambda *change: Teller(f"told {name}").tell_one(handler, change)
+
+
 class Desk:
     def __init__(self):
         self.world = World()
         self.queue = SchedulingQueue(judge=lambda _pod, _event: Worth.NOTHING)
-        self.news = NewsDesk(self.world, self.queue, lambda _name: True, lambda: 0.0)
+        news = NewsDesk(self.world, self.queue, lambda _name: True, lambda: 0.0)
+        self.news = AsInformed(news)
         self.refused = []
-        self.reservations = ReservationDesk(
-            self.news, lambda facts, words: self.refused.append((facts.name, words))
+        self.reservations = AsInformed(
+            ReservationDesk(news, lambda facts, words: self.refused.append((facts.name, words)))
         )
         self.news.on_node("added", None, typed(a_node("n", cpu="8")))
 
@@ -94,7 +108,7 @@ def test_a_reservation_that_becomes_unreadable_keeps_what_it_had(desk, caplog):
     desk.reservations.on_reservation("added", None, before)
     desk.reservations.on_reservation("modified", before, after)
     assert desk.taken() == 2000
-    assert "Reservation r: " in caplog.text
+    assert "on_reservation r: " in caplog.text
     desk.reservations.on_reservation("deleted", after, None)
     assert desk.taken() == 0
     check_invariants(desk.world)
@@ -103,7 +117,7 @@ def test_a_reservation_that_becomes_unreadable_keeps_what_it_had(desk, caplog):
 def test_a_node_that_cannot_be_read_opens_no_row(desk, caplog):
     desk.news.on_node("added", None, typed(a_node("odd", cpu="many")))
     assert list(desk.world.nodes.row_of) == ["n"]
-    assert "Node odd: " in caplog.text
+    assert "on_node odd: " in caplog.text
 
 
 def test_a_pod_that_cannot_be_read_is_left_out(desk, caplog):
@@ -111,7 +125,7 @@ def test_a_pod_that_cannot_be_read_is_left_out(desk, caplog):
     desk.news.on_pod("added", None, typed(a_pod("odd2", cpu="many", node="n")))
     desk.news.on_pod("added", None, typed(a_pod("good", node="n")))
     assert (len(desk.queue), desk.taken()) == (0, 1000)
-    assert "Pod default/odd: " in caplog.text
+    assert "on_pod default/odd: " in caplog.text
 
 
 def test_amounts_beyond_all_reason_overflow_nothing(desk):
@@ -129,12 +143,35 @@ async def test_a_scheduler_that_no_longer_follows_the_cluster_says_so(tmp_path, 
     async with Harness(tmp_path) as cluster:
         scheduler = cluster.components.scheduler
         assert scheduler.healthy
-
-        def bug(_obj):
-            raise ZeroDivisionError("a bug")
-
-        monkeypatch.setattr(scheduler.world, "upsert", bug)
+        nodes = scheduler.sources.informers.get(NODES)
+        monkeypatch.setattr(nodes._replica, "put", lambda *_: 1 / 0)
         await cluster.create(a_node("n"))
         assert not scheduler.healthy
         with pytest.raises(ZeroDivisionError):
             await scheduler.stopped()
+
+
+async def test_one_object_a_handler_fails_on_does_not_stop_the_scheduler(tmp_path, monkeypatch):
+    async with Harness(tmp_path) as cluster:
+        scheduler = cluster.components.scheduler
+        taken_in = scheduler.world.nodes.digest
+
+        def bug(pod, reserve_for=""):
+            if pod.name == "odd":
+                raise ZeroDivisionError("a bug")
+            return taken_in(pod, reserve_for)
+
+        monkeypatch.setattr(scheduler.world.nodes, "digest", bug)
+        await cluster.create(a_node("n"), settle=False)
+        names = ("before", "odd", "after")
+        for name in names:
+            await cluster.create(a_pod(name), settle=False)
+        await cluster.clock.settle()
+        assert [await cluster.node_of(name) for name in names] == ["n", "", "n"]
+        assert scheduler.healthy
+        assert scheduler.sources.informers.troubles() == {("pods", "failed"): 1}
+        assert "ZeroDivisionError: a bug" in cluster.failures.pop()
+        monkeypatch.undo()
+        await cluster.client.patch(PODS, "odd", {"metadata": {"labels": {"a": "b"}}}, "default")
+        await cluster.settle()
+        assert await cluster.node_of("odd") == "n"

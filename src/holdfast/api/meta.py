@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 
-class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Struct(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
+):
     """A read-only API value: camelCase on the wire, defaults left out when written."""
 
 

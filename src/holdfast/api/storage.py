@@ -166,6 +166,12 @@ class CSINode(Object, frozen=True):
     spec: CSINodeSpec = CSINodeSpec()
 
     @property
+    def migrated(self) -> frozenset[str]:
+        """In-tree plugins whose volumes a CSI driver serves on this node."""
+        text = self.metadata.annotations.get(MIGRATED_PLUGINS)
+        return frozenset(text.split(",")) if text else frozenset()
+
+    @property
     def limits(self) -> dict[str, int]:
         """How many volumes of each driver; a driver without a limit is left out."""
         return {

@@ -70,4 +70,6 @@ class InProcessTransport:
     async def _handle(self, request: Request) -> Response | StreamResponse:
         if self._closed:
             raise Unavailable("the transport is closed")
+        if request.permit is not None:
+            request.permit()
         return await self._server.handle(request, self._user)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.api.node import Taint
 from holdfast.api.node_selection import compile_term
+from holdfast.api.reservation import Reservation
 from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
+from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import BadRequest
 
 if TYPE_CHECKING:
     from holdfast.capacity.offers import Offers
@@ -63,15 +66,42 @@ def refusal(offers: Offers, slot: int, facts: PodFacts, wishes: Wishes) -> Refus
     return found
 
 
+def accepts(
+    facts: PodFacts,
+    reservation: Reservation,
+    node_labels: Mapping[str, str],
+    reserved: Mapping[int, int],
+    ids: ResourceNames,
+) -> bool:
+    """Whether a running pod's own wishes let it leave its room to a reservation."""
+    try:
+        wishes = Wishes.of(facts)
+    except BadRequest:
+        return False
+    affinity = wishes.affinity
+    if wishes.name:
+        if wishes.name != reservation.name:
+            return False
+    elif affinity is not None:
+        own = (*affinity.tolerations, *facts.pod.spec.tolerations)
+        if find_untolerated(reservation.spec.taints, own) is not None:
+            return False
+        if not _selects(affinity, {**node_labels, **reservation.metadata.labels}, reservation.name):
+            return False
+    return _agree(facts, reserved, [ids.id(name) for name in wishes.exact])
+
+
 def _unwelcome(offers: Offers, slot: int, facts: PodFacts, wishes: Wishes) -> Refusal | None:
     offer, affinity = offers.at(slot), wishes.affinity
     reservation = offer.reservation
+    if reservation.metadata.deletion_timestamp is not None:
+        # On its way out it takes nobody in, not even who asks for it by name.
+        return Refusal(Ground.UNSCHEDULABLE)
     if wishes.name:
         # Asking for it by name overrides selectors, taints and unschedulable.
         return None if wishes.name == reservation.name else Refusal(Ground.NAME)
     own = affinity.tolerations if affinity else ()
-    closed = reservation.spec.unschedulable or reservation.metadata.deletion_timestamp is not None
-    if closed and not tolerated(own, _UNSCHEDULABLE):
+    if reservation.spec.unschedulable and not tolerated(own, _UNSCHEDULABLE):
         return Refusal(Ground.UNSCHEDULABLE)
     taint = find_untolerated(reservation.spec.taints, (*own, *facts.pod.spec.tolerations))
     if taint is not None:
@@ -92,6 +122,9 @@ def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str
 
 
 def _exactly(offers: Offers, slot: int, facts: PodFacts, wanted: tuple[str, ...]) -> bool:
-    offer, request = offers.at(slot), dict(facts.request)
-    ids = [offers.resource_id(name) for name in wanted]
-    return all(request.get(r, 0) == offer.reserved.get(r, 0) for r in ids)
+    return _agree(facts, offers.at(slot).reserved, [offers.resource_id(name) for name in wanted])
+
+
+def _agree(facts: PodFacts, reserved: Mapping[int, int], ids: list[int]) -> bool:
+    request = dict(facts.request)
+    return all(request.get(r, 0) == reserved.get(r, 0) for r in ids)

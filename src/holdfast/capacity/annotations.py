@@ -107,12 +107,12 @@ def restricted_names(reservation: Reservation) -> tuple[str, ...]:
     return (found and found.resources) or ()
 
 
-def resized(reservation: Reservation) -> Mapping[str, AmountText]:
-    """Amounts that replace the template's when the reservation is bound."""
+def resized(reservation: Reservation | Pod) -> Mapping[str, AmountText]:
+    """Amounts that replace the template's; its reserve pod carries them too."""
     return _amounts(reservation, names.RESIZE)
 
 
-def _amounts(reservation: Reservation, key: str) -> Mapping[str, AmountText]:
+def _amounts(reservation: Reservation | Pod, key: str) -> Mapping[str, AmountText]:
     found: ResourceList | None = _read(reservation.metadata.annotations, key, ResourceList)
     amounts = (found and found.resources) or {}
     return amounts if _sound(amounts) else {}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_MATCHES = 4096
 _IGNORING = "ignoring"
+_INHERITING = "inheriting"
 Slots = NDArray[np.intp]
 
 
@@ -63,7 +64,7 @@ class Matcher:
     def match(self, facts: PodFacts) -> Match | None:
         """The offers a pod may draw on now, or None."""
         if facts.reserve_for:
-            return None
+            return self._inheriting(facts)
         groups: Sequence[OwnerGroup] = ()
         key: Hashable = _IGNORING
         if not ignores(facts):
@@ -77,6 +78,15 @@ class Matcher:
             slots = self._welcoming(groups, facts) if groups else self._all()
             self._matches[key] = self._match(slots, key)
         return self._matches[key]
+
+    def _inheriting(self, facts: PodFacts) -> Match | None:
+        """Every row, for a reservation that may take room others still have: no offers."""
+        reservation = self._offers.pending.get(facts.reserve_for)
+        if reservation is None or not reservation.spec.pre_allocation:
+            return None
+        none, rows = np.zeros(0, np.intp), self._picture.rows
+        first = np.zeros(len(rows), np.intp)
+        return Match(_INHERITING, none, rows, first, none, self._hide(none, _INHERITING))
 
     def _all(self) -> Slots:
         slots: Slots = (self._offers.columns.row >= 0).nonzero()[0]

@@ -48,6 +48,11 @@ class Offer:
         return self.drawn.by_pod
 
     @property
+    def waits(self) -> bool:
+        """Whether its room is not free yet: who draws on it are those it inherits from."""
+        return self.reservation.phase == "Waiting"
+
+    @property
     def matchable(self) -> bool:
         """Whether a new owner may take it."""
         return self.reservation.phase == "Available" and not (
@@ -60,27 +65,34 @@ class Offer:
         spec, meta = self.reservation.spec, self.reservation.metadata
         return not (spec.taints or spec.unschedulable or meta.deletion_timestamp)
 
+    def limits(self, resource: int) -> bool:
+        """Whether owners may have no more of a resource than what is left of it."""
+        return self.policy == "Restricted" and resource in self.restricted
+
     def used(self, resource: int) -> int:
         """What the owners take of one resource; an owner's pod slot is one offer's alone."""
         return self.drawn.sums.get(resource, 0)
 
     def left(self, resource: int) -> int:
-        """What an owner may still draw of one resource."""
+        """What an owner may still draw of one resource; of pod slots it has one, if not more."""
         kept = self.inner.get(resource, 0) + self.used(resource)
-        return max(0, self.reserved.get(resource, 0) - kept)
+        return max(0, self.reserved.get(resource, resource == PODS) - kept)
 
-    def regained(self, gone: Collection[str]) -> tuple[dict[int, int], dict[int, int]]:
-        """What more it would hold beside its owners, and what more lend, were some of them gone."""
+    def regained(
+        self, gone: Collection[str], coming: Amounts | None = None
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """What more it would hold beside its owners, and what more lend, were some of them gone.
+
+        ``coming`` is what others would draw instead.
+        """
+        coming = coming or {}
         held, lent = {}, {}
-        for resource in self.reserved.keys() - {PODS}:
-            reserved, inner = self.reserved[resource], self.inner.get(resource, 0)
+        for resource in self.reserved.keys() | {PODS}:
+            reserved, inner = self.reserved.get(resource, 1), self.inner.get(resource, 0)
             used = self.used(resource)
-            then = used - self.drawn.of(gone, resource)
+            then = used - self.drawn.of(gone, resource) + coming.get(resource, 0)
             held[resource] = max(reserved - then, inner) - max(reserved - used, inner)
             lent[resource] = max(0, reserved - inner - then) - max(0, reserved - inner - used)
-        of_pods = self.reserved.get(PODS, 1) - self.used(PODS)
-        then = of_pods + self.drawn.of(gone, PODS)
-        held[PODS] = lent[PODS] = max(0, then) - max(0, of_pods)
         return held, lent
 
     @property
@@ -96,7 +108,7 @@ class Offer:
     @property
     def slots(self) -> int:
         """Pod slots held beside those the owners use; without saying so it reserves one."""
-        return max(0, self.reserved.get(PODS, 1) - self.used(PODS))
+        return max(self.reserved.get(PODS, 1) - self.used(PODS), self.inner.get(PODS, 0))
 
 
 def alike(old: Reservation, new: Reservation) -> bool:

@@ -86,7 +86,7 @@ class OfferColumns:
         for resource in offer.reserved:
             self.used[resource, slot] = offer.used(resource)
             self.remaining[resource, slot] = offer.left(resource)
-        self.remaining[PODS, slot] = offer.slots
+        self.remaining[PODS, slot] = offer.left(PODS)
         self.matchable[slot] = offer.matchable
         self.drawn[slot] = bool(offer.draws)
 

@@ -31,6 +31,7 @@ from holdfast.capacity.offer import Offer, alike
 from holdfast.capacity.offer_columns import OfferColumns
 from holdfast.capacity.owner_index import OwnerIndex
 from holdfast.capacity.reading import Content, read_content, read_draws
+from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.unseen import Look, Looks
@@ -58,6 +59,8 @@ class Offers:
         """Reservations that look for their node, by uid."""
         self.placing: dict[str, tuple[int, bool]] = {}
         """Of those, the ones being bound: their row, and whether their policy is Default."""
+        self._leaving: dict[str, Place] = {}
+        """Running pods chosen to leave their room to a reservation, which do not say so yet."""
         self.columns = OfferColumns()
         self.looks = Looks()
         self._on_node: dict[str, dict[str, None]] = {}
@@ -93,16 +96,21 @@ class Offers:
         else:
             self.pending.pop(obj.uid, None)
             self.placing.pop(obj.uid, None)
+            self.disinherit(obj.uid)
             self._drop(obj.uid)
             self._picture.forget(obj.uid)
 
     def pod_came(self, facts: PodFacts, node: str) -> None:
         """Read off a bound pod which reservations it draws on."""
         draws = read_draws(facts, self._picture.resources)
+        if not draws and facts.uid in self._leaving:
+            return
+        self._leaving.pop(facts.uid, None)
         self._assign(facts.uid, {(uid, node): amounts for uid, amounts in draws.items()})
 
     def pod_went(self, uid: str) -> None:
         """Give back what a gone pod drew."""
+        self._leaving.pop(uid, None)
         self.withdraw(uid)
 
     def assign(self, pod_uid: str, draws: Mapping[str, Amounts]) -> None:
@@ -113,11 +121,30 @@ class Offers:
         """Give back what a pod took; an allocate-once offer not yet Succeeded matches again."""
         self._assign(pod_uid, {})
 
+    def bequeath(self, pods: Iterable[PodFacts], uid: str, node: str) -> None:
+        """Enter that running pods leave their room to a reservation coming to their node."""
+        for pod in pods:
+            self._leaving[pod.uid] = (uid, node)
+            self._assign(pod.uid, {(uid, node): {**dict(pod.request), PODS: pod.slots}})
+
+    def disinherit(self, uid: str) -> None:
+        """Withdraw what ``bequeath`` entered for a reservation and no pod confirmed since."""
+        for pod_uid in [pod for pod, place in self._leaving.items() if place[0] == uid]:
+            del self._leaving[pod_uid]
+            self.withdraw(pod_uid)
+
     # --- what others read -------------------------------------------------------------------
 
     def match(self, facts: PodFacts) -> Match | None:
         """The offers a pod may draw on now, or None."""
-        return self._matcher.match(facts) if self.by_uid else None
+        return self._matcher.match(facts) if self.by_uid or self.pending else None
+
+    def is_spoken_for(self, pod_uid: str, uid: str) -> bool:
+        """Whether a pod draws on, or leaves its room to, another reservation than this one."""
+        return any(
+            place[0] != uid and (place[0] in self.pending or self._offer(place) is not None)
+            for place in self._ledger.places_of(pod_uid)
+        )
 
     def resource_id(self, name: str) -> int:
         """The id of a resource name in the columns."""
@@ -128,14 +155,29 @@ class Offers:
         found = map(self._offer, self._ledger.places_of(pod_uid))
         return {offer.slot: offer.draws[pod_uid] for offer in found if offer is not None}
 
-    def regained(self, gone: Iterable[str]) -> list[tuple[Offer, Amounts, Amounts]]:
-        """Per offer that pods draw on: what more it would hold, and lend, were they gone."""
-        leaving: dict[Place, list[str]] = {}
+    def regained(
+        self, gone: Iterable[str], coming: Mapping[Place, Amounts] | None = None
+    ) -> list[tuple[Offer, Amounts, Amounts]]:
+        """Per offer that pods draw on: what more it would hold, and lend, were they gone.
+
+        ``coming`` is what others would draw there instead.
+        """
+        coming = coming or {}
+        leaving: dict[Place, list[str]] = {place: [] for place in coming}
         for pod_uid in gone:
             for place in self._ledger.places_of(pod_uid):
                 leaving.setdefault(place, []).append(pod_uid)
         found = ((self._offer(place), pods) for place, pods in leaving.items())
-        return [(offer, *offer.regained(pods)) for offer, pods in found if offer is not None]
+        return [
+            (offer, *offer.regained(pods, coming.get((offer.uid, offer.node))))
+            for offer, pods in found
+            if offer is not None
+        ]
+
+    def leaving(self, offer: Offer) -> list[str]:
+        """Who draws on an offer and has been asked to leave, by uid."""
+        standing = ((uid, self._picture.pod(uid)) for uid in offer.draws)
+        return [uid for uid, found in standing if found is not None and found[0].terminating]
 
     def on_row(self, row: int) -> list[Offer]:
         """The offers on a node, matchable or not."""
@@ -173,6 +215,7 @@ class Offers:
         copy._slots = [o and copy.by_uid[o.uid] for o in self._slots]
         copy._free = list(self._free)
         copy.pending, copy.placing = dict(self.pending), dict(self.placing)
+        copy._leaving = dict(self._leaving)
         for offer in copy.by_uid.values():
             offer.group = copy.index.join(offer.slot, offer.reservation.spec.owners)
             copy._on_node.setdefault(offer.node, {})[offer.uid] = None
@@ -265,6 +308,7 @@ class Offers:
             else:
                 self.columns.recount(offer)
                 self._hold(offer)
+                self._log(offer)
 
     def _offer(self, place: Place) -> Offer | None:
         """The offer at a place, if there is one just now."""
@@ -302,6 +346,12 @@ class Offers:
             self._picture.hold(offer.uid, row, offer.top_up, offer.slots)
         else:
             self._picture.release(offer.uid)
+
+    def _log(self, offer: Offer) -> None:
+        """Say that who draws on an offer changed, even if what is held did not."""
+        row = int(self.columns.row[offer.slot])
+        if row >= 0:
+            self._picture.journal.log(row)
 
     def _look(self, offer: Offer) -> int:
         if len(self.looks) > 1024 + 2 * len(self.by_uid):

@@ -7,7 +7,7 @@ pair, a uid, a name), so that most pods ask no group at all.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import ReservationOwner
 from holdfast.capacity.owners import OwnerRule, compile_owners
-
-_Key = tuple[str, str, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +52,8 @@ class OwnerIndex:
 
     def __init__(self) -> None:
         self._groups: dict[bytes, OwnerGroup] = {}
-        self._filed: dict[_Key, dict[int, OwnerGroup]] = defaultdict(dict)
+        self._filed: dict[str, dict[Hashable, dict[int, OwnerGroup]]] = {}
+        """By what sort of thing owners must have, then by that thing; no sort without groups."""
         self._next = 0
 
     def join(self, slot: int, owners: tuple[ReservationOwner, ...]) -> OwnerGroup:
@@ -65,8 +64,9 @@ class OwnerIndex:
             group = OwnerGroup(self._next, text, compile_owners(owners))
             self._next += 1
             self._groups[text] = group
-            for key in map(_filed_under, group.rules or ()):
-                self._filed[key][group.number] = group
+            for sort, thing in map(_filed_under, group.rules or ()):
+                filed = self._filed.setdefault(sort, {}).setdefault(thing, {})
+                filed[group.number] = group
         group.members[slot] = None
         group._slots = None
         return group
@@ -78,35 +78,50 @@ class OwnerIndex:
         if group.members:
             return
         del self._groups[group.text]
-        for key in map(_filed_under, group.rules or ()):
-            filed = self._filed[key]
+        for sort, thing in map(_filed_under, group.rules or ()):
+            things = self._filed.get(sort, {})
+            filed = things.get(thing, {})
             filed.pop(group.number, None)
             if not filed:
-                del self._filed[key]
+                things.pop(thing, None)
+            if not things:
+                self._filed.pop(sort, None)
 
     def owned_by(self, pod: Pod) -> list[OwnerGroup]:
         """The groups the pod is an owner of, in the order they came."""
         found: dict[int, OwnerGroup] = {}
-        for key in _carried_by(pod):
-            if filed := self._filed.get(key):
-                found.update(filed)
+        # Asked for every pod there is: only what some group is filed under is looked for.
+        for sort, things in self._filed.items():
+            for thing in _carried(sort, pod):
+                if thing in things:
+                    found.update(things[thing])
+        if not found:
+            return []
         return [found[number] for number in sorted(found) if found[number].owned_by(pod)]
 
 
-def _filed_under(rule: OwnerRule) -> _Key:
+def _filed_under(rule: OwnerRule) -> tuple[str, Hashable]:
+    """One thing every owner by the rule has; the empty one, which everybody has, if need be."""
     if pair := rule.label_pair:
-        return ("label", *pair)
+        return "label", pair
     if rule.object is not None and rule.object.uid:
-        return ("uid", rule.object.uid, "")
+        return "uid", rule.object.uid
     if rule.object is not None and rule.object.name:
-        return ("name", rule.object.name, "")
+        return "name", rule.object.name
     if rule.controller is not None and rule.controller.uid:
-        return ("controller", rule.controller.uid, "")
-    return ("", "", "")
+        return "controller", rule.controller.uid
+    return "", ""
 
 
-def _carried_by(pod: Pod) -> list[_Key]:
-    keys: list[_Key] = [("", "", ""), ("uid", pod.uid, ""), ("name", pod.name, "")]
-    keys += [("label", key, value) for key, value in pod.metadata.labels.items()]
-    keys += [("controller", ref.uid, "") for ref in pod.metadata.owner_references]
-    return keys
+def _carried(sort: str, pod: Pod) -> Iterable[Hashable]:
+    """The things of a sort a pod has."""
+    match sort:
+        case "label":
+            return pod.metadata.labels.items()
+        case "uid":
+            return (pod.uid,)
+        case "name":
+            return (pod.name,)
+        case "controller":
+            return [reference.uid for reference in pod.metadata.owner_references]
+    return ("",)

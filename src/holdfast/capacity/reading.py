@@ -55,8 +55,11 @@ def read_content(reservation: Reservation, picture: Picture) -> Content:
 def read_draws(facts: PodFacts, ids: ResourceNames) -> dict[str, Amounts]:
     """Read off a pod what it draws on which reservation, by uid.
 
-    Its pod slot is of the one it was allocated from, however many it draws on.
+    Its pod slot is of the one it was allocated from, however many it draws on. One that ignores
+    reservations draws on none, whatever it says.
     """
+    if facts.labels.get(names.IGNORED) == "true":
+        return {}
     allocated = allocated_of(facts.pod)
     several = draws_of(facts.pod)
     if not several:

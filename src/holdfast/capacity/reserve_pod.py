@@ -25,8 +25,9 @@ def reserve_pod(reservation: Reservation) -> Pod:
     node name in the template is a wish to check, not a fact, so it moves to an annotation.
     """
     template = reservation.spec.template or PodTemplate()
+    asked = with_requests(template.spec)
     held = reservation.status.allocatable if reservation.active else {}
-    spec = _resized(template.spec, {**resized(reservation), **held})
+    spec = _resized(asked, {**resized(reservation), **held})
     annotations = {
         **template.metadata.annotations,
         **reservation.metadata.annotations,
@@ -56,6 +57,26 @@ def reserve_pod(reservation: Reservation) -> Pod:
             priority=_priority(reservation, spec.priority),
         ),
         status=PodStatus(phase="Pending", conditions=reservation.status.conditions),
+    )
+
+
+def with_requests(spec: PodSpec) -> PodSpec:
+    """Let containers that give only limits ask for as much, as the API server does for pods.
+
+    Of templates it does not, and the pods made of them would ask for more than is held.
+    """
+
+    def asking(container: Container) -> Container:
+        given = container.resources
+        if given.limits.keys() <= given.requests.keys():
+            return container
+        resources = msgspec.structs.replace(given, requests={**given.limits, **given.requests})
+        return msgspec.structs.replace(container, resources=resources)
+
+    return msgspec.structs.replace(
+        spec,
+        containers=tuple([asking(each) for each in spec.containers]),
+        init_containers=tuple([asking(each) for each in spec.init_containers]),
     )
 
 

@@ -16,6 +16,7 @@ from holdfast.api.reservation import AVAILABLE, Reservation
 from holdfast.capacity.annotations import inner_reserved, resized
 from holdfast.capacity.offer import Offer
 from holdfast.capacity.reading import read_amounts
+from holdfast.capacity.reserve_pod import with_requests
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -38,7 +39,7 @@ def wanted(reservation: Reservation) -> dict[str, AmountText] | None:
     if reservation.phase != AVAILABLE or template is None or _fixed(reservation):
         return None
     held = reservation.status.allocatable
-    asked = request_nanos(Pod(spec=template.spec)).items()
+    asked = request_nanos(Pod(spec=with_requests(template.spec))).items()
     kept = {name: amount for name, amount in held.items() if "/" in name}
     named = {name: _text(held, name, amount) for name, amount in asked}
     found: dict[str, AmountText] = {**kept, **named, **resized(reservation)}

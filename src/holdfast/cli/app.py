@@ -9,6 +9,7 @@ import sys
 import typer
 
 from holdfast.cli import commands
+from holdfast.cli.reservation import commands as reservation
 from holdfast.errors import HoldfastError
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app.command("why", help="Say why a pod is, or is not, where it is.")(commands.wh
 app.command("explain", help="Decide over a file of API objects; no cluster needed.")(
     commands.explain
 )
+app.add_typer(reservation.app)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,9 +19,8 @@ from holdfast.cli.snapshot import built_in_profiles, read_snapshot
 from holdfast.cli.verdict import as_text
 from holdfast.clock import SystemClock
 from holdfast.configuration.catalog import Catalog
-from holdfast.configuration.reading import read
+from holdfast.configuration.reading import Configuration, read
 from holdfast.errors import BadRequest, HoldfastError
-from holdfast.framework.profile import Profile
 
 log = logging.getLogger(__name__)
 Answer = dict[str, Any]
@@ -49,8 +48,10 @@ def explain_file(
     """Explain one decision over a snapshot (``-``: standard input) and print it; the exit code."""
     try:
         documents = parse_documents(_text_of(snapshot))
-        profiles = configured(config).profiles
-        answer = read_snapshot(documents, pod).explain(profiles, _time(now), preempt=preempt)
+        chosen = configured(config)
+        answer = read_snapshot(documents, pod).explain(
+            chosen.profiles, _time(now), preempt=preempt, extenders=chosen.extenders
+        )
     except HoldfastError as wrong:
         print(f"holdfast: {wrong}", file=sys.stderr)
         return WRONG_INPUT
@@ -83,9 +84,11 @@ def _answer(line: bytes) -> Answer:
         if not pod:
             raise BadRequest("pod: Required value")
         snapshot = read_snapshot(_objects(question), pod)
+        chosen = _configuration(bytes(question.config))
         return snapshot.explain(
-            _profiles(bytes(question.config)), _time(question.now), preempt=bool(question.preempt)
-        )
+            chosen.profiles, _time(question.now), preempt=bool(question.preempt),
+            extenders=chosen.extenders,
+        )  # fmt: skip
     except (HoldfastError, msgspec.MsgspecError) as wrong:
         return {"pod": pod or _pod_of(line), "error": str(wrong)}
     except Exception as bug:  # the lines after this one still want their answers
@@ -107,10 +110,12 @@ def _pod_of(line: bytes) -> str:
 
 
 @lru_cache(maxsize=256)
-def _profiles(config: bytes) -> Mapping[str, Profile]:
+def _configuration(config: bytes) -> Configuration:
     found = msgspec.json.decode(config)
+    if found is None:
+        return Configuration(built_in_profiles())
     # A line may come from anywhere: it names plugins, it brings no code.
-    return built_in_profiles() if found is None else read(found, Catalog(foreign=False)).profiles
+    return read(found, Catalog(foreign=False))
 
 
 def _text_of(path: str) -> str:

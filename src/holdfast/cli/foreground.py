@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 
-from holdfast.cli import running
+from holdfast.cli import collector, running
 from holdfast.cli.configured import configured
 from holdfast.cli.signals import stop_signal
 from holdfast.clock import SystemClock
@@ -47,6 +47,7 @@ async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
     if stop.is_set():
         await cluster.stop()
         return
+    collector.settle()
     running.announce(settings.data_dir, cluster.url, cluster.kubeconfig)
     _greet(settings, cluster)
     failure = ""

@@ -6,14 +6,18 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
+from holdfast.cli import collector
 from holdfast.cli.configured import configured
 from holdfast.cli.foreground import warn_if_open
 from holdfast.cli.health import HealthPage
 from holdfast.cli.signals import stop_signal
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
+from holdfast.client.fence import FencedTransport
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.leader import LeaderElection, Terms
@@ -31,6 +35,7 @@ from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import SchedulerSettings, ServerSettings
 
 DEFAULT_BURST = 100
+NAME = "holdfast-scheduler"
 
 
 def serve(directory: Path, kubeconfig: Path, settings: ServerSettings, *, announce: bool) -> None:
@@ -73,29 +78,34 @@ async def _schedule(
     stop = stop_signal()
     clock = SystemClock()
     endpoint = await load(kubeconfig)
-    client = Client(
-        _transport(endpoint, configuration.client_connection, clock), "holdfast-scheduler"
-    )
+    terms = configuration.leader_election
+    elects = terms.leader_elect if settings.leader_elect is None else settings.leader_elect
+    # The lease has a way of its own: nothing else may keep it from being renewed.
+    lease_client = Client(HttpTransport(endpoint), NAME)
+    election = _election(lease_client, clock, terms)
+    transport = _transport(endpoint, configuration.client_connection, clock)
+    if elects:
+        transport = FencedTransport(transport, election.confirm)
+    client = Client(transport, NAME)
     part = Scheduler(
         client, clock, configuration.profiles,
-        seed=settings.seed, check=settings.check_invariants, backoff=configuration.backoff,
+        extenders=configuration.extenders, backoff=configuration.backoff,
+        seed=settings.seed, check=settings.check_invariants,
     )  # fmt: skip
     # What keeps reservations true lives where they are scheduled, on the same informers.
     beside = ControllerGroup(
         client, clock, part.recorder, kinds=BESIDE_KUBERNETES, informers=part.sources.informers,
         reservations=settings_of(configuration.profiles.values()),
     )  # fmt: skip
-    terms = configuration.leader_election
-    election = _election(client, clock, terms)
 
     async def work() -> None:
         await part.start()
         await beside.start()
+        collector.settle()
         names = ", ".join(configuration.profiles)
         print(f"scheduling for {endpoint.url} as {names}", flush=True)
-        await part.stopped()
+        await _first_end(part.stopped(), beside.failure())
 
-    elects = terms.leader_elect if settings.leader_elect is None else settings.leader_elect
     page = await HealthPage.start(health_port, part, lambda: election.is_leader or not elects)
     if elects:
         # Whoever waits for a lease wants to know what keeps it.
@@ -115,8 +125,22 @@ async def _schedule(
         await asyncio.gather(working, stopping, return_exceptions=True)
         await page.close()
         await client.close()
+        await lease_client.close()
     _raise_why(working)
     print("stopped", flush=True)
+
+
+async def _first_end(*parts: Coroutine[Any, Any, None]) -> None:
+    """Wait until one of several parts ends; raises what it ended with."""
+    tasks = {asyncio.create_task(part) for part in parts}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _transport(endpoint: Endpoint, connection: ClientConnection, clock: Clock) -> Transport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ from holdfast.api.workloads import PriorityClass
 from holdfast.cli.objects import Document, blame, read_object
 from holdfast.errors import BadRequest
 from holdfast.framework.explanation import explain
+from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -32,11 +33,21 @@ class Snapshot:
 
     world: World
     pod: Pod
+    reserve_for: str = ""
+    """The uid of the reservation the pod stands for, if it is a reserve pod."""
 
     def explain(
-        self, profiles: Mapping[str, Profile], now: float, *, preempt: bool = False
+        self,
+        profiles: Mapping[str, Profile],
+        now: float,
+        *,
+        preempt: bool = False,
+        extenders: Sequence[ExtenderConfig] = (),
     ) -> dict[str, Any]:
-        """Decide for the pod, with the profile of its scheduler's name."""
+        """Decide for the pod, with the profile of its scheduler's name.
+
+        Extenders are not asked, but those that would be are named.
+        """
         name = self.pod.spec.scheduler_name or "default-scheduler"
         profile = profiles.get(name)
         if profile is None:
@@ -44,7 +55,13 @@ class Snapshot:
                 f'pod "{self.pod.key}": spec.schedulerName: no profile is named "{name}"; '
                 f"there are {', '.join(profiles)}"
             )
-        return explain(profile, self.pod, self.world, now, preempt=preempt)
+        self.world.nominations.keep_only(profiles)
+        answer = explain(
+            profile, self.pod, self.world, now, preempt=preempt, reserve_for=self.reserve_for
+        )
+        facts = self.world.facts(self.pod)
+        silent = [e.url_prefix for e in extenders if e.decides and e.interested(facts)]
+        return answer | ({"extendersNotAsked": silent} if silent else {})
 
 
 def read_snapshot(documents: Iterable[Document], pod: str) -> Snapshot:
@@ -68,6 +85,21 @@ def snapshot_of(objects: Iterable[Object], pod: str) -> Snapshot:
 def _assemble(found: Iterable[tuple[Object, Document | None]], pod: str) -> Snapshot:
     """Nodes go in first and pods last, whatever the order they were told in."""
     key = pod if "/" in pod else f"default/{pod}"
+    world, wanted = _world(found, key)
+    if wanted is None:
+        raise BadRequest(f'pod "{key}" is not among the objects')
+    if wanted.finished:
+        raise BadRequest(f'pod "{key}" has finished ({wanted.status.phase}): it needs no node')
+    return Snapshot(world, wanted)
+
+
+def world_of(objects: Iterable[Object]) -> World:
+    """Put objects that a server told us into a world; odd ones are left out."""
+    return _world(((obj, None) for obj in objects), "")[0]
+
+
+def _world(found: Iterable[tuple[Object, Document | None]], key: str) -> tuple[World, Pod | None]:
+    """The world of all objects but the pod of that key, and that pod."""
     world = World()
     ordered = sorted(found, key=lambda pair: _ORDER.get(pair[0].kind, 1))
     priority_of = _Priorities(obj for obj, _ in ordered)
@@ -86,11 +118,7 @@ def _assemble(found: Iterable[tuple[Object, Document | None]], pod: str) -> Snap
             if stored is wanted:
                 raise
             log.warning("%s %s: %s; deciding without it", obj.kind, obj.key, fault)
-    if wanted is None:
-        raise BadRequest(f'pod "{key}" is not among the objects')
-    if wanted.finished:
-        raise BadRequest(f'pod "{key}" has finished ({wanted.status.phase}): it needs no node')
-    return Snapshot(world, wanted)
+    return world, wanted
 
 
 class _Priorities:

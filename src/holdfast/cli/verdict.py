@@ -14,6 +14,10 @@ def as_text(answer: dict[str, Any]) -> str:
     lines += _reasons(answer.get("nodes") or ())
     lines += _best(answer)
     lines += _preemption(answer.get("preemption"))
+    lines += [
+        f"  the extender at {url} was not asked: it may refuse nodes, and prefer others"
+        for url in answer.get("extendersNotAsked") or ()
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -91,6 +91,8 @@ class HttpTransport:
                 self._check_open()
                 connection, fresh = await self._pool.take()
                 try:
+                    if request.permit is not None:
+                        request.permit()
                     return await connection.ask(request.method, self._bytes(request))
                 except Broken:
                     # A kept connection may have died unnoticed, before it carried this request.

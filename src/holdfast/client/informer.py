@@ -5,8 +5,8 @@ failures, restarts. It resumes from the last version it saw; when that history i
 again and tells only the difference. So a handler sees every object come, change and go exactly
 once each, in order, though intermediate versions may be skipped after a relist.
 
-Handlers are plain functions called in the order they were added. They must not block; one that
-raises is a bug and ends ``run``.
+Handlers are plain functions called in the order they were added. They must not block; what one
+raises is logged and counted, and the next object is told (``client.telling``).
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from holdfast.api.resource import Resource
 from holdfast.client.client import Client, Unreadable, WatchEvent
 from holdfast.client.patience import Patience
-from holdfast.client.replica import Change, Kind, Replica, identity
+from holdfast.client.replica import Change, Replica, identity
+from holdfast.client.telling import UNREADABLE, Handler, Teller
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, Expired, HoldfastError, Invalid, Unavailable
 
 T = TypeVar("T")
-Handler = Callable[[Kind, T | None, T | None], None]
 TURN_SECONDS = 0.002
 PAGE = 500
 WATCH_SECONDS = (300, 600)
@@ -62,7 +63,9 @@ class Informer(Generic[T]):
         self._rng = rng or random.Random()
         self._replica: Replica[T] = Replica()
         self.cache: Mapping[str, T] = MappingProxyType(self._replica.objects)
-        self._handlers: list[Handler[T]] = [on_event] if on_event else []
+        self._teller: Teller[T] = Teller(resource.plural)
+        if on_event is not None:
+            self._teller.add(on_event)
         self._patience = Patience(clock, self._rng)
         self._version = ""
         self._streams_lists = True
@@ -71,6 +74,8 @@ class Informer(Generic[T]):
         self._complaints: dict[str, str] = {}
         self.on_unreadable: Callable[[Unreadable], None] | None = None
         """Told once of each object that cannot be read, and again when the reason changes."""
+        self.transform: Callable[[T], T] | None = None
+        """Makes of each object what is kept and told of it, for one who need not keep it all."""
         self._running: asyncio.Task[None] | None = None
         self._stopped = False
         self._told_all = False
@@ -78,9 +83,14 @@ class Informer(Generic[T]):
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Tell ``handler`` every change from now on; what is already here it is told as added."""
-        self._handlers.append(handler)
+        self._teller.add(handler)
         for obj in tuple(self.cache.values()):
-            handler("added", None, obj)
+            self._teller.tell_one(handler, ("added", None, obj))
+
+    @property
+    def troubles(self) -> Mapping[str, int]:
+        """How often an object could not be taken in, by sort of trouble."""
+        return self._teller.troubles
 
     @property
     def has_synced(self) -> bool:
@@ -90,7 +100,7 @@ class Informer(Generic[T]):
     async def synced(self) -> None:
         """Wait until everything that existed at the start has been told.
 
-        Raises what a handler raised, or Unavailable if the informer is stopped before.
+        Raises Unavailable if the informer is stopped before, or what ended it.
         """
         await self._settled.wait()
         if self._running is not None and self._running.done() and not self._running.cancelled():
@@ -109,7 +119,7 @@ class Informer(Generic[T]):
         return self._running
 
     async def run(self) -> None:
-        """Follow the collection until ``stop`` is called or a handler raises."""
+        """Follow the collection until ``stop`` is called."""
         try:
             await self.start()
         except asyncio.CancelledError:
@@ -175,7 +185,7 @@ class Informer(Generic[T]):
                 self.resource, **self._scope, limit=PAGE, continue_token=token,
                 unreadable=self._on_unreadable,
             )  # fmt: skip
-            self._staged.update((identity(obj)[0], obj) for obj in page.items)
+            self._staged.update((identity(obj)[0], self._kept(obj)) for obj in page.items)
             token = page.continue_token
             if not token:
                 break
@@ -215,9 +225,12 @@ class Informer(Generic[T]):
         elif event.type != "BOOKMARK":
             if self._complaints:
                 self._complaints.pop(identity(event.object)[0], None)
-            self._tell(self._replica.put(event.object))
+            self._tell(self._replica.put(self._kept(event.object)))
         self._version = event.resource_version
         self._patience.progressed()
+
+    def _kept(self, obj: T) -> T:
+        return obj if self.transform is None else self.transform(obj)
 
     def _begin_staging(self) -> None:
         self._staged = {}
@@ -232,7 +245,7 @@ class Informer(Generic[T]):
         if event.type == "DELETED":
             self._staged.pop(key, None)
         else:
-            self._staged[key] = event.object
+            self._staged[key] = self._kept(event.object)
 
     async def _finish_staging(self, version: str) -> None:
         assert self._staged is not None
@@ -253,9 +266,10 @@ class Informer(Generic[T]):
     def _on_unreadable(self, broken: Unreadable) -> None:
         if self._complaints.get(broken.key) != broken.why:
             self._complaints[broken.key] = broken.why
+            self._teller.troubles[UNREADABLE] += 1
             log.error("%s; going on without it", broken.message)
             if self.on_unreadable is not None:
-                self.on_unreadable(broken)
+                self._teller.guard(broken.key, partial(self.on_unreadable, broken))
         gone = broken.event_type == "DELETED"
         if self._staged is not None:
             self._staged.pop(broken.key, None)
@@ -272,9 +286,4 @@ class Informer(Generic[T]):
 
     def _tell(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:
-            for handler in self._handlers:
-                try:
-                    handler(*change)
-                except HoldfastError as bug:
-                    # Else it would pass for a failure of the server and be retried.
-                    raise RuntimeError(f"a handler of {self.resource.plural} failed") from bug
+            self._teller.tell(change)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -18,8 +19,8 @@ T = TypeVar("T")
 class InformerSet:
     """The collections one component follows; asking twice for one gives the same Informer.
 
-    ``async with informers:`` starts all and waits until all are synced; leaving stops them. A
-    handler that raises ends the set: ``run`` and ``start`` raise what it raised.
+    ``async with informers:`` starts all and waits until all are synced; leaving stops them. An
+    informer that ends of itself has a defect, and ends the set: ``run`` and ``start`` raise it.
     """
 
     def __init__(self, client: Client, *, clock: Clock, rng: random.Random | None = None) -> None:
@@ -41,6 +42,19 @@ class InformerSet:
             )  # fmt: skip
         return cast("Informer[T]", self._informers[key])
 
+    @property
+    def synced(self) -> bool:
+        """Those started have told everything there was."""
+        return bool(self._tasks) and all(each.has_synced for each in self._informers.values())
+
+    def troubles(self) -> dict[tuple[str, str], int]:
+        """How often an object could not be taken in, by collection and sort of trouble."""
+        found: Counter[tuple[str, str]] = Counter()
+        for informer in self._informers.values():
+            for sort, number in informer.troubles.items():
+                found[informer.resource.plural, sort] += number
+        return dict(found)
+
     async def start(self) -> None:
         """Start those not running yet and wait until all are synced."""
         for informer in self._informers.values():
@@ -49,7 +63,7 @@ class InformerSet:
             await informer.synced()
 
     async def run(self) -> None:
-        """Start all and follow until ``stop``, or until a handler raises."""
+        """Start all and follow until ``stop``."""
         try:
             await self.start()
             await self.followed()
@@ -57,7 +71,7 @@ class InformerSet:
             await self.stop()
 
     async def followed(self) -> None:
-        """Wait until those started have stopped; raises what a handler raised, at once."""
+        """Wait until those started have stopped; raises at once what ended one of itself."""
         if self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in self._tasks:

@@ -1,8 +1,12 @@
 """Leader election: of several replicas, the one that holds a Lease works.
 
 The clocks of two replicas are never compared. A replica counts from when *it* saw the lease
-change; the holder stops working after ``renew_seconds`` without a successful renewal, which is
-sooner than the ``lease_seconds`` after which another may take over.
+change; the holder stops working ``renew_seconds`` after it *sent* the last renewal that succeeded,
+which is sooner than the ``lease_seconds`` after which another may take over. The time between the
+two is for what the holder has sent by then and the server has not yet done.
+
+Stopping takes a running process. One that was stopped itself (a debugger, a paused machine) finds
+out only when it goes on, so whoever writes asks ``confirm`` first, see ``client.fence``.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.timestamps import rfc3339_micro
 from holdfast.client.client import Client
 from holdfast.clock import Clock
-from holdfast.errors import HoldfastError, NotFound, Unavailable
+from holdfast.errors import BadConfiguration, HoldfastError, NotFound, Unavailable
 
 RAW_LEASES: Resource[dict[str, Any]] = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", dict
@@ -39,6 +43,14 @@ class Terms:
     lease_seconds: float = 15.0
     renew_seconds: float = 10.0
     retry_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        if int(self.lease_seconds) <= self.renew_seconds:
+            raise BadConfiguration("leaseDuration must be greater than renewDeadline")
+        if self.renew_seconds <= JITTER * self.retry_seconds or self.retry_seconds <= 0:
+            raise BadConfiguration(
+                f"renewDeadline must be greater than {JITTER:g} times retryPeriod, a positive one"
+            )
 
 
 class LeaderElection:
@@ -65,11 +77,18 @@ class LeaderElection:
         self._lease: dict[str, Any] = {}
         self._seen_at = 0.0
         self._leading = False
+        self._good_until = 0.0
+        """Until then nobody else can have taken the lease, with time to spare."""
 
     @property
     def is_leader(self) -> bool:
         """We hold the lease and have not failed to renew it."""
         return self._leading
+
+    def confirm(self) -> None:
+        """Make sure, without asking anybody, that the lease is ours; raises LeadershipLost."""
+        if not self._leading or self._clock.monotonic() >= self._good_until:
+            raise self._lost("nothing is written any more")
 
     @property
     def leader(self) -> str:
@@ -110,8 +129,9 @@ class LeaderElection:
     async def _keep(self) -> None:
         while True:
             await self._clock.sleep(self._terms.retry_seconds)
+            left = self._good_until - self._clock.monotonic()
             renewing = asyncio.create_task(self._renew())
-            deadline = asyncio.create_task(self._clock.sleep(self._terms.renew_seconds))
+            deadline = asyncio.create_task(self._clock.sleep(left))
             try:
                 await asyncio.wait({renewing, deadline}, return_when=asyncio.FIRST_COMPLETED)
                 renewed = renewing.done() and renewing.result()
@@ -121,11 +141,13 @@ class LeaderElection:
                 await asyncio.gather(renewing, deadline, return_exceptions=True)
             if not renewed:
                 self._leading = False
-                raise LeadershipLost(
-                    f"lease {self._namespace}/{self._name} could not be renewed for "
-                    f"{self._terms.renew_seconds:g} s (held by {self.leader or 'nobody'}); "
-                    "restart to compete again"
-                )
+                raise self._lost("restart to compete again")
+
+    def _lost(self, what_then: str) -> LeadershipLost:
+        return LeadershipLost(
+            f"lease {self._namespace}/{self._name} could not be renewed for "
+            f"{self._terms.renew_seconds:g} s (held by {self.leader or 'nobody'}); {what_then}"
+        )
 
     async def _renew(self) -> bool:
         while not await self._try_once():
@@ -136,25 +158,30 @@ class LeaderElection:
 
     async def _try_once(self) -> bool:
         """Take or renew the lease; False if another holds it or the server failed."""
+        wanted: dict[str, Any] = {}
+        sent_at = 0.0
         try:
             if not self._leading or not self._lease:
                 await self._look()
             if self._held_by_another():
                 return False
-            await self._write(self._claim())
+            wanted, sent_at = self._claim(), self._clock.monotonic()
+            await self._write(wanted)
         except HoldfastError as failure:
             log.info("lease %s/%s: %s", self._namespace, self._name, failure)
-            if self._leading:
-                await self._look_again()
-            return False
+            if not self._leading or not await self._happened(wanted):
+                return False
+        self._good_until = sent_at + self._terms.renew_seconds
         return True
 
-    async def _look_again(self) -> None:
-        """Learn after a failed renewal whether the write happened, or who wrote instead."""
+    async def _happened(self, wanted: dict[str, Any]) -> bool:
+        """Learn after a failed renewal whether it was written after all, or who wrote instead."""
         try:
             await self._look()
         except HoldfastError as failure:
             log.debug("lease %s/%s: %s", self._namespace, self._name, failure)
+            return False
+        return bool(wanted) and self._spec() == wanted["spec"]
 
     def _held_by_another(self) -> bool:
         return self.leader not in ("", self.identity) and not self._expired()

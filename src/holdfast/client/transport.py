@@ -7,7 +7,7 @@ Two transports implement it: ``client.http.HttpTransport`` for any API server an
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -22,6 +22,8 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    permit: Callable[[], None] | None = None
+    """Asked when the request is about to leave; what it raises keeps it from leaving."""
 
 
 @dataclass(frozen=True, slots=True)

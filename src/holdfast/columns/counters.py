@@ -24,15 +24,15 @@ Eligible = Callable[[], NDArray[np.bool_]]
 class DomainCount:
     """Matching pods per domain of one topology key, over eligible rows only.
 
-    ``counts[v]`` and ``nodes[v]`` are pods and eligible nodes whose label has value id v.
+    ``counts[v]`` are pods on eligible nodes whose label has value id v.
     ``padded`` is ``counts`` and a 0 at the end, which is what an absent label (-1) reads.
+    ``present`` tells which domains have an eligible node, None means all of them.
     Without an eligibility every row with the label counts. ``seen`` is where the journal of nodes
     was when the rows were counted, ``eligible`` which of them were, ``per_row`` what is counted.
     """
 
-    __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_total",
-                 "counts", "eligible", "label", "nodes", "padded", "per_row",
-                 "seen")  # fmt: skip
+    __slots__ = ("_counts_at", "_eligible", "_eligible_at", "_journal", "_total", "counts",
+                 "eligible", "label", "padded", "per_row", "present", "seen")  # fmt: skip
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class DomainCount:
         self._total = 0
         self.padded: NDArray[np.float64] = np.zeros(1)
         self.counts: NDArray[np.float64] = self.padded[:-1]
-        self.nodes: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.present: NDArray[np.bool_] | None = None
         self.eligible: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def refresh(self) -> None:
@@ -64,7 +64,8 @@ class DomainCount:
         # Floats are exact for counts of pods, and a third of the price to weigh.
         self.padded = np.bincount(ids, self.per_row[mask], size + 1).astype(np.float64)
         self.counts = self.padded[:-1]
-        self.nodes = np.bincount(ids, minlength=size)
+        present = np.bincount(ids, minlength=size) > 0
+        self.present = None if present.all() else present
         self._total = int(self.counts.sum())
         self.eligible, self._eligible_at = mask, cells(mask)
         self._counts_at = cells(self.padded)
@@ -83,15 +84,6 @@ class DomainCount:
     def at(self, row: int) -> int:
         """Matching pods in the row's domain, refreshed; 0 if the row has none."""
         return int(self._counts_at[self.label.at[row]])
-
-    def lowest(self) -> int:
-        """The smallest count of a domain that has an eligible node; 0 without any."""
-        present = self.counts[self.nodes > 0]
-        return int(present.min()) if len(present) else 0
-
-    def domains(self) -> int:
-        """How many domains have an eligible node."""
-        return int(np.count_nonzero(self.nodes))
 
 
 class SelectorCount:

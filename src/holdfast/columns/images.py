@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from holdfast.api.node import ContainerImage
 
+Images = Sequence[ContainerImage]
+
 
 @dataclass(slots=True, eq=False)
 class Image:
@@ -19,37 +21,37 @@ class Image:
 class ImageIndex:
     """Images by name; ``seq`` moves whenever a node gains or loses one."""
 
-    __slots__ = ("_names_at", "_of", "seq")
+    __slots__ = ("_of", "seq")
 
     def __init__(self) -> None:
         self._of: dict[str, Image] = {}
-        self._names_at: dict[int, frozenset[str]] = {}
         self.seq = 0
 
     def find(self, names: Iterable[str]) -> list[Image]:
         """The images of these names that some node has, in the order asked."""
         return [self._of[name] for name in names if name in self._of]
 
-    def set(self, row: int, images: Sequence[ContainerImage]) -> bool:
-        """Say what a row has; tell whether an image is on a first node or no longer on any."""
-        sizes = {name: image.size_bytes for image in images for name in image.names}
-        old, new = self._names_at.get(row, frozenset()), frozenset(sizes)
+    def change(self, row: int, old: Images, new: Images) -> bool:
+        """Say what a row has instead of what it had.
+
+        Tells whether an image is on a first node or no longer on any.
+        """
         if old == new:
+            return False
+        had = {name for image in old for name in image.names}
+        sizes = {name: image.size_bytes for image in new for name in image.names}
+        if had == sizes.keys():
             return False
         self.seq += 1
         moved = False
-        for name in old - new:
+        for name in had - sizes.keys():
             moved |= self._take(name, row)
-        for name in new - old:
+        for name in sizes.keys() - had:
             image = self._of.get(name)
             if image is None:
                 image = self._of[name] = Image(sizes[name])
                 moved = True
             image.rows.add(row)
-        if new:
-            self._names_at[row] = new
-        else:
-            self._names_at.pop(row, None)
         return moved
 
     def _take(self, name: str, row: int) -> bool:
@@ -64,6 +66,5 @@ class ImageIndex:
         """An independent copy."""
         copy = ImageIndex()
         copy._of = {name: Image(image.size, set(image.rows)) for name, image in self._of.items()}
-        copy._names_at = dict(self._names_at)
         copy.seq = self.seq
         return copy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +13,19 @@ from holdfast.columns.cells import cells
 from holdfast.columns.interner import Interner
 
 ABSENT = -1
-Ids = NDArray[np.int32]
+Ids = NDArray[np.intp]
+"""As wide as an index: tables are looked up by these, and narrower ones would be widened first."""
 
 
 class LabelColumn:
     """One label key: which value each row has, as an id, or ABSENT."""
 
-    __slots__ = ("_numbers", "_numeric", "at", "ids", "values")
+    __slots__ = ("_numbers", "_numeric", "_own", "at", "ids", "values")
 
     def __init__(self, capacity: int) -> None:
-        self.ids: Ids = np.full(capacity, ABSENT, np.int32)
+        self._own = 0
+        """How many rows have their own number as value id: all of them have, of host names."""
+        self.ids: Ids = np.full(capacity, ABSENT, np.intp)
         self.at = cells(self.ids)
         self.values: Interner[str] = Interner()
         self._numbers: list[int] = []
@@ -29,7 +33,18 @@ class LabelColumn:
 
     def set(self, row: int, value: str | None) -> None:
         """Give the row a value, or take it away."""
-        self.at[row] = ABSENT if value is None else self.values.id(value)
+        old, new = self.at[row], ABSENT if value is None else self.values.id(value)
+        self.at[row] = new
+        self._own += (new == row) - (old == row)
+
+    def read(self, table: NDArray[Any], rows: NDArray[np.intp] | slice) -> NDArray[Any]:
+        """What rows find in a table by value id, whose last cell is for rows without the label.
+
+        Not to be written to: it may be the table itself.
+        """
+        if isinstance(rows, slice) and rows.start == 0 and rows.stop == self._own:
+            return table[rows]
+        return table.take(self.ids[rows], mode="wrap")
 
     def compare(self, bound: int, *, greater: bool) -> NDArray[np.bool_]:
         """Tell, per value id, whether it is a number beyond ``bound``; last stands for ABSENT."""
@@ -45,7 +60,7 @@ class LabelColumn:
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
-        wider = np.full(capacity, ABSENT, np.int32)
+        wider = np.full(capacity, ABSENT, np.intp)
         wider[: len(self.ids)] = self.ids
         self.ids = wider
         self.at = cells(wider)
@@ -56,6 +71,7 @@ class LabelColumn:
         copy.ids = self.ids.copy()
         copy.at = cells(copy.ids)
         copy.values = self.values.fork()
+        copy._own = self._own
         return copy
 
 

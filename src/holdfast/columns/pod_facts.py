@@ -40,9 +40,9 @@ class PodFacts:
     """A pod in the scheduler's terms; two versions of a pod are two facts.
 
     ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
-    its claims and disks. ``shape`` is what of the spec can matter, as bytes: pods of equal shape
-    ask for the same things. ``reserve_for`` is the uid of the Reservation when this is its
-    stand-in and not a real pod.
+    its claims and disks. ``shape`` is what of the spec can matter, as bytes, but for the node it
+    names: pods of equal shape ask for the same things. ``reserve_for`` is the uid of the
+    Reservation when this is its stand-in and not a real pod.
     """
 
     pod: Pod
@@ -124,26 +124,29 @@ def _with_slots(request: Request, pod: Pod) -> Request:
 
 
 def _shape(pod: Pod) -> bytes:
-    """The spec as bytes, without what decides nothing."""
-    spec = _without_idle_volumes(pod.spec)
-    if any(volume.ephemeral is not None for volume in spec.volumes):
+    """The spec as bytes, without what decides nothing and without the node it is on.
+
+    Pods of a workload then are of one shape wherever they stand.
+    """
+    spec = pod.spec
+    volumes = _deciding_volumes(spec)
+    if spec.node_name or len(volumes) < len(spec.volumes):
+        spec = msgspec.structs.replace(spec, node_name="", volumes=volumes)
+    if any(volume.ephemeral is not None for volume in volumes):
         # Its claim goes by the pod's name and must be the pod's own: no other pod asks for it.
         return _encode(spec) + f"{pod.namespace}/{pod.name}/{pod.uid}".encode()
     return _encode(spec)
 
 
-def _without_idle_volumes(spec: PodSpec) -> PodSpec:
+def _deciding_volumes(spec: PodSpec) -> tuple[Volume, ...]:
     """Leave out volumes of which we read nothing but a name.
 
     Kubernetes gives every pod a volume for its token, under a name of its own: with it no two
     pods would be of one class.
     """
     if not spec.volumes:
-        return spec
-    kept = tuple(volume for volume in spec.volumes if volume != Volume(name=volume.name))
-    if len(kept) == len(spec.volumes):
-        return spec
-    return msgspec.structs.replace(spec, volumes=kept)
+        return ()
+    return tuple([volume for volume in spec.volumes if volume != Volume(name=volume.name)])
 
 
 def _digest(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
@@ -159,12 +162,26 @@ def _digest(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
 
 
 def _was_resized(pod: Pod) -> bool:
-    """Tell whether the status may say something else about requests than the spec."""
-    status = pod.status
-    if status.resources is not None or status.allocated_resources:
+    """Tell whether the status may say something else about requests than the spec.
+
+    Kubelets repeat in the status of every running pod what it was given; only where that is not
+    what it asks for, or not in the same words, it must be worked out.
+    """
+    spec, status = pod.spec, pod.status
+    if spec.resources is not None and (status.resources is not None or status.allocated_resources):
         return True
-    statuses = (*status.container_statuses, *status.init_container_statuses)
-    return any(s.resources is not None or s.allocated_resources for s in statuses)
+    for statuses, containers in (
+        (status.container_statuses, spec.containers),
+        (status.init_container_statuses, spec.init_containers),
+    ):
+        for told in statuses:
+            if told.resources is None:
+                continue
+            asked = next((c.resources.requests for c in containers if c.name == told.name), None)
+            kept = told.allocated_resources
+            if asked is None or told.resources.requests != asked or (kept and kept != asked):
+                return True
+    return False
 
 
 def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:

@@ -13,7 +13,7 @@ from holdfast.api import labels as label_selection
 from holdfast.api.labels import LabelRequirement, Selector
 from holdfast.api.names import parse_integer
 from holdfast.api.node_selection import NAME_FIELD, NodeTerm, NodeTerms, RequiredNodes
-from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.node_labels import Ids, LabelColumn
 from holdfast.columns.picture import Picture
 
 Bools = NDArray[np.bool_]
@@ -85,7 +85,7 @@ def _passes(column: LabelColumn, requirement: LabelRequirement, rows: SomeRows) 
     return passes
 
 
-def _one_of(column: LabelColumn, requirement: LabelRequirement, ids: NDArray[np.int32]) -> Bools:
+def _one_of(column: LabelColumn, requirement: LabelRequirement, ids: Ids) -> Bools:
     wanted = [v for value in requirement.values if (v := column.values.find(value)) >= 0]
     if len(wanted) == 1:
         same: Bools = ids == wanted[0]

@@ -19,7 +19,8 @@ from holdfast.columns.held import HeldTerm, Role
 from holdfast.columns.interner import Interner
 from holdfast.columns.journal import Journal
 from holdfast.columns.node_labels import LabelColumn
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.terms import PodTerms, Term
 
@@ -142,9 +143,9 @@ class SeenDomains:
         return self._base.per_row
 
     @property
-    def nodes(self) -> NDArray[np.int64]:
-        """Eligible nodes per domain."""
-        return self._base.nodes
+    def present(self) -> NDArray[np.bool_] | None:
+        """Which domains have an eligible node; None means all of them."""
+        return self._base.present
 
     @property
     def total(self) -> int:

@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 
 from holdfast.api.mistakes import Seconds
+from holdfast.framework.extender import ExtenderConfig
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
 KIND = "KubeSchedulerConfiguration"
-EXTENDER_TIMEOUT = Seconds(5)
-"""How long an extender may take if its httpTimeout says nothing."""
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -96,43 +95,6 @@ class ClientConnection(_Part, frozen=True):
     burst: int = 0
 
 
-class ManagedResource(_Part, frozen=True):
-    """An extended resource that an extender looks after."""
-
-    name: str = ""
-    ignored_by_scheduler: bool = False
-
-
-class ExtenderTls(_Part, frozen=True):
-    """How to make sure who an extender is, and who we are."""
-
-    insecure: bool = False
-    server_name: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    ca_file: str = ""
-    cert_data: bytes = b""
-    key_data: bytes = b""
-    ca_data: bytes = b""
-
-
-class Extender(_Part, frozen=True):
-    """An HTTP service that is asked too; a verb left empty is not asked for."""
-
-    url_prefix: str = ""
-    filter_verb: str = ""
-    preempt_verb: str = ""
-    prioritize_verb: str = ""
-    weight: int = 0
-    bind_verb: str = ""
-    enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
-    tls_config: ExtenderTls | None = None
-    http_timeout: Seconds = EXTENDER_TIMEOUT
-    node_cache_capable: bool = False
-    managed_resources: tuple[ManagedResource, ...] = ()
-    ignorable: bool = False
-
-
 class Document(_Part, frozen=True):
     """The whole file."""
 
@@ -147,5 +109,5 @@ class Document(_Part, frozen=True):
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
     profiles: tuple[ProfileDocument, ...] = ()
-    extenders: tuple[Extender, ...] = ()
+    extenders: tuple[ExtenderConfig, ...] = ()
     delay_cache_until_active: bool = False

@@ -31,10 +31,7 @@ class Given(NamedTuple):
 
 
 class Instances:
-    """Plugins by the name they have in the file; one that could not be made is missing.
-
-    ``needed`` are the names, and where each stands.
-    """
+    """Plugins by the name they have in the file; one that could not be made is missing."""
 
     def __init__(self, catalog: Catalog, found: Findings) -> None:
         self._catalog = catalog
@@ -50,6 +47,7 @@ class Instances:
     ) -> None:
         """Make every plugin needed, and see that arguments of others are right too.
 
+        ``needed`` are names and where each stands, ``path`` is where the arguments stand.
         Resources that extenders want ignored overwrite those of NodeResourcesFit, as upstream.
         """
         given = self._arguments(needed, config, path)

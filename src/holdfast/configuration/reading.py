@@ -13,15 +13,14 @@ from holdfast.api.mistakes import read as read_struct
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import (
     API_VERSION,
-    EXTENDER_TIMEOUT,
     KIND,
     ClientConnection,
     Document,
-    Extender,
     LeaderElection,
     ProfileDocument,
 )
 from holdfast.configuration.findings import Findings
+from holdfast.configuration.instances import FIT
 from holdfast.configuration.profiles import ProfileReading
 from holdfast.configuration.validation import (
     check_extenders,
@@ -30,8 +29,12 @@ from holdfast.configuration.validation import (
     check_queue,
 )
 from holdfast.errors import Cause
+from holdfast.framework.extender import TIMEOUT, ExtenderConfig, ignored_resources
 from holdfast.framework.profile import Profile
 from holdfast.plugins import PROFILE_NAMES, default_profiles
+
+NO_POINT = "reservation"
+"""What Koordinator's guide shows among the extension points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Configuration:
 
     profiles: Mapping[str, Profile] = field(default_factory=default_profiles)
     """By scheduler name."""
-    extenders: tuple[Extender, ...] = ()
+    extenders: tuple[ExtenderConfig, ...] = ()
     backoff: tuple[float, float] = (1.0, 10.0)
     """How long a pod waits after its first rejection, and at most; seconds."""
     leader_election: LeaderElection = field(default_factory=LeaderElection)
@@ -58,17 +61,15 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     if not isinstance(raw, dict):
         found.wrong(invalid(KIND, raw, "must be an object"))
         raw = {}
-    document = _defaulted(read_struct(Document, raw, "", found.mistakes))
+    document = _defaulted(read_struct(Document, _with_real_points(raw, found), "", found.mistakes))
     _check_kind(document, found)
     check_process(document, found)
     profiles = _profiles(document, catalog or Catalog(), found)
     check_queue(document, found)
     check_extenders(document.extenders, found)
-    if document.extenders:
-        found.not_built("extenders", "HTTP extenders are not built; leave them out")
     found.refuse_if_wrong()
     return Configuration(
-        profiles=profiles or default_profiles(),
+        profiles=profiles,
         extenders=document.extenders,
         backoff=(
             float(document.pod_initial_backoff_seconds),
@@ -78,6 +79,36 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
         client_connection=document.client_connection,
         warnings=tuple(found.warnings),
     )
+
+
+def _with_real_points(raw: dict[str, Any], found: Findings) -> dict[str, Any]:
+    """Read ``plugins.reservation``, which Koordinator's guide shows, as what it can only mean."""
+    profiles = raw.get("profiles")
+    if not isinstance(profiles, list):
+        return raw
+    return {**raw, "profiles": [_with_real_point(p, i, found) for i, p in enumerate(profiles)]}
+
+
+def _with_real_point(profile: Any, index: int, found: Findings) -> Any:
+    sets = profile.get("plugins") if isinstance(profile, dict) else None
+    if not isinstance(sets, dict) or not isinstance(sets.get(NO_POINT), dict):
+        return profile
+    found.warn(
+        f'profiles[{index}].plugins.{NO_POINT}: "{NO_POINT}" is no extension point; read as '
+        "multiPoint"
+    )
+    rest = {name: one for name, one in sets.items() if name != NO_POINT}
+    given, meant = rest.get("multiPoint") or {}, sets[NO_POINT]
+    if isinstance(given, dict):
+        keys = {*given, *meant}
+        rest["multiPoint"] = {k: [*_listed(given.get(k)), *_listed(meant.get(k))] for k in keys}
+    return {**profile, "plugins": rest}
+
+
+def _listed(given: Any) -> list[Any]:
+    if isinstance(given, list):
+        return given
+    return [] if given is None else [given]
 
 
 def _check_kind(document: Document, found: Findings) -> None:
@@ -105,7 +136,7 @@ def _defaulted(document: Document) -> Document:
         leader_election=msgspec.structs.replace(given, **filled),
         profiles=profiles,
         extenders=tuple(
-            msgspec.structs.replace(e, http_timeout=e.http_timeout or EXTENDER_TIMEOUT)
+            msgspec.structs.replace(e, http_timeout=e.http_timeout or TIMEOUT)
             for e in document.extenders
         ),
     )
@@ -113,12 +144,9 @@ def _defaulted(document: Document) -> Document:
 
 def _profiles(document: Document, catalog: Catalog, found: Findings) -> dict[str, Profile]:
     profiles: dict[str, Profile] = {}
-    ignored = [
-        resource.name
-        for extender in document.extenders
-        for resource in extender.managed_resources
-        if resource.ignored_by_scheduler
-    ]
+    ignored = ignored_resources(document.extenders)
+    if not document.profiles:
+        return default_profiles({FIT: {"ignoredResources": list(ignored)}} if ignored else None)
     seen: set[str] = set()
     for i, profile in enumerate(document.profiles):
         path, name = f"profiles[{i}]", profile.scheduler_name or ""
@@ -131,8 +159,7 @@ def _profiles(document: Document, catalog: Catalog, found: Findings) -> dict[str
         if name in seen:
             found.wrong(duplicate(f"{path}.schedulerName", name))
         seen.add(name)
-    if document.profiles:
-        _check_queue_sort(document.profiles, found)
+    _check_queue_sort(document.profiles, found)
     return profiles
 
 

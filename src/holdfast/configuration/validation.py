@@ -6,8 +6,9 @@ from holdfast.api.causes import invalid, required
 from holdfast.api.durations import SECOND, format_nanoseconds
 from holdfast.api.names import label_key
 from holdfast.api.resource_names import is_extended
-from holdfast.configuration.document import Document, Extender, LeaderElection
+from holdfast.configuration.document import Document, LeaderElection
 from holdfast.configuration.findings import Findings
+from holdfast.framework.extender import ExtenderConfig
 
 JITTER = 1.2
 """How much longer than retryPeriod a try may take, as client-go counts."""
@@ -42,7 +43,7 @@ def check_percentage(path: str, percentage: int | None, found: Findings) -> None
         found.wrong(invalid(path, percentage, "not in valid range [0-100]"))
 
 
-def check_extenders(extenders: tuple[Extender, ...], found: Findings) -> None:
+def check_extenders(extenders: tuple[ExtenderConfig, ...], found: Findings) -> None:
     """Check the extenders one by one, and what only one of them may do."""
     managed: set[str] = set()
     for i, extender in enumerate(extenders):

@@ -11,8 +11,9 @@ from typing import Any
 
 from holdfast.api.meta import Object, OwnerReference
 from holdfast.api.resource import Resource
-from holdfast.client.informer import Handler, Informer
+from holdfast.client.informer import Informer
 from holdfast.client.replica import Kind
+from holdfast.client.telling import Handler
 from holdfast.controllers.discovery import Served, deletable, discover
 from holdfast.controllers.ownership import raw_reference
 from holdfast.controllers.ownership_graph import FOREGROUND, ORPHAN, Item, OwnershipGraph

@@ -37,6 +37,8 @@ BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (ReservationController,)
 """What to run on a cluster whose own controller manager does the rest."""
 LOOK_AGAIN_EVERY = 30.0
 ASK_AGAIN_AFTER = 1.0
+LOOK_SECONDS = 1.0
+"""How often to look whether every controller still lives."""
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,13 @@ class ControllerGroup:
     def healthy(self) -> bool:
         """Whether every started controller still works."""
         return self.ready and all(each.healthy for each in self._running)
+
+    async def failure(self) -> None:
+        """Wait until a controller ends by itself, and raise what it ended with."""
+        while not (ended := [task for task in self._running.values() if task.done()]):
+            await self._tools.clock.sleep(LOOK_SECONDS)
+        ended[0].result()
+        raise HoldfastError(f"the {ended[0].get_name()} has stopped")
 
     async def _ask_what_is_served(self) -> Served:
         while True:

@@ -19,6 +19,8 @@ from holdfast.errors import HoldfastError, NotFound
 
 log = logging.getLogger(__name__)
 
+MOST_GROUNDS = 512
+
 
 class ReservationController(Reconciler):
     """Write what a Reservation's status must say, and delete those long ended.
@@ -33,6 +35,8 @@ class ReservationController(Reconciler):
         super().__init__(tools)
         self._settings = tools.reservations
         self.workers = self._settings.workers
+        self._grounds: dict[str, Ground] = {}
+        """Nodes as they were last looked at, until something happens on them."""
         self._reservations = tools.informers.get(RESERVATIONS)
         self._nodes = tools.informers.get(NODES)
         self._pods_on: Grouped[Pod] = Grouped(lambda pod: pod.spec.node_name)
@@ -49,7 +53,10 @@ class ReservationController(Reconciler):
     def _on_reservation(self, kind: Kind, old: Reservation | None, new: Reservation | None) -> None:
         if new is not None:
             self.queue.add(new.key)
-        if old is not None and old.phase in HOLDING:
+        for each in (old, new):
+            if each is not None:
+                self._grounds.pop(each.status.node_name, None)
+        if old is not None and old.active and not (new is not None and _same_promise(old, new)):
             self._queue_node(old.status.node_name)
 
     def _on_node(self, kind: Kind, old: Node | None, new: Node | None) -> None:
@@ -65,6 +72,7 @@ class ReservationController(Reconciler):
             self._queue_node(node)
 
     def _queue_node(self, node: str) -> None:
+        self._grounds.pop(node, None)
         for reservation in self._held_on.of(node):
             self.queue.add(reservation.key)
 
@@ -84,6 +92,8 @@ class ReservationController(Reconciler):
     async def _ground(self, name: str) -> Ground | None:
         if not name:
             return None
+        if name in self._grounds:
+            return self._grounds[name]
         node = self._nodes.cache.get(name)
         if node is None:
             # The cache may be behind: a promise is broken only on the server's own word.
@@ -91,7 +101,10 @@ class ReservationController(Reconciler):
                 node = await self.client.get(NODES, name)
             except NotFound:
                 return Ground(None)
-        return Ground(node, self._pods_on.of(name), self._held_on.of(name))
+        if len(self._grounds) >= MOST_GROUNDS:
+            self._grounds.clear()
+        self._grounds[name] = Ground(node, self._pods_on.of(name), self._held_on.of(name))
+        return self._grounds[name]
 
     async def run(self) -> None:
         """Work, and from time to time delete what ended long ago."""
@@ -118,6 +131,16 @@ class ReservationController(Reconciler):
             await carry_out_all(self.client, ended)
         except HoldfastError as failure:
             log.warning("ended reservations were not deleted: %s; trying again", failure)
+
+
+def _same_promise(old: Reservation, new: Reservation) -> bool:
+    """Tell whether two versions promise a node the same; who draws on it stands on pods."""
+    return (
+        old.phase == new.phase
+        and old.status.node_name == new.status.node_name
+        and old.status.allocatable == new.status.allocatable
+        and old.metadata.annotations == new.metadata.annotations
+    )
 
 
 def _same_use(old: Pod, new: Pod) -> bool:

@@ -22,7 +22,7 @@ from holdfast.api.requests import nanos
 from holdfast.api.reservation import AVAILABLE, FAILED, FINAL, SUCCEEDED, WAITING, Reservation
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.controllers.reservation_usage import Ground, Nanos, drawn, short_of, users
+from holdfast.controllers.reservation_usage import Ground, Nanos
 from holdfast.controllers.writes import Delete, Note, Patch, Plan
 from holdfast.errors import BadRequest
 
@@ -98,8 +98,8 @@ def _synced(
     reservation: Reservation, ground: Ground, now: float
 ) -> tuple[Status, tuple[Note, ...]]:
     """Write what changed of the status, nothing when nothing did, and what there is to tell."""
-    owners = users(reservation, ground.pods)
-    news = _usage(reservation, owners, drawn(reservation, owners))
+    owners = ground.users(reservation)
+    news = _usage(reservation, owners, ground.drawn(reservation))
     if reservation.phase == WAITING:
         ready, notes = _arrived(reservation, owners, ground, now)
         return news | ready, notes
@@ -136,7 +136,7 @@ def _arrived(
     reservation: Reservation, owners: list[Pod], ground: Ground, now: float
 ) -> tuple[Status, tuple[Note, ...]]:
     """Open a waiting reservation once those it was to inherit from have left it the room."""
-    if owners or short_of(reservation, ground):
+    if owners or ground.short_of(reservation):
         return {}, ()
     status = {"phase": AVAILABLE} | _ready(reservation, "True", words.AVAILABLE, now)
     return status, (Note("Normal", words.AVAILABLE, "the room it waited for is free"),)
@@ -145,7 +145,7 @@ def _arrived(
 def _kept(reservation: Reservation, ground: Ground, now: float) -> tuple[Status, tuple[Note, ...]]:
     """Say so when somebody else stands in the room, and take it back when they have left."""
     ready = reservation.condition(words.READY)
-    short = short_of(reservation, ground)
+    short = ground.short_of(reservation)
     broken = ready is not None and ready.reason == words.OVERCOMMITTED
     if short:
         message = f"the node has no room left for the reserved {', '.join(short)}"

@@ -39,6 +39,12 @@ class Claims:
         """Every claim, promised allocations left out."""
         return tuple(self._by_key.values())
 
+    def effective(self) -> list[ResourceClaim]:
+        """Every claim as it counts: promised ones as they are about to be written."""
+        stored = [self._promised.get(claim.uid, claim) for claim in self._by_key.values()]
+        uids = {claim.uid for claim in self._by_key.values()}
+        return [*stored, *(c for uid, c in self._promised.items() if uid not in uids)]
+
     def special_of(self, pod: Pod) -> ResourceClaim | None:
         """The claim made for the pod's extended resources in an earlier attempt, or None."""
         keys = self._special.get(pod.uid, ())

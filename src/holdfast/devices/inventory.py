@@ -7,7 +7,7 @@ comes, changes or goes, ``claims`` when a claim does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from holdfast.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from holdfast.api.meta import Object
@@ -52,6 +52,11 @@ class Inventory:
     def holdings(self) -> Holdings:
         """Which devices are held, promised ones included."""
         return self.claims.holdings
+
+    @property
+    def slices(self) -> Collection[SliceFacts]:
+        """Every slice there is."""
+        return self._slices.values()
 
     def class_for(self, resource: str) -> str | None:
         """The device class that serves an extended resource, or None (epoch ``classes``)."""

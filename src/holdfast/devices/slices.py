@@ -133,4 +133,5 @@ def _consumption(device: Device) -> Counters:
 
 
 def _amounts(counters: Mapping[str, Mapping[str, str]] | None) -> dict[str, Quantity]:
-    return {name: Quantity.parse(entry["value"]) for name, entry in (counters or {}).items()}
+    told = (counters or {}).items()
+    return {name: Quantity.parse(entry.get("value", "0")) for name, entry in told}

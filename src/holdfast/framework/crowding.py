@@ -35,6 +35,7 @@ class Crowd:
         self._follower = Follower(world.nodes.journal, world.nodes.order_journal)
         self._room = _room_alone(filters)
         self._wants: dict[int, Word | None] = {0: None}
+        self._asides: dict[int, Word | None] = {}
         self.words = Words(world.nodes.capacity)
 
     def refresh(self) -> Words:
@@ -43,8 +44,10 @@ class Crowd:
         stale = self._follower.stale(size)
         if isinstance(stale, list):
             for row in stale:
+                self._asides.pop(row, None)
                 self.words.put(row, self._word(row))
         elif isinstance(stale, slice) or len(stale):
+            self._asides.clear()
             moved = np.zeros(size, np.bool_)
             moved[stale] = True
             self._many(moved)
@@ -57,6 +60,13 @@ class Crowd:
         ahead = self._world.nominations.at_least(self._priority, row)
         ahead = [pod for pod in ahead if pod.uid != but] if but else ahead
         return judge(self._filters, row, Change(added={row: ahead})) if ahead else None
+
+    def aside(self, row: int) -> Word | None:
+        """What is said first of a row that will not do anyway, those pods being there."""
+        if row not in self._asides:
+            ahead = self._world.nominations.at_least(self._priority, row)
+            self._asides[row] = judge(self._filters, row, Change(added={row: ahead}))
+        return self._asides[row]
 
     def _word(self, row: int) -> Word | None:
         if self._room is None or not self._ok[row]:
@@ -82,7 +92,7 @@ class Crowd:
     def _many(self, moved: Bools) -> None:
         if self.words:
             self.words.put_all(moved.nonzero()[0], None)
-        rows = np.unique(self._world.nominations.promised.rows())
+        rows = self._world.nominations.promised.rows(self._priority)
         rows = rows[moved[rows] & self._ok[rows]]
         if self._room is None:
             for row in rows.tolist():

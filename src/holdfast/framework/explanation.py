@@ -24,12 +24,21 @@ from holdfast.framework.world import World
 Json = dict[str, Any]
 
 
-def explain(profile: Profile, pod: Pod, world: World, now: float, *, preempt: bool = False) -> Json:
+def explain(
+    profile: Profile,
+    pod: Pod,
+    world: World,
+    now: float,
+    *,
+    preempt: bool = False,
+    reserve_for: str = "",
+) -> Json:
     """Tell what the profile makes of a pod in this world, node by node.
 
-    A pod that is on a node already is explained as if it were not.
+    A pod that is on a node already is explained as if it were not. ``reserve_for`` is the uid of
+    the reservation a reserve pod stands for.
     """
-    facts, world = _unplaced(pod, world)
+    facts, world = _unplaced(pod, world, reserve_for)
     told: Json = {
         "pod": facts.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
         "best": [], "preemption": None,
@@ -50,7 +59,7 @@ def explain(profile: Profile, pod: Pod, world: World, now: float, *, preempt: bo
     return told
 
 
-def _unplaced(pod: Pod, world: World) -> tuple[PodFacts, World]:
+def _unplaced(pod: Pod, world: World, reserve_for: str) -> tuple[PodFacts, World]:
     """The pod as it would be without a node, and a world it does not stand in."""
     uid = pod.uid or pod.key
     if world.nodes.pod(uid) is not None:
@@ -58,7 +67,7 @@ def _unplaced(pod: Pod, world: World) -> tuple[PodFacts, World]:
         world.delete(pod)
     if pod.spec.node_name:
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
-    return world.facts(pod), world
+    return world.facts(pod, reserve_for=reserve_for), world
 
 
 def _status(plugin: str, reject: Reject) -> Json:

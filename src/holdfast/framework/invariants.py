@@ -13,22 +13,28 @@ from collections.abc import Iterable, Mapping
 from holdfast.capacity.matching import ignores
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.devices.audit import overdrawn
 from holdfast.framework.world import World
 
 
 def check_invariants(world: World, ours: Iterable[str] | None = None) -> None:
-    """Assert every invariant that can be seen in the ledgers.
+    """Assert every invariant that can be seen in the ledgers; see ``broken_promises``."""
+    problems = broken_promises(world, ours)
+    assert not problems, "; ".join(problems)
+
+
+def broken_promises(world: World, ours: Iterable[str] | None = None) -> list[str]:
+    """Name every promise that does not hold, and every sum that is wrong.
 
     ``ours`` limits I1 to nodes where all pods were placed by us; None takes every node. Binding
     by others checks no capacity, so a node with a foreign pod may be over-committed rightly.
     """
-    problems = [
+    return [
         *_columns_equal_their_parts(world),
         *_no_overcommitment(world, None if ours is None else set(ours)),
         *_offers_keep_their_room(world),
-        *_devices_serve_one_claim(world),
+        *overdrawn(world.devices),
     ]
-    assert not problems, "; ".join(problems)
 
 
 def _columns_equal_their_parts(world: World) -> list[str]:
@@ -36,10 +42,11 @@ def _columns_equal_their_parts(world: World) -> list[str]:
     nodes = world.nodes
     problems = []
     for name, row in nodes.row_of.items():
-        expected = _pods_on(nodes.pods_on(row).values())
+        expected = sum_of(nodes.pods_on(row).values())
         for offer in world.offers.on_row(row) if world.offers is not None else ():
             drawn = _sum(offer.draws.values())
-            expected[PODS] += max(0, offer.reserved.get(PODS, 1) - drawn[PODS])
+            slots = offer.reserved.get(PODS, 1) - drawn[PODS]
+            expected[PODS] += max(slots, offer.inner.get(PODS, 0))
             for resource, reserved in offer.reserved.items():
                 if resource == PODS:
                     continue
@@ -59,33 +66,53 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
     A pod that ignores reservations may stand in room held for others; it says so itself.
     """
     nodes = world.nodes
+    waiting = waited_for(world)
     problems = []
     for name, row in nodes.row_of.items():
         if ours is not None and name not in ours:
             continue
-        there = _pods_on(nodes.pods_on(row).values())
-        excused = _pods_on(pod for pod in nodes.pods_on(row).values() if ignores(pod))
+        # Where a reservation waits for room that others still have, they alone count.
+        pods = [p for p in nodes.pods_on(row).values() if not (p.reserve_for and row in waiting)]
+        there, excused = sum_of(pods), sum_of(pod for pod in pods if ignores(pod))
         for resource in range(nodes.requested.shape[0]):
             has, stand = int(nodes.allocatable[resource, row]), there[resource]
             taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
-            if taken > has and not _served_elsewhere(world, resource, has):
+            if row in waiting:
+                taken = stand
+            if taken > has and not counted_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
                 problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
     return problems
 
 
-def _served_elsewhere(world: World, resource: int, has: int) -> bool:
-    """An extended resource the node does not have may be served by devices instead."""
-    if has or world.devices is None:
-        return False
-    return world.devices.class_for(world.nodes.resources[resource]) is not None
+def waited_for(world: World) -> set[int]:
+    """Rows where a reservation holds room that is not free yet, or is about to."""
+    if world.offers is None:
+        return set()
+    holding = {world.nodes.row_of.get(o.node, -1) for o in world.offers if o.waits}
+    coming = {
+        row
+        for uid, (row, _) in world.offers.placing.items()
+        if uid in world.offers.pending and world.offers.pending[uid].spec.pre_allocation
+    }
+    return holding | coming
+
+
+def counted_elsewhere(world: World, resource: int, has: int) -> bool:
+    """An extended resource the node does not have may be served by devices; others by others."""
+    name = world.nodes.resources[resource]
+    if world.uncounted(name):
+        return True
+    return not has and world.devices is not None and world.devices.class_for(name) is not None
 
 
 def _offers_keep_their_room(world: World) -> list[str]:
     """Allocate-once means one; nobody draws on an offer of another node."""
     problems: list[str] = []
     for offer in world.offers or ():
-        if offer.reservation.spec.allocate_once and len(offer.draws) > 1:
+        # One that has owners and is Available served several when it was made allocate-once.
+        edited = offer.waits or offer.reservation.status.current_owners
+        if offer.reservation.spec.allocate_once and len(offer.draws) > 1 and not edited:
             problems.append(f"{offer.reservation.name} is allocate-once, drawn {len(offer.draws)}x")
         for uid in offer.draws:
             standing = world.nodes.pod(uid)
@@ -94,23 +121,12 @@ def _offers_keep_their_room(world: World) -> list[str]:
     return problems
 
 
-def _devices_serve_one_claim(world: World) -> list[str]:
-    """I3: a device that is not shareable serves one claim."""
-    if world.devices is None:
-        return []
-    holdings = world.devices.holdings
-    return [
-        f"I3: device {device} serves {count} claims"
-        for device, count in holdings.whole.items()
-        if count > 1 or device in holdings.shares
-    ]
-
-
 def _sum(amounts: Iterable[Mapping[int, int]]) -> Counter[int]:
     return sum(map(Counter, amounts), Counter())
 
 
-def _pods_on(pods: Iterable[PodFacts]) -> Counter[int]:
+def sum_of(pods: Iterable[PodFacts]) -> Counter[int]:
+    """What pods take together, by resource id; pod slots among them."""
     total: Counter[int] = Counter()
     for pod in pods:
         total[PODS] += pod.slots

@@ -102,11 +102,11 @@ class Memory:
         return found
 
     def _key(self, pod: PodFacts, view: View) -> Hashable:
-        kind = view.nodes.kind_of(pod).id
+        seen = (pod.shape, pod.pod.spec.node_name, view.nodes.kind_of(pod).id)
         if not self._beyond:
-            return (pod.shape, kind, bool(pod.reserve_for))
-        beyond = tuple([reads(pod, view) for reads in self._beyond])
-        return (pod.shape, kind, bool(pod.reserve_for), beyond)
+            return (*seen, bool(pod.reserve_for))
+        beyond = [reads(pod, view) for reads in self._beyond]
+        return (*seen, bool(pod.reserve_for), *beyond)
 
     def _holds(self, record: Record, pod: PodFacts, view: View) -> bool:
         """Tell whether a record still stands; epochs that only concern skips are taken in."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -50,6 +50,13 @@ class Nominations:
         row = self._nodes.row_of.get(node)
         if row is not None:
             self._nodes.order_journal.log(row)
+
+    def keep_only(self, schedulers: Container[str]) -> None:
+        """Withdraw nominations of pods that other schedulers wait with."""
+        there = [facts for pods in self._of_node.values() for facts in pods.values()]
+        for facts in there:
+            if facts.scheduler_name not in schedulers:
+                self.clear(facts.uid)
 
     def node_of(self, uid: str) -> str:
         """The node a pod is nominated to, or ""."""

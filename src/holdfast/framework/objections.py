@@ -11,12 +11,15 @@ import numpy as np
 from holdfast.columns.cells import cells
 from holdfast.columns.follower import Follower
 from holdfast.columns.picture import Picture
-from holdfast.framework.plugin import Code, Reject, Rows, State, Verdicts
+from holdfast.framework.crowding import Crowd
+from holdfast.framework.hypothesis import judge
+from holdfast.framework.plugin import Change, Code, Reject, Rows, State, Verdicts
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.framework.words import Words
 
+_MOST_NOMINATED = 16
 _place = attrgetter("traits.place")
 
 
@@ -72,9 +75,13 @@ def refused(view: View, active: list[Prepared], plugin: str, reject: Reject) -> 
 
 
 def first_objections(
-    view: View, active: list[Prepared], words: Words, kept: Objections | None = None
+    view: View,
+    active: list[Prepared],
+    words: Words,
+    kept: Objections | None = None,
+    crowd: Crowd | None = None,
 ) -> Rejection:
-    """Find each row's first objection; ``kept`` ones are taken if there are any."""
+    """Find each row's first objection; what is kept of a class is taken if it is given."""
     size = view.nodes.size
     if kept is not None:
         told = Rejection(
@@ -87,9 +94,12 @@ def first_objections(
         narrowing = [p for p in active if p.narrow is not None]
         told.narrowed_by = tuple(p.plugin.name for p in narrowing)
         _ask_in_turn(told, view, active, narrowing)
-    if words:
-        told.words = words.copy(size)
-        told.words.add_codes(told.codes)
+    if words or view.world.nominations:
+        told.words = words.sized(size)
+        _beside_nominated(told, crowd)
+    if told.words:
+        rows = told.words.write_codes(told.codes)
+        told.plugin_of[rows], told.objectors = PASSED, None
     return told
 
 
@@ -99,18 +109,46 @@ def _ask_in_turn(
     """Ask in order, and only about rows still undecided."""
     nodes = view.nodes
     undecided = nodes.alive[: nodes.size].copy()
+    promised: int | None = None
     if narrowing:
         kept = np.zeros(nodes.size, np.bool_)
         kept[common_rows(narrowing)] = True
         out = (undecided & ~kept).nonzero()[0]
         told.codes[out], told.plugin_of[out] = Code.UNRESOLVABLE, EXCLUDED
         undecided[out] = False
+        promised = nodes.row_of.get(view.pod.pod.status.nominated_node_name)
+        if promised is not None:
+            undecided[promised] = True  # it is tried first, whatever anybody narrows to
     for index, prepared in enumerate(in_turn(active)):
         rows = undecided.nonzero()[0]
         verdicts = _verdicts(prepared, rows)
         out = verdicts.nonzero()[0]
         told.codes[rows[out]], told.plugin_of[rows[out]] = verdicts[out], index
         undecided[rows[out]] = False
+    if promised is not None and told.plugin_of[promised] >= 0:
+        # Upstream names it among those that narrowed.
+        told.narrowed_by = tuple({*told.narrowed_by, told.plugin_at(promised)})
+
+
+def _beside_nominated(told: Rejection, crowd: Crowd | None) -> None:
+    """Let rows that pods are nominated to say what is said first with those pods there.
+
+    Only the words differ, the rows will not do either way; so only a few rows are asked again.
+    """
+    nominations, pod = told.view.world.nominations, told.pod
+    rows = nominations.promised.rows(pod.priority)
+    own = told.view.nodes.row_of.get(nominations.node_of(pod.uid))
+    if len(rows) > _MOST_NOMINATED:
+        return
+    for row in rows.tolist():
+        if told.plugin_of[row] < 0 or told.words.at(row) is not None:
+            continue
+        if crowd is not None and row != own:
+            told.words.put(row, crowd.aside(row))
+        else:
+            others = tuple(nominations.beside(pod, row).values())
+            word = judge(told.filters, row, Change({row: others})) if others else None
+            told.words.put(row, word)
 
 
 def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:

@@ -21,7 +21,7 @@ One pod's way through a plugin::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
 class Plugin(Protocol):
     """What every plugin has: a name, and which epochs its remembered answers depend on.
 
-    More class variables may be set; absent means False. ``sliced``: filter, score and normalize
-    also take a slice instead of an array of rows (``column[rows]`` works for both), which saves a
-    copy of every column; such a plugin may be asked to filter rows that are no nodes, and never
-    answers ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec, namespace and
-    visible labels (annotations, owners, matched reservations), so it must be asked for every pod;
-    otherwise pods of equal spec are taken to read alike and to be helped by the same events. Such a
-    plugin may have a method ``beyond`` with the arguments of ``reads``, which tells only what it
-    reads beyond the spec, and is cheaper.
+    More class variables may be set; absent means False. ``sliced``: filter, pre_score, score and
+    normalize also take a slice instead of an array of rows (``column[rows]`` works for both), which
+    saves a copy of every column; such a plugin may be asked to filter rows that are no nodes, and
+    never answers ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec,
+    namespace and visible labels (annotations, owners, matched reservations), so it must be asked
+    for every pod; otherwise pods of equal spec are taken to read alike and to be helped by the same
+    events. Such a plugin may have a method ``beyond`` with the arguments of ``reads``, which tells
+    only what it reads beyond the spec, and is cheaper.
     ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
     before its turn.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to
@@ -225,6 +225,19 @@ class NeedsRoom(Protocol):
 
 
 @runtime_checkable
+class RulesEviction(Protocol):
+    """Have a say in whether others are evicted for a pod, and who never is."""
+
+    def forbids_eviction(self, rejection: Any) -> str | None:
+        """Tell why nobody may be evicted for the rejected pod, "" without words; None: allowed."""
+        ...
+
+    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
+        """Tell who is never evicted for a pod; None if that can be anybody."""
+        ...
+
+
+@runtime_checkable
 class Tiers(Protocol):
     """Strict pools: a lower tier wins whatever the scores say."""
 
@@ -314,6 +327,15 @@ class Hints(Protocol):
         ...
 
 
+@runtime_checkable
+class Uncounts(Protocol):
+    """Leave some resources to somebody else to count."""
+
+    def uncounted(self, name: str) -> bool:
+        """Tell whether this resource is one of them."""
+        ...
+
+
 def hears(plugin: Any, event: ClusterEvent) -> bool:
     """Tell whether a plugin is to be asked about such events; one without hints hears all."""
     listens: Mapping[str, tuple[str, ...]] | None = getattr(plugin, "hears", None)
@@ -389,6 +411,7 @@ __all__ = [
     "State",
     "Tallies",
     "Tiers",
+    "Uncounts",
     "Verdicts",
     "Wait",
     "concerned",

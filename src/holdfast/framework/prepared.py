@@ -20,8 +20,8 @@ class Prepared:
     ``versions`` were last found true.
     """
 
-    __slots__ = ("answers", "filters", "narrow", "plugin", "reject", "scores", "skip", "stamp",
-                 "state", "tiers", "traits", "versions")  # fmt: skip
+    __slots__ = ("answers", "filters", "mistake", "narrow", "plugin", "reject", "scores", "skip",
+                 "stamp", "state", "tiers", "traits", "versions")  # fmt: skip
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Prepared:
         self.stamp = -1
         self.skip = skip
         self.state = state
+        self.mistake = part.mistake if part is not None else ""
         self.narrow = narrow
         self.reject = reject
         self.answers: Answers | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.errors import BadConfiguration
-from holdfast.framework.plugin import Binds, Filters, Prepares, Scores, implements
+from holdfast.framework.plugin import Binds, Filters, Prepares, Scores, Uncounts, implements
 
 Args = Mapping[str, Any]
 Factory = Callable[[Args], Any]
@@ -74,6 +74,10 @@ class Profile:
     def weight(self, plugin: str) -> int:
         """The score weight of a plugin."""
         return self.weights.get(plugin, 1)
+
+    def uncounted(self, resource: str) -> bool:
+        """Tell whether a plugin leaves a resource to somebody else to count."""
+        return any(plugin.uncounted(resource) for plugin in self.having(Uncounts))
 
     def plugin(self, name: str) -> Any:
         """The plugin of that name; KeyError if it is not part of the profile."""

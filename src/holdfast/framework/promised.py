@@ -57,10 +57,10 @@ class Promised:
         self._row[entry], self._priority[entry] = -1, _NOBODY
         self._free.append(entry)
 
-    def rows(self) -> NDArray[np.intp]:
-        """Rows that anybody is nominated to, one or more times each."""
+    def rows(self, priority: int = _NOBODY) -> NDArray[np.intp]:
+        """Rows that anybody of at least a priority is nominated to, ascending, each once."""
         self._look_up()
-        return self._row[self._row >= 0]
+        return np.unique(self._row[(self._row >= 0) & (self._priority >= priority)])
 
     def needed(self, priority: int, resources: Iterable[int]) -> list[Ints]:
         """Per row: how many pods of at least a priority will come, and what they will take."""

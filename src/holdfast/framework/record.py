@@ -111,7 +111,7 @@ class Record:
         answers = p.answers
         if answers is None:
             self.apart.append(p)
-        elif p.traits.opaque:
+        elif p.traits.opaque or p.mistake:
             self.summed = False
         elif p.traits.scales:
             self.scaled.append(Scaled(answers, weight))
@@ -237,6 +237,6 @@ class Record:
             if not part.flat:
                 total += part.of(rows)
         if np.count_nonzero(ok) < len(ok):
-            total[~ok] = NOWHERE
+            np.putmask(total, ~ok, NOWHERE)
         if not isinstance(rows, slice):
             self.total[rows] = total

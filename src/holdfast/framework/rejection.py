@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import Code, Reject, Rows, State, Tallies, implements
 from holdfast.framework.view import View
 from holdfast.framework.words import SILENCE, Words
+
+if TYPE_CHECKING:
+    from holdfast.framework.opinion import Agreement
 
 NO_NODES = "no nodes available to schedule pods"
 EXCLUDED = -2
@@ -54,6 +57,8 @@ class Rejection:
     error: str = ""
     objectors: list[int] | None = None
     """What there is in ``plugin_of`` besides PASSED, if it is known already."""
+    agreement: Agreement | None = None
+    """What extenders said to evicting pods for this one, if they were asked."""
 
     @property
     def code(self) -> Code:
@@ -106,7 +111,8 @@ class Rejection:
         if self.prefilter is not None:
             return self.prefilter[1].reasons
         if word := self.words.at(row):
-            return word.reasons
+            # Nodes that nobody says anything about upstream counts among those left out before.
+            return word.reasons or self._silence
         index = int(self.plugin_of[row])
         if index == EXCLUDED:
             return (self._exclusion,)
@@ -128,8 +134,8 @@ class Rejection:
 
     def histogram(self) -> Mapping[str, int]:
         """How many nodes give each reason; one node may give several."""
-        # Of rows that have a word all filters approve: none is counted twice.
-        tally = self.words.tally()
+        # Rows that have a word count as passed by all filters: none is counted twice.
+        tally = self.words.tally(self._silence)
         for index in self._objectors():
             rows = (self.plugin_of == index).nonzero()[0]
             if index == EXCLUDED:
@@ -138,6 +144,10 @@ class Rejection:
                 plugin, state = self.filters[index]
                 tally.update(count_reasons(plugin, state, rows))
         return {reason: count for reason, count in tally.items() if count}
+
+    @property
+    def _silence(self) -> tuple[str, ...]:
+        return (self._exclusion,) if self.narrowed_by else ()
 
     @property
     def _exclusion(self) -> str:

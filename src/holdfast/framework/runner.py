@@ -8,7 +8,7 @@ remembered between calls only makes the next one cheaper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from holdfast.framework.objections import (
 )
 from holdfast.framework.plugin import (
     AfterRejects,
+    AnyRows,
     Code,
     Effect,
     Placement,
@@ -75,7 +76,8 @@ class Feasible:
         """The same with fewer rows, as an extender would have it."""
         mask = np.zeros(self.view.nodes.size, np.bool_)
         mask[rows] = True
-        return Feasible(self.pod, self.view, self.record, self.active, mask, self.chosen)
+        chosen = self.chosen if self.chosen is not None and mask[self.chosen] else None
+        return Feasible(self.pod, self.view, self.record, self.active, mask, chosen, self.words)
 
 
 def memory_of(profile: Profile, world: World) -> Memory:
@@ -113,26 +115,36 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
             if refusal is not None:
                 return refused(view, found.active, *refusal)
     record.refresh()
+    error = ""
     if record.domain or found.active is not record.prepared:
         error = _ask_the_rest(found)
-        if error:
-            return rejection_of(view, found.active, error=error)
     if world.nominations:
         _leave_room(found)
     if pod.pod.status.nominated_node_name or world.nominations:
         _prefer_nominated(found)
+    if error and found.chosen is None:
+        return rejection_of(view, found.active, error=error)
     some = record.count if found.mask is None else found.mask.any()
     if some:
         return found
-    kept = record.objections() if found.active is record.prepared else None
-    return first_objections(view, found.active, found.words, kept)
+    same = found.active is record.prepared
+    kept, crowd = (record.objections(), record.crowd) if same else (None, None)
+    return first_objections(view, found.active, found.words, kept, crowd)
 
 
-def rank(profile: Profile, found: Feasible, rng: np.random.Generator) -> Placement:
-    """Choose the best of the feasible rows; among equals each is as likely."""
+def rank(
+    profile: Profile,
+    found: Feasible,
+    rng: np.random.Generator,
+    points: NDArray[np.float64] | None = None,
+) -> Placement:
+    """Choose the best of the feasible rows; among equals each is as likely.
+
+    ``points`` (one a row) are added to what the plugins give.
+    """
     row = found.chosen
     if row is None:
-        row = _best(profile, found, rng)
+        row = _best(profile, found, rng, points)
     states = found.record.states
     if found.active is not found.record.prepared:
         states = {p.plugin.name: p.state for p in found.active if not p.skip}
@@ -155,7 +167,7 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     """
     if rejection.error or not rejection.nodes:
         return None
-    view = View(world, rejection.pod, now)
+    view = View(world, rejection.pod, now, offers=memory_of(profile, world).offers)
     effects: list[Effect] = []
     for plugin in profile.having(AfterRejects):
         if _missed(plugin, rejection):
@@ -177,45 +189,62 @@ def _missed(plugin: Any, rejection: Rejection) -> bool:
 
 
 def _merged(effects: list[Effect]) -> Effect:
+    """What they want together; one that ended the asking has the only word, but writes stand."""
     last = effects[-1]
-    if last.code is Code.PASS:
-        return last
+    calls = tuple(call for e in effects for call in e.calls)
+    notes = tuple(note for e in effects for note in e.notes)
+    if last.code is not Code.UNSCHEDULABLE:
+        return replace(last, calls=calls, notes=notes)
     return Effect(
         plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),
         nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
         evict=tuple(pod for e in effects for pod in e.evict),
-        calls=tuple(call for e in effects for call in e.calls),
+        calls=calls,
         code=last.code,
-        notes=tuple(note for e in effects for note in e.notes),
+        notes=notes,
     )
 
 
-def _best(profile: Profile, found: Feasible, rng: np.random.Generator) -> int:
+def _best(
+    profile: Profile,
+    found: Feasible,
+    rng: np.random.Generator,
+    points: NDArray[np.float64] | None,
+) -> int:
     record, size = found.record, found.view.nodes.size
-    known = record.simple and found.active is record.prepared
+    known = record.simple and found.active is record.prepared and points is None
     if known and found.mask is None:
         ties: Sequence[int] | Rows = record.best_rows()
     elif known and record.flat:
         total = np.where(found.mask, record.total[:size], NOWHERE)  # type: ignore[arg-type]
         ties = (total == total.max()).nonzero()[0]
     else:
+        if not record.summed and len(only := found.rows) == 1:
+            return int(only[0])  # unscored: what is wrong with the scores is no matter
         rows, sums = ranked(profile, found)
-        ties = rows[sums == sums.max()]
+        if points is not None:
+            sums = sums + points[rows]
+        ties = (sums == sums.max()).nonzero()[0]
+        if not isinstance(rows, slice):
+            ties = rows[ties]
     count = len(ties)
     return int(ties[0 if count == 1 else int(rng.random() * count)])
 
 
-def ranked(profile: Profile, found: Feasible) -> tuple[Rows, NDArray[np.float64]]:
+def ranked(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float64]]:
     """The rows of the best tier and their totals; kept sums are used where they hold."""
-    record, rows = found.record, found.rows
+    record = found.record
     same = record.summed and found.active is record.prepared
-    if same and (found.mask is None or record.flat):
-        sums = record.total[rows]
-        add_apart(profile, record.apart, rows, sums, found.view.nodes.size)
-        return rows, sums
-    rows = best_tier(found.active, rows)
-    return rows, total_of(score_rows(profile, found.active, rows), len(rows))
+    if not (same and (found.mask is None or record.flat)):
+        rows = best_tier(found.active, found.rows)
+        return rows, total_of(score_rows(profile, found.active, rows), len(rows))
+    count = record.count if found.mask is None else np.count_nonzero(found.mask)
+    size = found.view.nodes.size
+    asked = slice(0, size) if count == size else found.rows
+    sums = record.total[asked].copy() if isinstance(asked, slice) else record.total.take(asked)
+    add_apart(profile, record.apart, asked, sums)
+    return asked, sums
 
 
 def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
@@ -237,31 +266,50 @@ def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
 
 
 def _ask_the_rest(found: Feasible) -> str:
-    """Let plugins whose answers are not kept strike out rows; answers an error, or ""."""
-    size = found.view.nodes.size
-    mask = found.record.ok[:size].copy()
+    """Let plugins whose answers are not kept strike out rows; answers an error, or "".
+
+    An error on any row fails the attempt, unless the pod goes where it is nominated to.
+    """
+    size, error = found.view.nodes.size, ""
+    left = np.ones(size, np.bool_)
     for prepared in found.active:
         if prepared.answers is not None or prepared.skip:
             continue
         if prepared.narrow is not None:
             allowed = np.zeros(size, np.bool_)
             allowed[prepared.narrow] = True
-            mask &= allowed
+            left &= allowed
         if not prepared.filters:
             continue
         if prepared.traits.sliced:
             # Cheaper over all rows than picking some; such a plugin never fails.
-            mask &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
+            left &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
             continue
-        rows = mask.nonzero()[0]
+        rows = (left & _passing_until(found, prepared)).nonzero()[0]
         verdicts = prepared.plugin.filter(prepared.state, rows)
         failed = (verdicts == Code.ERROR).nonzero()[0]
-        if len(failed):
+        if len(failed) and not error:
             words = ", ".join(prepared.plugin.reasons(prepared.state, int(rows[failed[0]])))
-            return f'running "{prepared.plugin.name}" filter plugin: {words}'
-        mask[rows] = verdicts == 0
-    found.mask = mask
-    return ""
+            error = f'running "{prepared.plugin.name}" filter plugin: {words}'
+        left[rows] = verdicts == 0
+    found.mask = found.record.ok[:size] & left
+    return error
+
+
+def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:
+    """Rows that pass all kept filters before this one: it may fail there, whoever rejects later."""
+    size = found.view.nodes.size
+    mask = found.record.ok[:size]
+    turn = prepared.traits.place
+    kept = [p for p in found.active if p.filters and p.answers is not None]
+    if all(other.traits.place < turn for other in kept):
+        return mask
+    mask = found.view.nodes.alive[:size].copy()
+    for other in kept:
+        verdicts = other.answers.verdicts if other.answers is not None else None
+        if verdicts is not None and other.traits.place < turn:
+            mask &= verdicts[:size] == 0
+    return mask
 
 
 def _leave_room(found: Feasible) -> None:
@@ -281,7 +329,7 @@ def _leave_room(found: Feasible) -> None:
         found.words = record.crowd.refresh()
         own = found.view.nodes.row_of.get(nominations.node_of(found.pod.uid))
         if own is not None:
-            found.words = found.words.copy(found.view.nodes.size)
+            found.words = found.words.sized(found.view.nodes.size)
             found.words.put(own, record.crowd.word(own, but=found.pod.uid))
     if found.words:
         size = found.view.nodes.size

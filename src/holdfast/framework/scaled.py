@@ -44,7 +44,7 @@ class Scaled:
         """Look at all feasible rows for the ends."""
         low, high = self._answers.span()
         if low != high:
-            found = self.raw[: len(feasible)][feasible]
+            found = self.raw[: len(feasible)].compress(feasible)
             if not len(found):
                 self.low = self.high = UNKNOWN
                 return

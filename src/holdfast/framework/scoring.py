@@ -23,6 +23,9 @@ from holdfast.framework.plugin import Skip as Skipped
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 
+HIGHEST_SCORE = 100
+"""The best a plugin can say of a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -70,25 +73,25 @@ def total(scores: Iterable[Score], count: int) -> NDArray[np.float64]:
 
 
 def add_apart(
-    profile: Profile, apart: Iterable[Prepared], rows: Rows, sums: NDArray[np.float64], size: int
+    profile: Profile, apart: Iterable[Prepared], rows: AnyRows, sums: NDArray[np.float64]
 ) -> None:
     """Add the scores of plugins that are asked every time to the sums of the others.
 
-    When every row of the picture is ranked, plugins that can are asked about a slice instead.
+    Rows are a slice when every row of the picture is ranked.
     """
-    everywhere = slice(0, size) if len(rows) == size else None
     for prepared in apart:
-        asked = everywhere if prepared.traits.sliced and everywhere is not None else rows
-        score = _score(profile, prepared, rows, asked)
+        asked = rows
+        if isinstance(rows, slice) and not prepared.traits.sliced:
+            asked = np.arange(rows.stop, dtype=np.intp)
+        score = _score(profile, prepared, asked)
         if score is not None:
-            sums += score.weighted
+            sums += score.normalized if score.weight == 1 else score.weighted
 
 
-def _score(
-    profile: Profile, prepared: Prepared, rows: Rows, asked: AnyRows | None = None
-) -> Score | None:
+def _score(profile: Profile, prepared: Prepared, rows: AnyRows) -> Score | None:
     plugin, state = prepared.plugin, prepared.state
-    asked = rows if asked is None else asked
+    if prepared.mistake:
+        raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.mistake}')
     if implements(plugin, PreScores):
         answer = plugin.pre_score(state, rows)
         if isinstance(answer, Skipped):
@@ -99,13 +102,13 @@ def _score(
     if prepared.answers is not None and prepared.answers.raw is not None:
         raw = prepared.answers.raw[rows]
     else:
-        raw = plugin.score(state, asked)
+        raw = plugin.score(state, rows)
     normalized = raw
     if implements(plugin, Normalizes):
-        normalized = plugin.normalize(state, asked, raw)
+        normalized = plugin.normalize(state, rows, raw)
     elif implements(plugin, Scales):
         normalized = plugin.scale(state, raw, float(raw.min()), float(raw.max()))
-    if len(rows) and (normalized.min() < 0 or normalized.max() > 100):
+    if len(normalized) and (normalized.min() < 0 or normalized.max() > 100):
         wrong = int(np.argmax((normalized < 0) | (normalized > 100)))
         raise InvalidScore(
             f'plugin "{plugin.name}" returns an invalid score {int(normalized[wrong])}, '

@@ -104,11 +104,16 @@ class Narrow:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The plugin has something to say, but only about filtering or only about scoring."""
+    """The plugin has something to say, but only about filtering or only about scoring.
+
+    ``mistake`` says what is wrong with what it was to score by: once nodes are to be compared,
+    the attempt fails with these words.
+    """
 
     state: State
     filters: bool = True
     scores: bool = True
+    mistake: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,5 +233,7 @@ class Placement:
     """(reason, message) of events to write once the pod is bound."""
     activate: set[str] = field(default_factory=set)
     """Uids of waiting pods that have a better chance now: they are tried at once."""
+    promised: str = ""
+    """Node the pod was nominated to until it was placed."""
     recalled: str = ""
     """Why it must not be bound after all, if somebody decided so meanwhile."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.api.labels import Selector
 from holdfast.columns.kinds import Kind
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.roster import Choices
 from holdfast.columns.terms import PodChoice

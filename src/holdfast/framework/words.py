@@ -34,6 +34,9 @@ class Words:
         self._counts: list[int] = []
         self._numbers: dict[Word, int] = {}
 
+    def __contains__(self, row: int) -> bool:
+        return bool(row < len(self.of) and self.of[row])
+
     def __bool__(self) -> bool:
         return any(self._counts)
 
@@ -66,33 +69,36 @@ class Words:
             self._counts.append(0)
         return number
 
-    def copy(self, size: int) -> Words:
-        """An independent copy of the first rows, all of the others being silent."""
-        made = Words(0)
-        made.of = self.of[:size].copy()
+    def sized(self, size: int) -> Words:
+        """An independent copy of so many rows; beyond those there are nobody says anything."""
+        made = Words(size)
+        made.of[: len(self.of)] = self.of[:size]
         made._said, made._counts = list(self._said), list(self._counts)
         made._numbers = dict(self._numbers)
         return made
 
-    def add_codes(self, codes: NDArray[np.int8]) -> None:
-        """Enter the codes of the rows of which something is said; they must be 0 so far."""
-        told = zip(self._said, self._counts, strict=True)
-        used = {word.code for word, count in told if count}
-        if len(used) == 1:
-            codes += (self.of > 0).view(np.int8) * np.int8(used.pop())
-        elif used:
-            codes += np.array([0, *(word.code for word in self._said)], np.int8).take(self.of)
+    def write_codes(self, codes: NDArray[np.int8]) -> Rows:
+        """Enter the codes of the rows of which something is said; answers those."""
+        rows: Rows = self.of.nonzero()[0]
+        table = np.array([0, *(word.code for word in self._said)], np.int8)
+        codes[rows] = table[self.of[rows]]
+        return rows
+
+    def of_plugin(self, name: str) -> NDArray[np.bool_]:
+        """Tell which rows have a word of a plugin."""
+        numbers = [i for i, word in enumerate(self._said, 1) if word.plugin == name]
+        return np.isin(self.of, numbers)
 
     def plugins(self) -> set[str]:
         """Plugins of which something is told."""
         told = zip(self._said, self._counts, strict=True)
         return {word.plugin for word, count in told if count}
 
-    def tally(self) -> Counter[str]:
-        """How many rows give each reason."""
+    def tally(self, silence: tuple[str, ...]) -> Counter[str]:
+        """How many rows give each reason, where a word without reasons means ``silence``."""
         found: Counter[str] = Counter()
         for word, count in zip(self._said, self._counts, strict=True):
-            for reason in word.reasons if count else ():
+            for reason in word.reasons or silence if count else ():
                 found[reason] += count
         return found
 

@@ -7,7 +7,7 @@ finished pods do not exist.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from holdfast.api.meta import Object
@@ -26,6 +26,7 @@ from holdfast.framework.waiting import Waiting
 from holdfast.framework.workload_selectors import WorkloadSelectors
 
 if TYPE_CHECKING:
+    from holdfast.framework.audit import Auditor
     from holdfast.framework.memory import Memory
     from holdfast.framework.view import Matched
 
@@ -89,7 +90,11 @@ class World:
         self.nominations = Nominations(self.nodes)
         self.evictions = Evictions(self.nodes)
         self.waiting = Waiting()
+        self.uncounted: Callable[[str], bool] = lambda _resource: False
+        """Tells resources that nobody here counts, by configuration: somebody else does."""
         self.memories: dict[int, Memory] = {}
+        self.auditor: Auditor | None = None
+        """Looks at what every attempt does to everybody's promises, if there is one."""
         self.remembered: dict[Hashable, Any] = {}
         """What plugins keep about this world between pods, under keys of their own."""
 
@@ -178,6 +183,7 @@ class World:
         copy.nominations = self.nominations.fork(nodes)
         copy.evictions = self.evictions.fork(nodes)
         copy.waiting = self.waiting.fork()
+        copy.uncounted = self.uncounted
         return copy
 
     def _upsert_pod(self, pod: Pod) -> None:

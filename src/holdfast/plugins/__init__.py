@@ -9,7 +9,9 @@ weights the default weights.
 
 from __future__ import annotations
 
-from holdfast.framework.profile import Entry, Profile, build
+from collections.abc import Mapping
+
+from holdfast.framework.profile import Args, Entry, Profile, build
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
@@ -61,9 +63,9 @@ REGISTRY: tuple[Entry, ...] = (
 PROFILE_NAMES = ("default-scheduler", "koord-scheduler")
 
 
-def default_profiles() -> dict[str, Profile]:
-    """The two profiles there are without a configuration file, by scheduler name."""
-    return {name: build(name, REGISTRY) for name in PROFILE_NAMES}
+def default_profiles(args: Mapping[str, Args] | None = None) -> dict[str, Profile]:
+    """The two profiles there are if no file names others; ``args`` are plugins' arguments."""
+    return {name: build(name, REGISTRY, args=args) for name in PROFILE_NAMES}
 
 
 __all__ = ["PROFILE_NAMES", "REGISTRY", "default_profiles"]

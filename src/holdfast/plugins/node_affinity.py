@@ -100,17 +100,18 @@ class NodeAffinity:
 
     def prepare(self, pod: PodFacts, view: View) -> Skip | Reject | Narrow | Part:
         """Compile; when every term names its nodes, only those are looked at."""
-        required = required_nodes(pod.pod)
+        required, mistake = required_nodes(pod.pod), ""
         try:
             preferred = preferred_nodes(pod.pod)
         except (BadRequest, Invalid) as wrong:
-            return Reject(Code.ERROR, (str(wrong),))
+            preferred, mistake = PreferredNodes(), str(wrong)
         filters = not required.everything or self._enforced is not None
-        scores = bool(preferred.terms or self._added.terms)
+        scores = bool(preferred.terms or self._added.terms or mistake)
         if not filters and not scores:
             return Skip()
         preferred = PreferredNodes((*preferred.terms, *self._added.terms))
-        part = Part(_State(view.nodes, self._enforced, required, preferred), filters, scores)
+        state = _State(view.nodes, self._enforced, required, preferred)
+        part = Part(state, filters, scores, mistake)
         names = named_nodes(pod.pod)
         if names is None:
             return part

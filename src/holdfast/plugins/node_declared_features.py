@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from holdfast.api.pod import Pod
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import (
     NONE,

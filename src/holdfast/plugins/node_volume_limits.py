@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from holdfast.api.storage import CSINode
 from holdfast.api.volume_sources import Handle
 from holdfast.columns.mounts import mounts_of
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.unseen import Unseen
 from holdfast.columns.volumes import Attachments, Volumes
@@ -90,6 +91,8 @@ class NodeVolumeLimits:
                 beyond = state.attachments.count(driver)[rows] + new > limit[rows]
                 full |= (limit[rows] >= 0) & (new > 0) & beyond
         answer = full.astype(np.int8)
+        if state.wanted and (doubts := state.attachments.doubts()):
+            answer[np.isin(rows, list(doubts))] = Code.ERROR
         for position in np.isin(rows, _judged_alone(state, change)).nonzero()[0]:
             answer[position] = self.verdict(state, int(rows[position]), change)
         return answer
@@ -102,6 +105,8 @@ class NodeVolumeLimits:
         gone = {pod.uid for pod in (*change.removed.get(row, ()), *unseen)}
         stay = [pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone]
         there = (*stay, *change.added.get(row, ()))
+        if state.wanted and state.attachments.doubt_about(row, there):
+            return Code.ERROR
         mounted, attached = state.attachments.mounted(row, there)
         for driver, wanted in state.wanted.items():
             limits = state.attachments.limit(driver)
@@ -117,13 +122,16 @@ class NodeVolumeLimits:
             mounting[list(state.nodes.mounts.rows)] = True
         return mounting
 
-    def reasons(self, state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
         """There is only one, unless the volumes cannot be named."""
-        return (REASON,) if state.failure is None else (state.failure[1],)
+        if state.failure is not None:
+            return (state.failure[1],)
+        return (state.attachments.doubts().get(row, REASON) if state.wanted else REASON,)
 
     def tally(self, state: _State, rows: Rows) -> Mapping[str, int]:
-        """There is only one."""
-        return {self.reasons(state, 0)[0]: len(rows)}
+        """There is only one where any can be given."""
+        words = REASON if state.failure is None else state.failure[1]
+        return {words: len(rows)}
 
     def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
         """A node can attach more, a volume went, or a claim of ours came."""

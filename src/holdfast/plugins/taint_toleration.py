@@ -17,7 +17,8 @@ from holdfast.api.tolerations import (
     tolerated,
 )
 from holdfast.columns.cells import Cells, cells
-from holdfast.columns.picture import Picture, TaintSet
+from holdfast.columns.node_rows import TaintSet
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import (
     NONE,

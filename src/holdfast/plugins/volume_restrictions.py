@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.storage import READ_WRITE_ONCE_POD
 from holdfast.columns.mounts import Disk, disks_clash, mounts_of
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.unseen import Unseen
 from holdfast.framework.plugin import (
@@ -49,21 +50,32 @@ class _State:
         return () if self.unseen is None else self.unseen.laden.get(row, ())
 
     def in_use(self, change: Change) -> bool:
-        """Tell whether some pod anywhere uses one of the exclusive claims."""
-        users: set[str] = set()
-        for name in self.exclusive:
-            users |= self.nodes.mounts.users(f"{self.namespace}/{name}").keys()
-        if users and self.unseen is not None:
-            users -= {pod.uid for pods in self.unseen.laden.values() for pod in pods}
-        if change:
-            users -= {pod.uid for pods in change.removed.values() for pod in pods}
-            come = (pod for pods in change.added.values() for pod in pods)
-            users |= {pod.uid for pod in come if self._uses(pod)}
-        return bool(users)
+        """Tell whether some pod anywhere uses one of the exclusive claims.
 
-    def _uses(self, pod: PodFacts) -> bool:
-        mine = self.exclusive
-        return pod.namespace == self.namespace and any(c.name in mine for c in pod.mounts.claims)
+        A claim in use counts once, whoever uses it: as upstream, one of its users gone is enough.
+        """
+        uses = sum(map(self._is_used, self.exclusive))
+        if change:
+            uses -= sum(self._uses(pod) for pods in change.removed.values() for pod in pods)
+            uses += sum(self._uses(pod) for pods in change.added.values() for pod in pods)
+        return uses > 0
+
+    def _is_used(self, claim: str) -> bool:
+        mounts = self.nodes.mounts
+        users = mounts.users(f"{self.namespace}/{claim}")
+        own: set[str] = set()
+        if users and self.unseen is not None:
+            own = {pod.uid for pods in self.unseen.laden.values() for pod in pods}
+        return any(
+            claim in mounts.on(row)[uid].mounts.persistent
+            for uid, row in users.items()
+            if uid not in own
+        )
+
+    def _uses(self, pod: PodFacts) -> int:
+        if pod.namespace != self.namespace:
+            return 0
+        return sum(name in self.exclusive for name in pod.mounts.persistent)
 
 
 class VolumeRestrictions:

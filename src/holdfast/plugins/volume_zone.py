@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.volumes import Volumes
 from holdfast.framework.plugin import (

@@ -7,19 +7,23 @@ its failure) goes back into the plugin's generator.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.client.client import Client
+from holdfast.api.scheme import PODS
+from holdfast.client.client import Client, PatchType
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
+from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError, NotFound, Retryable, from_status
+from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import (
     Binds,
     Call,
+    Calls,
     Placement,
     PostBinds,
     PreBinds,
@@ -27,6 +31,7 @@ from holdfast.framework.plugin import (
     concerned,
 )
 from holdfast.framework.profile import Profile
+from holdfast.scheduler.series import UNWATCHED, Stopwatch
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -35,6 +40,18 @@ FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
 METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
            "delete": "DELETE", "get": "GET"}  # fmt: skip
+
+
+class Binder(Protocol):
+    """Somebody outside who binds pods."""
+
+    def binds(self, pod: PodFacts) -> bool:
+        """Tell whether it does so for this pod."""
+        ...
+
+    async def bind(self, placement: Placement) -> bool:
+        """Bind the pod, or leave it to the plugins; raises ExtenderFailed."""
+        ...
 
 
 class BindFailed(Exception):
@@ -58,7 +75,13 @@ class Driver:
 
     client: Client
     clock: Clock
+    binder: Binder | None = None
     asleep: int = 0
+    watch: Stopwatch = UNWATCHED
+
+    def told(self, point: str, status: str, profile: Profile, began: float) -> None:
+        """Note how long the plugins of an extension point took."""
+        self.watch.tell(self.watch.read() - began, point, status, profile.name)
 
     async def run(self, steps: Generator[Call, Any, None]) -> None:
         """Run a plugin's generator to its end; what it raises comes through."""
@@ -108,18 +131,23 @@ async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:
     not calls ``undo``, withdraws the promises and puts the pod back.
     """
     begun: list[Any] = []
+    point, began, status = "PreBind", driver.watch.read(), "Success"
     try:
-        for plugin in profile.having(PreBinds):
-            if concerned(plugin, placement):
-                _stop_if_recalled(placement)
-                begun.append(plugin)
-                steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
-                await _run(driver, plugin.name, "PreBind", steps)
+        for plugin in _preparing(driver, profile, placement):
+            _stop_if_recalled(placement)
+            begun.append(plugin)
+            steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
+            await _run(driver, plugin.name, "PreBind", steps)
         _stop_if_recalled(placement)
+        if begun:
+            driver.told(point, status, profile, began)
+        point, began = "Bind", driver.watch.read()
         await _bind_pod(driver, profile, placement)
     except BindFailed as failure:
-        failure.begun = tuple(begun)
+        failure.begun, status = tuple(begun), "Error"
         raise
+    finally:
+        driver.told(point, status, profile, began)
 
 
 async def undo(driver: Driver, placement: Placement, failure: BindFailed) -> None:
@@ -158,7 +186,44 @@ def _stop_if_recalled(placement: Placement) -> None:
         raise BindFailed(placement.recalled)
 
 
+def _preparing(driver: Driver, profile: Profile, placement: Placement) -> Iterator[Any]:
+    """Everybody who writes before the pod is bound."""
+    for plugin in profile.having(PreBinds):
+        if concerned(plugin, placement):
+            yield plugin
+    binder = driver.binder
+    if placement.annotations and binder is not None and binder.binds(placement.pod):
+        yield Annotator()
+
+
+class Annotator:
+    """Writes what else would travel in the Binding, for a binder that does not know of it."""
+
+    name = "Annotator"
+
+    def pre_bind(self, _state: None, placement: Placement) -> Calls:
+        """Write the annotations."""
+        yield self._write(placement, placement.annotations)
+
+    def undo_bind(self, _state: None, placement: Placement) -> Calls:
+        """Write what was there before."""
+        before = placement.pod.pod.metadata.annotations
+        yield self._write(placement, {key: before.get(key) for key in placement.annotations})
+
+    @staticmethod
+    def _write(placement: Placement, annotations: Mapping[str, str | None]) -> Call:
+        pod = placement.pod
+        meta = {"uid": pod.pod.uid, "annotations": dict(annotations)}
+        path = PODS.path(pod.namespace, pod.name)
+        return Call("patch", path, {"metadata": meta}, PatchType.MERGE.value)
+
+
 async def _bind_pod(driver: Driver, profile: Profile, placement: Placement) -> None:
+    try:
+        if driver.binder is not None and await driver.binder.bind(placement):
+            return
+    except ExtenderFailed as failure:
+        raise BindFailed(str(failure)) from failure
     for plugin in profile.having(Binds):
         steps = plugin.bind(placement.states.get(plugin.name), placement)
         if not isinstance(steps, Skip):

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import (
@@ -24,7 +25,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection, available
-from holdfast.framework.runner import after_reject, feasible, rank
+from holdfast.framework.runner import Feasible, after_reject, feasible, rank
 from holdfast.framework.world import World
 
 UNPROMISED = Effect("", nominate="")
@@ -47,11 +48,34 @@ def attempt(
     profile: Profile, facts: PodFacts, world: World, now: float, rng: np.random.Generator
 ) -> Placement | TurnedAway:
     """Find the pod its node and hold the room, or say why not."""
-    outcome = feasible(profile, facts, world, now)
-    if isinstance(outcome, Rejection):
-        return _turned_away(profile, outcome, world, now)
-    placement = rank(profile, outcome, rng)
+    return conclude(profile, feasible(profile, facts, world, now), world, now, rng)
+
+
+def conclude(
+    profile: Profile,
+    found: Feasible | Rejection,
+    world: World,
+    now: float,
+    rng: np.random.Generator,
+    *,
+    points: NDArray[np.float64] | None = None,
+) -> Placement | TurnedAway:
+    """Take the best of the feasible nodes and hold the room there; ``points`` count besides."""
+    if isinstance(found, Rejection):
+        return turned_away(profile, found, world, now)
+    placement = rank(profile, found, rng, points)
     placement.now = now
+    if world.auditor is None:
+        return _take(profile, world, placement)
+    world.auditor.before()
+    outcome = _take(profile, world, placement)
+    world.auditor.after(outcome if isinstance(outcome, Placement) else None)
+    return outcome
+
+
+def _take(profile: Profile, world: World, placement: Placement) -> Placement | TurnedAway:
+    """Hold the room a pod was given, with everybody's permission."""
+    placement.promised = world.nominations.node_of(placement.pod.uid)
     refusal = hold(profile, world, placement)
     if refusal is not None:
         return _refused("Reserve", *refusal)
@@ -95,9 +119,12 @@ def refused_there(plugin: str, *reasons: str) -> TurnedAway:
 
 def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
     """Ask every plugin for its permission; if one wants to wait, the pod does."""
+    permitting = profile.having(Permits)
+    if not permitting:
+        return None
     seconds: dict[str, float] = {}
     try:
-        for plugin in profile.having(Permits):
+        for plugin in permitting:
             if not concerned(plugin, placement):
                 continue
             answer = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)
@@ -128,7 +155,8 @@ def fit_error(rejection: Rejection, effect: Effect | None) -> str:
     return f"{message} {effect.message}" if effect is not None and effect.message else message
 
 
-def _turned_away(profile: Profile, rejection: Rejection, world: World, now: float) -> TurnedAway:
+def turned_away(profile: Profile, rejection: Rejection, world: World, now: float) -> TurnedAway:
+    """Turn a pod away that fits nowhere, once the plugins have said what to do about it."""
     if rejection.code is Code.ERROR:
         return TurnedAway(rejection.message(), frozenset(), frozenset(), error=True)
     effect = after_reject(profile, rejection, world, now)

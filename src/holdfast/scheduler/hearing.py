@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
@@ -12,6 +12,7 @@ from holdfast.framework.profile import Profile
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.queued_pod import QueuedPod, Worth
+from holdfast.scheduler.series import UNWATCHED
 
 log = logging.getLogger(__name__)
 
@@ -20,11 +21,15 @@ class Hearing:
     """Puts events to the hints of the plugins that rejected a pod.
 
     A plugin that names no interests is asked about every event, and one without hints sees hope
-    in all of them.
+    in all of them. So do those named ``besides``, who are no plugins.
     """
 
     def __init__(
-        self, profiles: Mapping[str, Profile], world: World, now: Callable[[], float]
+        self,
+        profiles: Mapping[str, Profile],
+        world: World,
+        now: Callable[[], float],
+        besides: Collection[str] = (),
     ) -> None:
         self._plugins = {
             profile: {plugin.name: plugin for plugin in found.plugins}
@@ -32,7 +37,9 @@ class Hearing:
         }
         self._world = world
         self._now = now
+        self._besides = frozenset(besides)
         self._wants: dict[tuple[str, str], frozenset[str]] = {}
+        self.watch = UNWATCHED
 
     def hearers(self, event: ClusterEvent) -> frozenset[str] | None:
         """Name the plugins that want to hear of an event; None: every single pod must be asked.
@@ -53,7 +60,7 @@ class Hearing:
         worth = Worth.NOTHING
         for name in queued.rejectors & interested:
             plugin: Any = plugins.get(name)
-            if implements(plugin, Hints) and not _helps(plugin, event, facts, view):
+            if implements(plugin, Hints) and not self._helps(plugin, event, facts, view):
                 continue
             if name in queued.pending_on:
                 return Worth.AT_ONCE
@@ -72,11 +79,23 @@ class Hearing:
         labels = tuple(sorted(facts.labels.items()))
         return (facts.scheduler_name, facts.namespace, labels, facts.shape, facts.reserve_for)
 
+    def _helps(self, plugin: Any, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
+        """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
+        began = self.watch.read()
+        try:
+            helps = bool(plugin.hint(event, facts, view))
+            word = "Queue" if helps else "QueueSkip"
+        except Exception:
+            log.exception("hint of %s about %s", plugin, event.label)
+            helps, word = True, "Error"
+        self.watch.tell(self.watch.read() - began, plugin.name, event.label, word)
+        return helps
+
     def _interested(self, event: ClusterEvent) -> frozenset[str]:
         key = (event.resource, event.action)
         found = self._wants.get(key)
         if found is None:
-            found = self._wants[key] = frozenset(
+            found = self._wants[key] = self._besides.union(
                 name
                 for plugins in self._plugins.values()
                 for name, plugin in plugins.items()
@@ -89,12 +108,3 @@ def _looks_closer(plugin: Any) -> bool:
     if getattr(plugin, "beyond_spec", False):
         return True
     return implements(plugin, Filters) and plugin.scope is Scope.CLUSTER
-
-
-def _helps(plugin: Hints, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
-    """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
-    try:
-        return plugin.hint(event, facts, view)
-    except Exception:
-        log.exception("hint of %s about %s", plugin, event.label)
-        return True

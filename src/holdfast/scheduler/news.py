@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import msgspec
@@ -17,36 +16,16 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
+from holdfast.capacity.names import ALLOCATED
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.waiting import REMOVED
 from holdfast.framework.world import World
 from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.series import UNWATCHED
 
 log = logging.getLogger(__name__)
-
-Handler = Callable[..., None]
-
-
-def forgiving(handle: Handler) -> Handler:
-    """Let no single object that makes no sense keep us from hearing about the others.
-
-    The world reads an object before it changes anything, so what was known of it stays true.
-    """
-
-    @wraps(handle)
-    def handler(*args: Any) -> None:
-        try:
-            handle(*args)
-        except HoldfastError as refusal:
-            obj = args[-1] or args[-2]
-            log.error(
-                "%s %s: %s; going on with what was known of it",
-                type(obj).__name__, obj.key, refusal,
-            )  # fmt: skip
-
-    return handler
 
 
 class NewsDesk:
@@ -66,8 +45,8 @@ class NewsDesk:
         self.queue = queue
         self.ours = ours
         self.now = now
+        self.watch = UNWATCHED
 
-    @forgiving
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went. A finished pod counts as gone."""
         if old is not None and new is not None and old.uid != new.uid:
@@ -85,7 +64,6 @@ class NewsDesk:
         elif self.ours(new.spec.scheduler_name or "default-scheduler"):
             self._pod_waiting(old, new)
 
-    @forgiving
     def on_node(self, _kind: str, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
         if new is None:
@@ -103,7 +81,6 @@ class NewsDesk:
     def on_other(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Make a handler for a kind that only the world cares about."""
 
-        @forgiving
         def handle(_kind: str, old: Object | None, new: Object | None) -> None:
             if new is not None:
                 self.world.upsert(new)
@@ -118,6 +95,10 @@ class NewsDesk:
         self.world.upsert(new)
         if old is None or not old.spec.node_name:
             self.tell("AssignedPod", "Add", None, new)
+            promised = old is not None and old.status.nominated_node_name
+            if promised and ALLOCATED in new.metadata.annotations:
+                # It took what was held for it: those who counted its promise too counted twice.
+                self.promise_ended(self.world.facts(new), new.spec.node_name)
         else:
             for action in pod_changes(old, new):
                 self.tell("AssignedPod", action, old, new)
@@ -193,7 +174,10 @@ class NewsDesk:
 
     def tell(self, resource: str, action: str, old: Any, new: Any) -> None:
         """Tell whoever waits for it that something happened."""
-        self.queue.notify(ClusterEvent(resource, action, old, new), self.now())
+        event = ClusterEvent(resource, action, old, new)
+        began = self.watch.read()
+        self.queue.notify(event, self.now())
+        self.watch.tell(self.watch.read() - began, event.label)
 
 
 def on_node(pod: Pod, node: str) -> Pod:

@@ -25,6 +25,7 @@ from holdfast.framework.world import World
 from holdfast.scheduler.news import on_node
 from holdfast.scheduler.queue import SchedulingQueue
 from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.series import UNWATCHED, Stopwatch
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +49,14 @@ class Evictor:
     queue: SchedulingQueue
     reporter: Reporter
     recall: Recall
+    watch: Stopwatch = UNWATCHED
 
     def begin(self, preemptor: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
         """Promise the node and close the gate at once; answers what remains to be written."""
         assert effect.nominate, f"{effect.plugin} evicts pods without naming a node"
-        work = [self.reporter.clear_nomination(pod) for pod in self._outrank(preemptor, effect)]
+        outranked = self._outrank(preemptor, effect)
+        # A reservation's promise is written nowhere.
+        work = [self.reporter.clear_nomination(pod) for pod in outranked if not pod.reserve_for]
         victims = [pod for pod in effect.evict if not pod.terminating]
         if victims:
             self.world.evictions.begin(preemptor.uid, (pod.uid for pod in victims))
@@ -71,6 +75,7 @@ class Evictor:
     async def _evict(self, preemptor: PodFacts, victims: Sequence[PodFacts], node: str) -> None:
         """Ask every victim to leave, all but the last at once; the last one opens the gate."""
         *others, last = victims
+        began, result = self.watch.read(), "success"
         try:
             ends = await asyncio.gather(
                 *(self._ask_to_leave(preemptor, pod, node) for pod in others),
@@ -82,6 +87,7 @@ class Evictor:
             await self._ask_to_leave(preemptor, last, node)
         except Exception as failure:
             log.warning("preempting on %s for %s: %s", node, preemptor.key, failure)
+            result = "error"
             self.world.evictions.end(preemptor.uid)
             self.queue.activate((preemptor.uid,))
         else:
@@ -89,6 +95,7 @@ class Evictor:
             # The victims may be gone already: then nobody else will knock at the gate.
             gone = ClusterEvent("AssignedPod", "Delete", on_node(last.pod, node), None)
             self.queue.reopen(preemptor.uid, gone.label, self.clock.now())
+        self.watch.tell(self.watch.read() - began, result)
 
     async def _ask_to_leave(self, preemptor: PodFacts, victim: PodFacts, node: str) -> None:
         words = f"Preempted by pod {preemptor.uid} on node {node}"

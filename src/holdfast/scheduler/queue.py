@@ -35,6 +35,7 @@ ADDED, FAILED = "UnschedulablePodAdd", "ScheduleAttemptFailure"
 ACTIVATED, TIMED_OUT = "ForceActivate", "UnschedulableTimeout"
 BACKOFF_OVER, TAKEN_EARLY = "BackoffComplete", "PopFromBackoffQ"
 """Why a pod enters a place, as metrics tell it."""
+POPPED = "PodPopped"
 
 Judge = Callable[[QueuedPod, ClusterEvent], Worth]
 Gatekeeper = Callable[[PodFacts], str]
@@ -99,6 +100,12 @@ class SchedulingQueue:
             for plugin in pod.rejectors
         )
 
+    def events_in_flight(self) -> Counter[str]:
+        """How many events are remembered for pods being tried, and how many such pods there are."""
+        events = Counter(event.label for event in self._recent)
+        events[POPPED] = len(self._in_flight)
+        return events
+
     def places(self) -> dict[str, list[str]]:
         """Name every waiting pod by place, for the debug dump."""
         dump: dict[str, list[str]] = {}
@@ -113,7 +120,7 @@ class SchedulingQueue:
             return
         pod = QueuedPod(facts, since=now)
         self._known[facts.uid] = pod
-        self._enter(pod, ADDED)
+        self._enter(pod, ADDED, now)
 
     def update(self, facts: PodFacts, now: float, events: Sequence[ClusterEvent] = ()) -> None:
         """Replace a waiting pod by its newer version; what changed may make it worth a try."""
@@ -159,8 +166,8 @@ class SchedulingQueue:
         del self._known[pod.uid]
         self._move(pod, "in flight")
         pod.attempts += 1
-        if pod.first_tried is None:
-            pod.first_tried = now
+        if pod.entered is None:
+            pod.entered = now
         self._in_flight[pod.uid] = (self._recent_start + len(self._recent), pod)
         return pod
 
@@ -290,13 +297,13 @@ class SchedulingQueue:
 
     def _requeue(self, pod: QueuedPod, worth: Worth, why: str, now: float) -> None:
         if worth is Worth.AT_ONCE:
-            self._enter(pod, why)
+            self._enter(pod, why, now)
         else:
             self._to_backoff(pod, why, now)
 
     def _to_backoff(self, pod: QueuedPod, why: str, now: float) -> None:
         if self._backoff.over(pod, now):
-            self._enter(pod, why)
+            self._enter(pod, why, now)
         elif not self._gated(pod, why):
             self._move(pod, "backoff")
             pod.order = next(self._tick)
@@ -304,8 +311,10 @@ class SchedulingQueue:
             self.on_move("backoff", why)
             self.on_ready()
 
-    def _enter(self, pod: QueuedPod, why: str) -> None:
+    def _enter(self, pod: QueuedPod, why: str, now: float | None = None) -> None:
         if not self._gated(pod, why):
+            if pod.entered is None:
+                pod.entered = now
             self._push_active(pod)
             self.on_move("active", why)
 

@@ -33,7 +33,8 @@ class QueuedPod:
     rejectors: frozenset[str] = frozenset()
     pending_on: frozenset[str] = frozenset()
     gate: str = ""
-    first_tried: float | None = None
+    entered: float | None = None
+    """When it first stood in line to be tried."""
     place: str = ""
     gone: bool = False
     """Whether it was deleted, or found a node, while it was in flight."""

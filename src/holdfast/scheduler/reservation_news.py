@@ -17,7 +17,7 @@ from holdfast.client.wire import Unreadable
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.news import NewsDesk, forgiving
+from holdfast.scheduler.news import NewsDesk
 from holdfast.scheduler.resizing import Resizer
 from holdfast.validation.reservation import check_reservation, words_of
 
@@ -35,13 +35,12 @@ class ReservationDesk:
         self._refused: dict[str, str] = {}
         """Why a waiting reservation is not tried, by uid."""
 
-    @forgiving
     def on_reservation(self, _kind: str, old: Reservation | None, new: Reservation | None) -> None:
         """A reservation came, changed or went; a pending one queues for a node like a pod."""
         gone = old if new is None or (old is not None and old.uid != new.uid) else None
         if gone is not None:
             self._desk.world.delete(gone)
-            self._desk.withdraw(gone.uid)
+            self._withdraw(gone.uid)
             self._refused.pop(gone.uid, None)
             self._resize(gone, gone=True)
         if new is not None:
@@ -87,16 +86,30 @@ class ReservationDesk:
             and desk.ours(new.scheduler_name)
         )
         if not waits:
-            desk.withdraw(new.uid)
+            self._withdraw(new.uid)
             self._refused.pop(new.uid, None)
         elif not desk.world.nodes.is_assumed(new.uid):
             wrong = self._wrong_with(old, new)
             if wrong:
-                desk.withdraw(new.uid)
+                self._withdraw(new.uid)
                 return
-            desk.queue.update(self._facts(new), desk.now())
+            facts = self._facts(new)
+            if promised := desk.world.nominations.node_of(new.uid):
+                desk.world.nominations.set(facts, promised)
+            desk.queue.update(facts, desk.now())
             if old is not None and _asks_otherwise(old, new):
                 desk.queue.activate((new.uid,))
+
+    def _withdraw(self, uid: str) -> None:
+        """Let it queue and wait no longer, and be promised no node."""
+        self._desk.withdraw(uid)
+        world = self._desk.world
+        world.evictions.end(uid)
+        promised = world.nominations.node_of(uid)
+        if promised:
+            facts = world.nominations.on(promised)[uid]
+            world.nominations.clear(uid)
+            self._desk.promise_ended(facts, promised)
 
     def _wrong_with(self, old: Reservation | None, new: Reservation) -> str:
         """Say what keeps it from being tried, once; "" if nothing does."""

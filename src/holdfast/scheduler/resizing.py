@@ -49,6 +49,7 @@ class Resizer:
         self._world = world
         self._recorder = recorder
         self._go = go
+        self._ready = False
         self._under_way: dict[str, Resize] = {}
         self._newest: dict[str, Reservation] = {}
         """Those under way or waiting to grow, as the API server last had them."""
@@ -74,7 +75,7 @@ class Resizer:
         """Give a reservation the size it asks for, if its node has the room."""
         uid = reservation.uid
         self._newest[uid] = reservation
-        if uid in self._under_way:
+        if not self._ready or uid in self._under_way:
             return
         try:
             amounts = wanted(reservation)
@@ -82,10 +83,12 @@ class Resizer:
             self._refuse(reservation, words.INVALID, f"spec.template: {wrong}")
             return
         offer = self._world.offers.by_uid.get(uid)
-        if amounts is None or offer is None or not offer.matchable:
+        if amounts is None or offer is None:
             del self._newest[uid]
             self._take_back(reservation)
             return
+        if not offer.matchable:
+            return  # its one owner is being bound, and may still give it back
         promised = self._world.nominations.on(offer.node).values()
         short = shortage(self._world.nodes, offer, amounts, promised)
         if short:
@@ -96,6 +99,11 @@ class Resizer:
         self._under_way[uid] = Resize(amounts)
         self._world.upsert(self.seen(reservation))
         self._go(self._write(reservation, amounts))
+
+    def begin(self) -> None:
+        """The whole cluster has been read: from here on the picture tells what room there is."""
+        self._ready = True
+        self.retry()
 
     def retry(self) -> None:
         """Try those again that had no room to grow; some may have come free."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from holdfast.api import scheme
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
+from holdfast.api.shared_parts import SharedParts
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
@@ -61,6 +62,12 @@ class Sources:
             (scheme.PODS, desk.on_pod),
         ]
         self._reservations: Informer[Reservation] | None = None
+        # Who shares these informers is told what these make of pods and nodes, too.
+        parts = SharedParts()
+        self._transforms: dict[Resource[Any], Callable[[Any], Any]] = {
+            scheme.PODS: parts.pod,
+            scheme.NODES: parts.node,
+        }
         self._on_unreadable = {scheme.RESERVATIONS: reservations.on_unreadable}
 
     def reservations(self) -> Collection[Reservation]:
@@ -81,6 +88,7 @@ class Sources:
             informer = self.informers.get(resource)
             informer.add_handler(handler)
             informer.on_unreadable = self._on_unreadable.get(resource)
+            informer.transform = self._transforms.get(resource)
             if resource == scheme.RESERVATIONS:
                 self._reservations = informer
             await self.informers.start()

@@ -197,7 +197,7 @@ def _check_changes(case: Case, cluster: RandomCluster) -> None:
     assert (case.verdicts(rows) == plain).all(), f"{name}: change then undo is identity"
     fork = case.world.fork()
     if less is not None:
-        fork.nodes.remove_pod(less.uid)
+        fork.delete(less.pod)
     fork.nodes.add_pod(more, nodes.names[row])
     real = prepare(case.plugin, fork, case.pod.pod)
     if real.prepared.filters:

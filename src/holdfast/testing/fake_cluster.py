@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.audit import Auditor
 from holdfast.framework.explanation import explain
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.plugin import Placement
@@ -36,6 +37,7 @@ class FakeCluster:
         self.world = World()
         self.profile = profile or default_profiles()["default-scheduler"]
         self.now = 1_700_000_000.0
+        self._auditor = Auditor(self.world)
         self._rng = np.random.default_rng(seed)
         self.add(*objects)
 
@@ -50,13 +52,18 @@ class FakeCluster:
 
     def place(self, pod: Mapping[str, Any]) -> str:
         """Decide for a pod and enter every promise; answers its node, "" for nowhere."""
-        found = decide(self.profile, self._facts(pod), self.world, self.now, self._rng)
-        if not isinstance(found, Placement):
-            return ""
-        found.now = self.now
-        refusal = hold(self.profile, self.world, found)
+        facts = self._facts(pod)
+        self._auditor.before()
+        found = decide(self.profile, facts, self.world, self.now, self._rng)
+        placement = found if isinstance(found, Placement) and self._hold(found) else None
+        self._auditor.after(placement)
+        self._auditor.complain()
         check_invariants(self.world)
-        return "" if refusal else found.node
+        return "" if placement is None else placement.node
+
+    def _hold(self, placement: Placement) -> bool:
+        placement.now = self.now
+        return hold(self.profile, self.world, placement) is None
 
     def why(self, pod: Mapping[str, Any]) -> str:
         """The message a pod that fits nowhere gets, "" for one that fits."""

@@ -12,7 +12,8 @@ without time passing, so a test asserts without waiting::
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -23,10 +24,12 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, PODS, RESERVATIONS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
+from holdfast.client import telling
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
 from holdfast.configuration.reading import Configuration
+from holdfast.framework.extender import ExtenderConfig
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
@@ -38,6 +41,19 @@ from holdfast.testing.clock import VirtualClock
 
 T = TypeVar("T")
 Wrap = Callable[[Transport, VirtualClock], Transport]
+
+
+class _Ears(logging.Handler):
+    """Hears of handlers that failed."""
+
+    def __init__(self, heard: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._heard = heard
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what has a traceback: an object that makes no sense is no defect of ours."""
+        if record.exc_info:
+            self._heard.append(self.format(record))
 
 
 class Harness:
@@ -54,6 +70,7 @@ class Harness:
         directory: Path,
         *,
         profiles: Mapping[str, Profile] | None = None,
+        extenders: Sequence[ExtenderConfig] = (),
         clock: VirtualClock | None = None,
         wrap: Wrap | None = None,
         seed: int = 0,
@@ -63,13 +80,19 @@ class Harness:
         self.clock = clock or VirtualClock()
         self._wrap = wrap
         self._seed = seed
-        self._configuration = configuration or Configuration(profiles or default_profiles())
+        self._configuration = configuration or Configuration(
+            profiles or default_profiles(), tuple(extenders)
+        )
+        self.failures: list[str] = []
+        """Defects of handlers, which stop nobody but a test; clear it if you made them."""
         self.store: Store
         self.server: ApiServer
         self.client: Client
         self.components: Components
 
     async def __aenter__(self) -> Self:
+        self._ears = _Ears(self.failures)
+        logging.getLogger(telling.__name__).addHandler(self._ears)
         await self._start_server()
         await self._start_components()
         return self
@@ -80,6 +103,7 @@ class Harness:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        logging.getLogger(telling.__name__).removeHandler(self._ears)
         await self._stop_components()
         await self._stop_server()
 
@@ -103,12 +127,16 @@ class Harness:
     async def settle(self) -> None:
         """Let everything happen that needs no time, then check every promise."""
         await self.clock.settle()
-        check_invariants(self.world)
+        self._check()
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, then check every promise."""
         await self.clock.advance(seconds)
+        self._check()
+
+    def _check(self) -> None:
         check_invariants(self.world)
+        assert not self.failures, "\n".join(self.failures)
 
     async def pod(self, name: str, namespace: str = "default") -> Pod:
         """Read a pod from the API."""
@@ -173,10 +201,10 @@ class Harness:
         self.clock.busy.clear()
 
     async def _start_components(self) -> None:
+        settings = SchedulerSettings(seed=self._seed, check_invariants=True)
         self.components = Components(
-            self._component_client, self.clock, SchedulerSettings(seed=self._seed),
-            NodeSettings(0), self._configuration,
-        )  # fmt: skip
+            self._component_client, self.clock, settings, NodeSettings(0), self._configuration
+        )
         await self._as_time_passes(self.components.start())
 
     async def _stop_components(self) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.capacity import names
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_node, a_pod, a_reservation, a_resource_policy, a_unit, typed
@@ -158,12 +159,7 @@ class RandomCluster:
         """A reservation that holds room, or a resource policy, comes or changes."""
         self._made += 1
         if self.random.random() < 0.5 and self.nodes:
-            status = {
-                "phase": "Available", "nodeName": self._pick(self.nodes),
-                "allocatable": {"cpu": self.random.choice(["500m", "2"])},
-            }  # fmt: skip
-            owner = {"app": self.random.choice("abc")}
-            made = typed(a_reservation(f"r{self._made}", owner_labels=owner, status=status))
+            made = typed(self._reservation(f"r{self._made % 7}", self._pick(self.nodes)))
         else:
             units = [
                 a_unit("first", 2, nodes={ZONE: "a"}, max_count=self.random.randint(0, 3)),
@@ -218,7 +214,32 @@ class RandomCluster:
         made: Node = typed(raw)
         return made
 
+    def _reservation(self, name: str, node: str) -> dict[str, Any]:
+        """A reservation that holds room on a node; its template may be any pod's."""
+        pick = self.random.choice
+        status = {
+            "phase": "Available", "nodeName": node,
+            "allocatable": {"cpu": pick(["500m", "2"])} | pick([{}, {"memory": "1Gi"}]),
+        }  # fmt: skip
+        raw = a_reservation(
+            name, owner_labels={"app": pick("abc")}, status=status, labels={"app": pick("abc")},
+            allocate_once=pick([True, False]), allocate_policy=pick([None, None, "Aligned"]),
+            taints=[dict(_TAINTS[0])] if self.random.random() < 0.2 else None,
+        )  # fmt: skip
+        template = self._raw_pod(node=None)
+        raw["spec"]["template"] = {
+            "metadata": {"namespace": template["metadata"]["namespace"]}, "spec": template["spec"],
+        }  # fmt: skip
+        return raw
+
     def _pod(self, node: str | None) -> Pod:
+        raw = self._raw_pod(node)
+        if node is not None and self.random.random() < 0.3:
+            raw["metadata"]["annotations"] = self._allocated_on(node)
+        made: Pod = typed(raw)
+        return made
+
+    def _raw_pod(self, node: str | None) -> dict[str, Any]:
         self._made += 1
         pick, chance = self.random.choice, self.random.random
         more: dict[str, Any] = {"priority": pick([0, 0, 10, 1000])}
@@ -250,8 +271,19 @@ class RandomCluster:
             port = {"hostPort": pick([80, 443]), "containerPort": 80, "protocol": "TCP"}
             port["hostIP"] = pick(["", "10.0.0.1", "10.0.0.2"])
             raw["spec"]["containers"][0]["ports"] = [port]
-        made: Pod = typed(raw)
-        return made
+        return raw
+
+    def _allocated_on(self, node: str) -> dict[str, str]:
+        """Say that a pod took a reservation of its node, if there is one."""
+        there = [
+            obj
+            for key, obj in sorted(self.others.items())
+            if key[0] == "Reservation" and obj.status.node_name == node
+        ]
+        if not there:
+            return {}
+        drawn = {"name": there[0].name, "uid": there[0].uid}
+        return {names.ALLOCATED: msgspec.json.encode(drawn).decode()}
 
     def _constraint(self) -> dict[str, Any]:
         pick = self.random.choice

@@ -21,6 +21,7 @@ UNLIMITED = -1
 Column = NDArray[np.int32]
 Resolve = Callable[[Mounter], frozenset[Handle]]
 Locate = Callable[[str, str], Handle | None]
+Doubt = Callable[[Mounter], str]
 _NOTHING: frozenset[Handle] = frozenset()
 _NOWHERE: frozenset[int] = frozenset()
 
@@ -29,13 +30,14 @@ class Attachments:
     """Volumes per driver and row.
 
     ``resolve`` names a pod's volumes, ``locate`` the volume of an attachment by its attacher and
-    persistent volume.
+    persistent volume, ``doubt`` says why a pod's volumes cannot be counted, if so.
     """
 
-    def __init__(self, nodes: Picture, resolve: Resolve, locate: Locate) -> None:
+    def __init__(self, nodes: Picture, resolve: Resolve, locate: Locate, doubt: Doubt) -> None:
         self._nodes = nodes
         self._resolve = resolve
         self._locate = locate
+        self._doubt = doubt
         self._drivers: dict[str, CSINode] = {}
         self._of_node: dict[str, dict[str, VolumeAttachment]] = {}
         self._by_name: dict[str, VolumeAttachment] = {}
@@ -52,6 +54,7 @@ class Attachments:
         self._mounted: dict[int, frozenset[Handle]] = {}
         self._rows_of: dict[Handle, set[int]] = {}
         self._known: dict[int, tuple[Mapping[str, int], Mapping[str, int]]] = {}
+        self._doubts: dict[int, str] = {}
 
     # --- what others read -------------------------------------------------------------------
 
@@ -67,6 +70,16 @@ class Attachments:
         """How many it has attached."""
         self.refresh()
         return self._column(self._counts, driver, 0)
+
+    def doubts(self) -> Mapping[int, str]:
+        """Rows with limits whose pods' volumes cannot be counted, and why."""
+        self.refresh()
+        return self._doubts
+
+    def doubt_about(self, row: int, pods: Iterable[Mounter]) -> str:
+        """Why these pods' volumes cannot be counted on the row, or ""; no limit, no matter."""
+        limits, _ = self._known.get(row, ({}, {}))
+        return next(filter(None, map(self._doubt, pods)), "") if limits else ""
 
     def rows_with(self, handle: Handle) -> Iterable[int]:
         """Rows with a pod that mounts the volume."""
@@ -147,9 +160,9 @@ class Attachments:
         for attachment in self._of_volume.get(name, ()):
             self.touch_node(self._by_name[attachment].spec.node_name)
 
-    def fork(self, nodes: Picture, resolve: Resolve, locate: Locate) -> Attachments:
+    def fork(self, nodes: Picture, resolve: Resolve, locate: Locate, doubt: Doubt) -> Attachments:
         """An independent copy over a forked picture; columns are worked out when asked for."""
-        copy = Attachments(nodes, resolve, locate)
+        copy = Attachments(nodes, resolve, locate, doubt)
         copy._drivers = dict(self._drivers)
         copy._of_node = {node: dict(attached) for node, attached in self._of_node.items()}
         copy._by_name = dict(self._by_name)
@@ -162,7 +175,8 @@ class Attachments:
         nodes = self._nodes
         mine = self._drivers.get(nodes.names[row]) if nodes.alive[row] else None
         limits = mine.limits if mine is not None else {}
-        handles, counts = self.mounted(row, nodes.mounts.on(row).values())
+        pods = nodes.mounts.on(row).values()
+        handles, counts = self.mounted(row, pods)
         old_limits, old_counts = self._known.pop(row, ({}, {}))
         for driver in old_limits:
             self._limits[driver][row] = UNLIMITED
@@ -174,6 +188,9 @@ class Attachments:
             self._column(self._counts, driver, 0)[row] = count
         if limits or counts:
             self._known[row] = (limits, counts)
+        self._doubts.pop(row, None)
+        if words := self.doubt_about(row, pods):
+            self._doubts[row] = words
         self._mount(row, handles)
 
     def _mount(self, row: int, handles: frozenset[Handle]) -> None:

@@ -23,11 +23,12 @@ from holdfast.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from holdfast.api.volume_migration import reachable_as_csi, zoned_plugin
 from holdfast.api.volume_sources import CSI_DRIVER_OF, Handle, as_csi
 from holdfast.columns.mounts import Mounter
 from holdfast.columns.picture import Picture
 from holdfast.columns.volumes.attachments import Attachments
-from holdfast.columns.volumes.matching import Reach
+from holdfast.columns.volumes.matching import Mask, Reach
 
 _IN_TREE_UNSERVED = frozenset({"kubernetes.io/vsphere-volume", "kubernetes.io/azure-file"})
 """Provisioners of old whose volumes no driver is held to count."""
@@ -65,7 +66,10 @@ class Volumes:
         self._of_class: dict[str, dict[str, PersistentVolume]] = {}
         self._claims_on: dict[str, set[str]] = {}
         self._promises: dict[str, Promise] = {}
-        self.attachments = Attachments(nodes, self.handles_of, self._handle_of_attached)
+        self._migrated: dict[str, frozenset[str]] = {}
+        self.attachments = Attachments(
+            nodes, self.handles_of, self._handle_of_attached, self.doubt_about
+        )
         self.reach = Reach(nodes)
 
     # --- what others read -------------------------------------------------------------------
@@ -92,6 +96,18 @@ class Volumes:
         """What drivers say about the room for a class."""
         return [c for c in self._capacities.values() if c.storage_class_name == storage_class]
 
+    def reached(self, volume: PersistentVolume) -> Mask:
+        """Tell which rows reach a volume, by its own word or by that of a driver on the node."""
+        mask = self.reach.mask(volume.reachable_from)
+        plugin = zoned_plugin(volume.spec)
+        if plugin is None or not self._migrated:
+            return mask
+        row_of = self._nodes.row_of
+        nodes = (name for name, plugins in self._migrated.items() if plugin in plugins)
+        rows = [row_of[name] for name in nodes if name in row_of]
+        mask[rows] = self.reach.mask(reachable_as_csi(volume, plugin))[rows]
+        return mask
+
     def handles_of(self, pod: Mounter) -> frozenset[Handle]:
         """The volumes a pod mounts, by driver; a claim that is not there counts for nothing."""
         found = set(pod.mounts.handles)
@@ -100,6 +116,14 @@ class Volumes:
             if claim is not None and (handle := self.handle_of(claim)) is not None:
                 found.add(handle)
         return frozenset(found)
+
+    def doubt_about(self, pod: Mounter) -> str:
+        """Say if a claim that should have been made for a pod was not, or ""."""
+        for use in pod.mounts.claims if pod.mounts.ephemeral else ():
+            claim = self.claim(pod.namespace, use.name) if use.ephemeral else None
+            if claim is not None and not claim.belongs_to(pod.pod):
+                return f"PVC {claim.key} was not created for pod {pod.pod.key} (pod is not owner)"
+        return ""
 
     def handle_of(self, claim: PersistentVolumeClaim) -> Handle | None:
         """The volume behind a claim; one not provisioned yet is known by the claim."""
@@ -174,6 +198,7 @@ class Volumes:
                 self._capacities[obj.key] = obj
                 self._moved()
             case CSINode():
+                self._migrate(obj.name, obj.migrated)
                 self.attachments.upsert_drivers(obj)
             case VolumeAttachment():
                 self.attachments.upsert(obj)
@@ -194,6 +219,7 @@ class Volumes:
                 self._capacities.pop(obj.key, None)
                 self._moved()
             case CSINode():
+                self._migrate(obj.name, frozenset())
                 self.attachments.delete_drivers(obj.name)
             case VolumeAttachment():
                 self.attachments.delete(obj.name)
@@ -238,6 +264,13 @@ class Volumes:
         self._moved()
         self.attachments.touch(self._nodes.mounts.rows)
 
+    def _migrate(self, node: str, plugins: frozenset[str]) -> None:
+        if self._migrated.get(node, frozenset()) != plugins:
+            self._migrated.pop(node, None)
+            if plugins:
+                self._migrated[node] = plugins
+            self._moved()
+
     def _moved(self) -> None:
         self._nodes.epochs.bump("volumes")
 
@@ -251,8 +284,10 @@ class Volumes:
         copy._assumed_claims = dict(self._assumed_claims)
         copy._of_class = {name: dict(volumes) for name, volumes in self._of_class.items()}
         copy._claims_on = {name: set(keys) for name, keys in self._claims_on.items()}
-        copy._promises = dict(self._promises)
-        copy.attachments = self.attachments.fork(nodes, copy.handles_of, copy._handle_of_attached)
+        copy._promises, copy._migrated = dict(self._promises), dict(self._migrated)
+        copy.attachments = self.attachments.fork(
+            nodes, copy.handles_of, copy._handle_of_attached, copy.doubt_about
+        )
         return copy
 
 

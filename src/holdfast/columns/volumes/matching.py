@@ -18,7 +18,8 @@ from holdfast.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.selection import selected
 from holdfast.errors import BadRequest, Invalid
 

@@ -11,12 +11,14 @@ loss found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
     Change,
@@ -25,6 +27,7 @@ from holdfast.framework.plugin import (
     NeedsRoom,
     RestsOnPods,
     Rows,
+    RulesEviction,
     Scope,
     State,
     implements,
@@ -32,7 +35,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection, count_reasons
 from holdfast.framework.view import View
 from holdfast.framework.words import Word
-from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, Question, dry_run
+from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS, Question, dry_run
 from holdfast.plugins.default_preemption.losses import NOTHING, Loss, at_least, loss_of
 from holdfast.plugins.default_preemption.trial import NO_USE, Trial
 from holdfast.plugins.default_preemption.trials import trials_of
@@ -50,7 +53,7 @@ class Search:
         self._view = view
         self._size = view.nodes.size
         self._rejection = rejection
-        self._question = Question(view, rejection.filters, trials.budgets)
+        self._question = Question(view, rejection.filters, trials.budgets, spares_of(rejection))
         self._outcomes: dict[int, Candidate | Word] = {}
         self._tried: Bools = rejection.codes == Code.UNSCHEDULABLE
         self._room = _by_room(rejection)
@@ -62,6 +65,9 @@ class Search:
             self._trial = trials.of(view.pod.priority, self._needs)
         self._unbounded = self._beyond_room()
         self._hard = self._tried & (self._unbounded | self._resting())
+        if self._trial is not None:
+            # Where nobody has to go it is not for want of room that the row will not do.
+            self._hard |= self._tried & self._trial.idle[: self._size]
         self._fits: Bools | None = None
 
     def best(self) -> tuple[list[int], Loss] | None:
@@ -75,7 +81,7 @@ class Search:
         for bound, row in self._bounds():
             if best is not None and bound > best:
                 break
-            outcome = self._outcome(row)
+            outcome = self.outcome(row)
             if isinstance(outcome, Candidate):
                 loss = loss_of(outcome, self._view.now)
                 if best is None or loss < best:
@@ -87,7 +93,7 @@ class Search:
     def candidate(self, row: int) -> Candidate:
         """The victims on a row where the pod would fit."""
         if self._hard[row]:
-            outcome = self._outcome(row)
+            outcome = self.outcome(row)
             assert isinstance(outcome, Candidate)
             return outcome
         assert self._trial is not None
@@ -100,7 +106,7 @@ class Search:
         rows = [
             row
             for row in self._hard.nonzero()[0].tolist()
-            if isinstance(self._outcome(row), Candidate)
+            if isinstance(self.outcome(row), Candidate)
         ]
         if self._trial is not None:
             plain = self._plain() & (self._trial.weight[: self._size] < NO_USE)
@@ -113,10 +119,10 @@ class Search:
         words[NOT_HELPFUL] = self._rejection.nodes - int(np.count_nonzero(self._tried))
         errors: list[str] = []
         for row in self._hard.nonzero()[0].tolist():
-            outcome = self._outcome(row)
+            outcome = self.outcome(row)
             assert isinstance(outcome, Word)
             if outcome.code is Code.ERROR:
-                errors.extend(outcome.reasons)
+                errors.append(_failure(outcome.plugin, outcome.reasons))
             else:
                 words.update(outcome.reasons)
         if self._trial is not None:
@@ -130,16 +136,13 @@ class Search:
         if self._fits is None:
             fits = self._tried & ~self._hard
             rejection = self._rejection
-            # What rejected a row stood last in turn, for all before it have passed. Rows with
-            # words of their own were passed by all.
-            begin = min(rejection.objectors or (0,))
+            # Whoever rejected a row, all before it in turn have passed it.
+            begin = 0 if rejection.words else min(rejection.objectors or (0,))
             for index, (plugin, state) in enumerate(rejection.filters):
                 if index >= begin and not self._is_room(plugin):
-                    asked = fits & (rejection.plugin_of <= index)
-                    if rejection.words:
-                        asked &= rejection.words.of == 0
-                    rows = asked.nonzero()[0]
-                    fits[rows] = plugin.filter(state, rows) == 0
+                    rows = (fits & (rejection.plugin_of <= index)).nonzero()[0]
+                    if len(rows):
+                        fits[rows] = plugin.filter(state, rows) == 0
             self._fits = fits
         return self._fits
 
@@ -157,8 +160,10 @@ class Search:
                 verdicts = plugin.filter(state, rows)
                 failing = verdicts == Code.ERROR
                 words.update(count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
-                for row in rows[failing].tolist():
-                    errors.extend(plugin.reasons(state, row))
+                errors += (
+                    _failure(plugin.name, plugin.reasons(state, row))
+                    for row in rows[failing].tolist()
+                )
             left[rows[verdicts != 0]] = False
 
     def _shortages(self, trial: Trial, rows: Rows) -> Counter[str]:
@@ -188,6 +193,12 @@ class Search:
             beyond |= self._needs.apart[: self._size]
         if ranks.latest >= self._view.now:
             beyond |= ranks.newest[: self._size] >= self._view.now
+        if (spares := self._question.spares) is not None:
+            spared = ranks.grid("spared", lambda pod: int(spares(pod)), spares)
+            beyond |= spared.totals[: self._size] > 0
+        if self._rejection.words:
+            # What an extender refuses has room enough: only trying shows that evicting is no use.
+            beyond |= self._rejection.words.of_plugin(EXTENDER)
         own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))
         if own is not None:
             beyond[own] = True
@@ -214,13 +225,14 @@ class Search:
         """Hard rows with what they cost at least, the cheapest first."""
         bounds = []
         for row in self._hard.nonzero()[0].tolist():
-            if self._unbounded[row] or self._trial is None:
+            if self._unbounded[row] or self._trial is None or self._trial.idle[row]:
                 bounds.append((NOTHING, row))
             elif self._trial.weight[row] != NO_USE:
                 bounds.append((at_least(self._trial.loss(row, self._view.now)), row))
         return sorted(bounds)
 
-    def _outcome(self, row: int) -> Candidate | Word:
+    def outcome(self, row: int) -> Candidate | Word:
+        """What trying one row for real comes to."""
         found = self._outcomes.get(row)
         if found is None:
             found = self._outcomes[row] = dry_run(self._question, row)
@@ -230,6 +242,23 @@ class Search:
         return self._room is not None and plugin is self._room[0]
 
 
+def spares_of(rejection: Rejection) -> Callable[[PodFacts], bool] | None:
+    """Who is never evicted for the rejected pod, if any filter says so."""
+    for plugin, _ in rejection.filters:
+        if implements(plugin, RulesEviction):
+            rule: Callable[[PodFacts], bool] | None = plugin.spares(rejection.pod)
+            if rule is not None:
+                return rule
+    return None
+
+
 def _by_room(rejection: Rejection) -> tuple[Any, State] | None:
     """The filter that asks for room, if there is one."""
     return next((pair for pair in rejection.filters if implements(pair[0], NeedsRoom)), None)
+
+
+def _failure(plugin: str, reasons: Iterable[str]) -> str:
+    """Say which filter failed, unless the words say what was being run."""
+    words = ", ".join(reasons)
+    told = plugin == NAME or words.startswith("running ")
+    return words if told else f'running "{plugin}" filter plugin: {words}'

@@ -47,10 +47,10 @@ class Trial:
 
     ``lower`` counts the pods that might go. ``short`` has a bit for each thing the row lacks even
     without them: bit 0 a pod slot, then the needs in order. The loss is packed for comparing:
-    ``weight`` is broken budgets and the highest priority, NO_USE where the pod cannot be made to
-    fit; ``total`` is the sum of priorities and the number of victims; ``start`` when the most
-    important one started. ``gone`` has a bit for the place of each victim, 0 if there are more
-    places than bits.
+    ``weight`` is broken budgets and the highest priority, NO_USE where evicting does not help (or
+    is not needed: ``idle``, there it is not for want of room that the row will not do); ``total``
+    is the sum of priorities and the number of victims; ``start`` when the most important one
+    started. ``gone`` has a bit for the place of each victim, 0 if there are more places than bits.
     """
 
     def __init__(self, world: World, budgets: Budgets, ceiling: int, needs: Needs) -> None:
@@ -68,6 +68,7 @@ class Trial:
         self.total: Ints = np.zeros(nodes.capacity, np.int64)
         self.start: NDArray[np.float64] = np.zeros(nodes.capacity)
         self.gone: Ints = np.zeros(nodes.capacity, np.int64)
+        self.idle: Bools = np.zeros(nodes.capacity, np.bool_)
 
     def refresh(self) -> None:
         """Look again at rows that moved, and where budgets did."""
@@ -153,15 +154,15 @@ class Trial:
     def _try_one(self, row: int, ranks: Importance) -> None:
         lower, short, gone, beyond = self._walk(row, ranks)
         self.lower[row], self.short[row] = lower, short
-        if short or not lower:
+        self.idle[row] = lower > 0 and not short and not gone
+        if not gone:
             self.weight[row] = NO_USE
             return
         priorities = ranks.priority.rows[row, gone].tolist()
-        highest = priorities[0] if gone else -SHIFT
-        self.weight[row] = len(beyond.intersection(gone)) * _GUARDED + highest + SHIFT
+        self.weight[row] = len(beyond.intersection(gone)) * _GUARDED + priorities[0] + SHIFT
         self.total[row] = sum(p + SHIFT for p in priorities) * _ONE + len(gone)
-        self.gone[row] = sum(1 << place for place in gone) if not gone or gone[-1] < _BITS else 0
-        self.start[row] = ranks.started.rows[row, gone[0]] if gone else UNSTARTED
+        self.gone[row] = sum(1 << place for place in gone) if gone[-1] < _BITS else 0
+        self.start[row] = ranks.started.rows[row, gone[0]]
 
     def _walk(self, row: int, ranks: Importance) -> Walk:
         end = len(ranks.pods[row])
@@ -218,7 +219,7 @@ class Trial:
         gone = let_back_columns(lower, beyond, [*slots, *map(Rest, left[1:], asked)])
         self.lower[rows], self.short[rows] = there, short
         self._tell(rows, gone, beyond, ranks)
-        self.weight[rows] = np.where((short == 0) & (there > 0), self.weight[rows], NO_USE)
+        self.idle[rows] = (short == 0) & (there > 0) & (self.total[rows] == 0)
 
     def _left(self, rows: SomeRows, there: Ints, given: list[Ints]) -> list[Ints]:
         """What would be left of pod slots and needs beside the pod, were everybody lower gone."""
@@ -254,7 +255,7 @@ class Trial:
                 guarded += going & beyond[place]
             if len(gone) <= _BITS:
                 bits |= going.astype(np.int64) << place
-        self.weight[rows] = guarded * _GUARDED + highest + SHIFT
+        self.weight[rows] = np.where(total > 0, guarded * _GUARDED + highest + SHIFT, NO_USE)
         self.total[rows], self.start[rows], self.gone[rows] = total, start, bits
 
 

@@ -97,21 +97,24 @@ class Demand:
         return tuple(c for c in self.claims if c.status.allocation is None)
 
     def judge(self, rows: Rows) -> NDArray[np.int8]:
-        """A code for each row; claims that are elsewhere are remembered in ``unavailable``."""
+        """A code for each row; claims that are elsewhere are remembered in ``unavailable``.
+
+        Where devices are missing that is the reason, and claims that are elsewhere are no matter.
+        """
         if self.leftover is not None:
             return np.full(len(rows), LEFTOVER, np.int8)
         codes = np.zeros(len(rows), np.int8)
+        served = self._served(rows)
+        for bits in np.unique(served):
+            some = (served == bits).nonzero()[0]
+            codes[some] = self.variant(int(bits)).codes(rows[some])
+        found = codes == FITS
         for number, claim in enumerate(self.claims):
             if claim.status.allocation is not None:
-                elsewhere = ~self._mask(number, claim)[rows]
+                elsewhere = found & ~self._mask(number, claim)[rows]
                 if elsewhere.any():
                     self.unavailable.add(number)
                     codes[elsewhere] = UNAVAILABLE
-        undecided = (codes == FITS).nonzero()[0]
-        served = self._served(rows[undecided])
-        for bits in np.unique(served):
-            some = undecided[served == bits]
-            codes[some] = self.variant(int(bits)).codes(rows[some])
         return codes
 
     def verdicts(self, rows: Rows) -> Verdicts:
@@ -152,7 +155,12 @@ class Demand:
         return ""
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
-        """How early the chosen alternatives come, claims allocated earlier included."""
+        """How early the chosen alternatives come.
+
+        Claims allocated earlier count too, but only if there is anything to allocate.
+        """
+        if not self.pending and not self.extended:
+            return np.zeros(len(rows))
         scores = np.full(len(rows), float(sum(_score(claim) for claim in self.claims)))
         served = self._served(rows)
         for bits in np.unique(served):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.causes import invalid
+from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
@@ -88,10 +90,13 @@ class InterPodAffinity:
         if change:
             asked = range(rows.stop) if isinstance(rows, slice) else rows.tolist()
             return np.array([self.verdict(state, row, change) for row in asked], np.int8)
-        unwanted = _unwanted(state, rows)
-        if not state.near:
-            return unwanted.view(np.int8)  # True is 1 is UNSCHEDULABLE
-        return np.where(_near(state, rows), unwanted, _UNRESOLVABLE)
+        verdicts: Verdicts | None = None
+        for label, table in _tables(state).items():
+            found = label.read(table, rows)
+            verdicts = found if verdicts is None else np.maximum(verdicts, found)
+        if verdicts is None:
+            verdicts = np.zeros(rows.stop if isinstance(rows, slice) else len(rows), np.int8)
+        return verdicts
 
     def verdict(self, state: AffinityState, row: int, change: Change) -> int:
         """The same for one row."""
@@ -116,10 +121,11 @@ class InterPodAffinity:
 
     def _objections(self, state: AffinityState, rows: AnyRows) -> NDArray[np.int8]:
         """Which rule each row breaks, an index of the reasons; the first one counts."""
-        broken = np.where(_unwanted(state, rows), np.int8(3), np.int8(0))
-        broken[_unwanted(state, rows, held=False)] = 2
-        if state.near:
-            broken[~_near(state, rows)] = 1
+        broken = np.where(self.filter(state, rows), np.int8(3), np.int8(0))
+        for label, table in _far_from(state, held=False):
+            broken[label.read(table, rows) > 0] = 2
+        for label, table in _near_to(state):
+            broken[label.read(table, rows) > 0] = 1
         return broken
 
     def pre_score(self, state: AffinityState, _feasible: Rows) -> Skip | None:
@@ -133,56 +139,68 @@ class InterPodAffinity:
 
     def score(self, state: AffinityState, rows: AnyRows) -> RawScores:
         """Weights of all wishes that come true in the row's domains, ours and others'."""
-        total: Any = 0.0
+        total: RawScores | None = None
         for label, parts in state.wishes:
-            sums: Any = 0.0
+            sums: RawScores | None = None
             for weight, domains in parts:
                 domains.refresh()
-                sums = sums + domains.padded * weight
-            total = total + sums.take(label.ids[rows], mode="wrap")
-        scores: RawScores = total
-        return scores
+                part = domains.padded * weight
+                sums = part if sums is None else np.add(sums, part, out=sums)
+            assert sums is not None
+            found = label.read(sums, rows)
+            total = found if total is None else total + found
+        assert total is not None
+        return total
 
     def scale(self, _state: AffinityState, raw: Any, low: float, high: float) -> Any:
         """From the lowest to the highest; all the same means nothing."""
         if high <= low:
             return raw * 0.0
-        return np.floor(100.0 * ((raw - low) / (high - low)))
+        scaled = (raw - low) / (high - low)
+        scaled *= 100.0
+        return np.floor(scaled)
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """Pods that begin or cease to match, and nodes that change their domain."""
         return worth_a_try(event, pod, view.nodes)
 
 
-def _unwanted(state: AffinityState, rows: AnyRows, *, held: bool = True) -> NDArray[np.bool_]:
-    """Tell which rows are near pods this one forbids or, with ``held``, that forbid this one."""
+def _tables(state: AffinityState) -> dict[LabelColumn, Verdicts]:
+    """What is to be said of each domain, by the label that tells domains apart.
+
+    Where several have something to say the worst counts, and unresolvable is the worst.
+    """
+    tables: dict[LabelColumn, Verdicts] = {}
+    for label, table in chain(_far_from(state), _near_to(state)):
+        other = tables.get(label)
+        tables[label] = table if other is None else np.maximum(other, table)
+    return tables
+
+
+def _far_from(state: AffinityState, *, held: bool = True) -> Iterator[tuple[LabelColumn, Verdicts]]:
+    """Where pods are that this one forbids or, with ``held``, that forbid this one."""
     groups = [counted.domains for counted in state.far]
     if held:
         groups += [term.domains for term in state.shunned]
-    found: NDArray[np.bool_] | None = None
     for domains in groups:
         domains.refresh()
         if domains.total:
-            there = (domains.padded > 0).take(domains.label.ids[rows], mode="wrap")
-            found = there if found is None else np.logical_or(found, there, out=found)
-    if found is None:
-        found = np.zeros(rows.stop if isinstance(rows, slice) else len(rows), np.bool_)
-    return found
+            yield domains.label, (domains.padded > 0).view(np.int8)  # True is UNSCHEDULABLE
 
 
-def _near(state: AffinityState, rows: AnyRows) -> NDArray[np.bool_]:
-    """Tell which rows have every key and, unless the pod is the first, the pods it needs."""
+def _near_to(state: AffinityState) -> Iterator[tuple[LabelColumn, Verdicts]]:
+    """Where the key is missing or, unless the pod is the first, the pods it needs."""
     for counted in state.near:
         counted.domains.refresh()
     first = state.self_sufficient and not any(c.domains.total for c in state.near)
-    fine: Any = True
     for counted in state.near:
         domains = counted.domains
-        table = np.ones(len(domains.padded), np.bool_) if first else domains.padded > 0
-        table[-1] = False
-        fine = fine & table.take(domains.label.ids[rows], mode="wrap")
-    found: NDArray[np.bool_] = fine
-    return found
+        missing = (domains.padded <= 0).view(np.int8)
+        if first:
+            missing[:] = 0
+        missing[-1] = 1
+        missing *= _UNRESOLVABLE
+        yield domains.label, missing
 
 
 def _objection(state: AffinityState, row: int, change: Change) -> int:

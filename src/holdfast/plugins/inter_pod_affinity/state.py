@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from holdfast.api.labels import EVERYTHING
 from holdfast.columns.held import Role
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
@@ -120,7 +121,7 @@ class AffinityState:
 def digest(view: View, hard_weight: int, *, ignore_held_wishes: bool) -> AffinityState:
     """Find the counters behind a pod's terms and the held terms that speak of it."""
     pod, nodes = view.pod, view.nodes
-    terms = pod.terms
+    terms = _own(pod.terms)
     # Counting makes labels visible, after which the pod may be of another kind: held terms last.
     near, far = _near(terms, view), tuple(_far(terms.forbidden, view))
     own = [(t.weight, t.key, _count(view, (t.choice,), t.key)) for t in terms.wishes]
@@ -136,6 +137,34 @@ def digest(view: View, hard_weight: int, *, ignore_held_wishes: bool) -> Affinit
         wishes=_by_key(own, nodes),
         pod=pod,
     )
+
+
+def _own(terms: PodTerms) -> PodTerms:
+    """A waiting pod's terms as they are held against pods that stand.
+
+    The pods' namespaces are asked for their labels, and so is one without any: as upstream's, a
+    namespace selector that such a one would match ("has no such label") reaches every namespace.
+    """
+    if not any(_reaches_all(term) for group in _groups(terms) for term in group):
+        return terms
+    required, forbidden, wishes = (
+        tuple(_everywhere(term) if _reaches_all(term) else term for term in group)
+        for group in _groups(terms)
+    )
+    return replace(terms, required=required, forbidden=forbidden, wishes=wishes)
+
+
+def _groups(terms: PodTerms) -> tuple[tuple[Term, ...], ...]:
+    return terms.required, terms.forbidden, terms.wishes
+
+
+def _reaches_all(term: Term) -> bool:
+    selector = term.choice.namespace_selector
+    return not selector.everything and selector.matches({})
+
+
+def _everywhere(term: Term) -> Term:
+    return replace(term, choice=replace(term.choice, namespace_selector=EVERYTHING))
 
 
 def _near(terms: PodTerms, view: View) -> tuple[Counted, ...]:

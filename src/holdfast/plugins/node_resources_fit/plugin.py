@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -35,6 +35,7 @@ from holdfast.plugins.node_resources_fit.arguments import FitArgs, read_args
 from holdfast.plugins.node_resources_fit.strategies import Scorer
 
 TOO_MANY = "Too many pods"
+IN_VAIN = "node(s) preemption failed due to insufficient resources"
 # Upstream's scorer does not look at what the pod asks for as a whole; its filter does.
 _BY_CONTAINERS = Reading(pod_level=False)
 
@@ -111,7 +112,7 @@ class NodeResourcesFit:
         amounts, names = nodes.amounts, nodes.resources
         needs = pod.request
         if self._ignores:
-            needs = tuple((r, a) for r, a in needs if not self._ignored(names[r]))
+            needs = tuple((r, a) for r, a in needs if not self.uncounted(names[r]))
         columns = tuple([(amounts.free[r], a, r) for r, a in needs])
         needs_at = tuple([(amounts.free_at[r], a, r) for r, a in needs])
         terms = self._terms(pod, names)
@@ -130,7 +131,8 @@ class NodeResourcesFit:
             offers=view.world.offers,
         )  # fmt: skip
 
-    def _ignored(self, name: str) -> bool:
+    def uncounted(self, name: str) -> bool:
+        """Tell whether a resource is left to somebody else to count, by configuration."""
         if not is_extended(name):
             return False
         return (
@@ -218,8 +220,14 @@ class NodeResourcesFit:
         return _shortages(state, row, change)
 
     def reasons(self, state: FitState, row: int, change: Change = NONE) -> tuple[str, ...]:
-        """Everything that is short, pods first."""
-        return tuple(shortage.reason for shortage in _shortages(state, row, change))
+        """Everything that is short, pods first; or that victims would make no room, but for owners.
+
+        What a victim drew on a reservation stays held for others like it.
+        """
+        short = _shortages(state, row, change)
+        if change and short and not _shortages(state, row, change, _freed_at_all):
+            return (IN_VAIN,)
+        return tuple(shortage.reason for shortage in short)
 
     def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
@@ -244,9 +252,28 @@ class NodeResourcesFit:
         return hints.pod_helps(pod.pod, event.old, event.new)
 
 
-def _shortages(state: FitState, row: int, change: Change) -> list[Shortage]:
+Freed = Callable[[Offers, int, Change], tuple[dict[int, int], int]]
+
+
+def _freed_at_all(_offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
+    return change.freed(row)
+
+
+def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
+    """Room that becomes free on a row; what a victim drew on an offer stays held for owners."""
+    freed, slots = change.freed(row)
+    for _, held, _ in offers.regained(pod.uid for pod in change.removed.get(row, ())):
+        for resource, amount in held.items():
+            freed[resource] = freed.get(resource, 0) - amount
+        slots -= held[PODS]
+    return freed, slots
+
+
+def _shortages(
+    state: FitState, row: int, change: Change, freed_by: Freed = _freed
+) -> list[Shortage]:
     """Everything that is short on a row."""
-    freed, slots = _freed(state.offers, row, change) if change else ({}, 0)
+    freed, slots = freed_by(state.offers, row, change) if change else ({}, 0)
     short = []
     if state.slots_at[row] + slots < 1:
         capacity = state.amounts.allocatable_at[PODS][row]
@@ -260,16 +287,6 @@ def _shortages(state: FitState, row: int, change: Change) -> list[Shortage]:
             name = state.names[resource]
             short.append(Shortage(name, amount, have - free, have, amount > have))
     return short
-
-
-def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
-    """Room that becomes free on a row; what a victim drew on an offer stays held for owners."""
-    freed, slots = change.freed(row)
-    for _, held, _ in offers.regained(pod.uid for pod in change.removed.get(row, ())):
-        for resource, amount in held.items():
-            freed[resource] = freed.get(resource, 0) - amount
-        slots -= held[PODS]
-    return freed, slots
 
 
 def _scored(pod: PodFacts) -> tuple[int, int]:

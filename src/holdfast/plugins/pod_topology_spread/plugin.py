@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
+from holdfast.columns.counters import SelectorCount
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -55,6 +56,8 @@ class Counted:
     domains: AnyDomains
     label: LabelColumn
     eligibility: Eligibility
+    moving: SelectorCount
+    """Pods whose coming or going would count, terminating ones among them."""
 
     def counts(self, nodes: Picture, change: Change) -> Counts:
         """Matching pods per domain, were the change to happen."""
@@ -70,16 +73,19 @@ class Counted:
         return counts
 
     def _counts(self, pod: PodFacts) -> bool:
-        same = pod.namespace == self.namespace and not pod.terminating
+        # A terminating pod counts here and nowhere else, as upstream: taken away, it leaves more
+        # room than it took.
+        same = pod.namespace == self.namespace
         return same and self.constraint.selector.matches(pod.labels)
 
     def too_uneven(self, counts: Counts) -> NDArray[np.bool_]:
         """Tell, per domain, whether one more pod there is one too many."""
-        present = counts[self.domains.nodes > 0]
+        there = self.domains.present
+        present = counts if there is None else counts.compress(there)
         enough = len(present) >= self.constraint.min_domains
-        lowest = present.min() if len(present) and enough else 0
-        skew = counts + (int(self.constraint.matches_self) - lowest)
-        uneven: NDArray[np.bool_] = skew > self.constraint.max_skew
+        lowest = present.min() if len(present) and enough else 0.0
+        most = lowest + self.constraint.max_skew - int(self.constraint.matches_self)
+        uneven: NDArray[np.bool_] = counts > most
         return uneven
 
 
@@ -163,7 +169,8 @@ class PodTopologySpread:
         domains = counter.by_domain(
             constraint.key, eligibility, label, lambda: eligibility.rows(nodes), nodes.node_journal
         )
-        return Counted(constraint, pod.namespace, domains, label, eligibility)
+        moving = nodes.counter(pod.namespace, constraint.selector)
+        return Counted(constraint, pod.namespace, domains, label, eligibility, moving)
 
     def _wish(self, constraint: Constraint, keys: tuple[str, ...], view: View) -> Wish:
         nodes = view.nodes
@@ -194,16 +201,20 @@ class PodTopologySpread:
             table = np.empty(len(uneven) + 1, np.int8)
             table[:-1] = uneven
             table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
-            found = table.take(counted.label.ids[rows], mode="wrap")
-            verdicts = found if verdicts is None else np.where(verdicts, verdicts, found)
+            found = counted.label.read(table, rows)
+            if verdicts is None:
+                verdicts = found
+            else:
+                # The first to object is heard; choosing by ``where`` would take ten times as long.
+                verdicts = verdicts + found * (verdicts == 0).view(np.int8)
         assert verdicts is not None
         return verdicts
 
     def rests_on_pods(self, state: SpreadState) -> NDArray[np.bool_]:
-        """Where pods stand that a constraint counts."""
+        """Where pods stand whose leaving a constraint counts."""
         found = np.zeros(state.nodes.capacity, np.bool_)
         for counted in state.counted:
-            found |= counted.domains.per_row > 0
+            found |= counted.moving.all > 0
         return found
 
     def reasons(self, state: SpreadState, row: int, change: Change = NONE) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.node_labels import Ids, LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.unseen import AnyCount, AnyDomains
 from holdfast.framework.plugin import AnyRows, RawScores
@@ -29,15 +29,16 @@ class Wish:
 
     def parts(self, rows: AnyRows, weight: float) -> RawScores:
         """What this constraint adds to each row; nothing without the label."""
-        ids, more = self.label.ids[rows], float(self.constraint.max_skew - 1)
+        more = float(self.constraint.max_skew - 1)
         if self.domains is None:
             found = self.counter.live[rows] * np.float64(weight)
             found += more
+            ids = self.label.ids[rows]
             return found if ids.min(initial=0) >= 0 else found * (ids >= 0)
         self.domains.refresh()
         table = self.domains.padded * np.float64(weight) + more
         table[-1] = 0.0
-        return table.take(ids, mode="wrap")
+        return self.label.read(table, rows)
 
 
 @dataclass(slots=True)
@@ -52,14 +53,17 @@ class Wishes:
     lenient: bool
     weights: tuple[float, ...] | None = field(default=None, compare=False)
     _measured: tuple[int, int] = field(default=(-1, -1), compare=False)
+    _looked: tuple[int, bool] = field(default=(-1, True), compare=False)
 
     def measure(self, feasible: AnyRows) -> None:
         """Weigh each constraint by how many domains the feasible rows are in."""
-        everybody = len(feasible) if not isinstance(feasible, slice) else self.nodes.node_count
+        everybody = feasible.stop if isinstance(feasible, slice) else len(feasible)
         mark = (self.nodes.node_journal.seq, everybody)
         # All nodes feasible, as before, and no node changed: the domains are the same.
         if self._measured == mark and everybody == self.nodes.node_count:
             return
+        if isinstance(feasible, slice):
+            feasible = np.arange(feasible.stop)
         self.weights = self._weigh(feasible)
         self._measured = mark
 
@@ -74,12 +78,20 @@ class Wishes:
 
     def lacking(self, rows: AnyRows) -> NDArray[np.bool_] | None:
         """Rows that are set aside because they lack a key, or None if there is none."""
-        if self.lenient:
+        if self.lenient or not self._some_lack():
             return None
         missing: Any = False
         for wish in self.wishes:
             missing = missing | (wish.label.ids[rows] < 0)
         return missing if np.any(missing) else None
+
+    def _some_lack(self) -> bool:
+        """Tell whether any row lacks a key, looked up once until a node changes."""
+        seq, size = self.nodes.node_journal.seq, self.nodes.size
+        if self._looked[0] != seq:
+            some = any(bool((wish.label.ids[:size] < 0).any()) for wish in self.wishes)
+            self._looked = (seq, some)
+        return self._looked[1]
 
     def score(self, rows: AnyRows) -> RawScores:
         """Weighted counts, rounded half up; 0 for rows that are set aside."""
@@ -112,6 +124,6 @@ class Wishes:
         return final
 
 
-def _distinct(ids: NDArray[np.int32]) -> int:
+def _distinct(ids: Ids) -> int:
     """How many values there are; having none is a value too."""
     return int(np.count_nonzero(np.bincount(ids + 1)))

@@ -13,6 +13,7 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.plugins.reservation.owner import OwnerState
 
 Draws = dict[str, dict[int, int]]
+_SAYING = (names.ALLOCATED, names.DRAWS)
 
 
 def draw(pod: PodFacts, chosen: Offer, others: list[Offer]) -> Draws:
@@ -40,15 +41,16 @@ def draw(pod: PodFacts, chosen: Offer, others: list[Offer]) -> Draws:
 
 
 def notes(
-    state: OwnerState, chosen: Offer, draws: Mapping[str, Mapping[int, int]]
+    state: OwnerState, pod: PodFacts, chosen: Offer, draws: Mapping[str, Mapping[int, int]]
 ) -> dict[str, str]:
     """Name the nominated offer on the pod; with several, also what was drawn from each.
 
-    A restart rebuilds the ledger from these and nothing else.
+    A restart rebuilds the ledger from these and nothing else, so what the pod came with (copied
+    from another pod, perhaps) is written over.
     """
     allocated = {"name": chosen.reservation.name, "uid": chosen.uid}
     written = {names.ALLOCATED: msgspec.json.encode(allocated).decode()}
-    if len(draws) > 1:
+    if len(draws) > 1 or names.DRAWS in pod.pod.metadata.annotations:
         listed = [
             {
                 "name": state.offers.by_uid[uid].reservation.name,
@@ -63,3 +65,16 @@ def notes(
         ]
         written[names.DRAWS] = msgspec.json.encode(listed).decode()
     return written
+
+
+def claims(pod: PodFacts) -> bool:
+    """Whether a pod says it draws on a reservation before it was given any."""
+    return any(pod.pod.metadata.annotations.get(key) for key in _SAYING)
+
+
+def unsaid(pod: PodFacts) -> dict[str, str]:
+    """What to write on a pod that draws on nothing, so that it does not say it does.
+
+    A Binding can overwrite an annotation but not remove it.
+    """
+    return {key: "" for key in _SAYING if pod.pod.metadata.annotations.get(key)}

@@ -15,18 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.matching import Match
+from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.ports import HostPort
+from holdfast.framework.nominations import Nominations
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.given import NOTHING, Given, given_back
+
+if TYPE_CHECKING:
+    from holdfast.plugins.reservation.kept import Kept
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -69,7 +74,7 @@ class Fit:
         return found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OwnerState:
     """What owners of the same offers with the same request have in common."""
 
@@ -84,21 +89,25 @@ class OwnerState:
     ports: frozenset[HostPort] = frozenset()
     backed: frozenset[int] = frozenset()
     """Resources that devices serve on nodes which have none of their own: no room is needed."""
+    nominations: Nominations | None = None
     falls_back: bool = False
     """It may do without an offer where those it shares something with do not suffice."""
-    _seen: tuple[int, Fit] | None = field(default=None, repr=False)
+    ignored: frozenset[int] = frozenset()
+    """Resources in which no offer limits it or is told from another; the node must have them."""
+    kept: Kept | None = field(default=None, repr=False)
+    """What it found so far, row by row."""
+    offers_at: dict[int, tuple[int, list[Offer]]] = field(default_factory=dict, repr=False)
+    """The matched offers of rows that were looked at alone, and where they begin among all."""
 
     @property
     def ignoring(self) -> bool:
         """Whether it uses held room without taking any offer."""
         return self.match.ignoring
 
-    def fit(self) -> Fit:
-        """How things are now; worked out once until a row changes."""
-        seq = self.nodes.seq
-        if self._seen is None or self._seen[0] != seq:
-            self._seen = (seq, fit(self))
-        return self._seen[1]
+    @property
+    def compared(self) -> dict[int, int]:
+        """What it asks for of the resources in which offers are told apart."""
+        return {r: amount for r, amount in self.request if r not in self.ignored}
 
     def on_row(self, row: int) -> OwnerState | None:
         """The same, looking at one row alone; None for a row without a matched offer."""
@@ -113,7 +122,7 @@ class OwnerState:
             match, slots=slots, rows=match.rows[here : here + 1], first=np.zeros(1, np.intp),
             at=np.zeros(len(slots), np.intp),
         )  # fmt: skip
-        return replace(self, match=only, _seen=None)
+        return replace(self, match=only, kept=None, offers_at={})
 
 
 def fit(state: OwnerState, change: Change = NONE) -> Fit:
@@ -127,7 +136,7 @@ def fit(state: OwnerState, change: Change = NONE) -> Fit:
         plain &= room.free >= room.wanted
         by_node &= room.helped >= room.wanted
         inside &= ~room.limits | (room.left >= room.wanted)
-        if room.resource != PODS:
+        if room.resource != PODS and room.resource not in state.ignored:
             shares |= room.reserves
     shares &= columns.matchable[slots]
     served = np.logical_or.reduceat(shares & by_node & inside, match.first)
@@ -166,7 +175,7 @@ def _help(state: OwnerState, left: Ints, pools: Bools) -> Ints:
 
 def _limits(state: OwnerState, resource: int) -> Bools:
     columns, slots = state.offers.columns, state.match.slots
-    if state.ignoring or resource >= len(columns.limits):
+    if state.ignoring or resource in state.ignored or resource >= len(columns.limits):
         return np.zeros(len(slots), np.bool_)
     limits: Bools = columns.limits[resource, slots]
     return limits

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.node_selection import required_nodes
 from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of
 from holdfast.capacity.matching import Match, ignores
-from holdfast.capacity.offers import Offers
-from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.selection import required_selected
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
     NONE,
+    AnyRows,
     Calls,
     Change,
     ClusterEvent,
@@ -33,37 +34,28 @@ from holdfast.framework.plugin import (
     Verdicts,
     hears,
 )
+from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
-from holdfast.plugins.reservation import diagnosis
+from holdfast.plugins.reservation import diagnosis, evicting, inheriting
 from holdfast.plugins.reservation.arguments import read_args
-from holdfast.plugins.reservation.drawing import draw, notes
-from holdfast.plugins.reservation.nomination import nominate, row_scores
-from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.plugins.reservation.drawing import claims, draw, notes, unsaid
+from holdfast.plugins.reservation.given import NOTHING, given_back
+from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
+from holdfast.plugins.reservation.kept import kept_of
+from holdfast.plugins.reservation.nomination import take, why_none
+from holdfast.plugins.reservation.one_row import judge
+from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.plugins.reservation.placing import (
+    ReserveState,
+    Unrelated,
+    filter_reserve_pod,
+    inherits,
+    what_it_brings,
+)
 from holdfast.plugins.reservation.status import bind_reservation
-from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable, owner_reasons
+from holdfast.plugins.reservation.words import NO_MATCH, owner_reasons, tallied
 
-NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"
-POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
-
-
-@dataclass(frozen=True, slots=True)
-class ReserveState:
-    """A reserve pod: the node it is pinned to, and the policy it brings."""
-
-    nodes: Picture
-    offers: Offers
-    pinned: str
-    policy: str
-
-    def verdict(self, row: int) -> str:
-        """Why the row will not do, or ""."""
-        if self.pinned and self.nodes.names[row] != self.pinned:
-            return NOT_THE_NODE
-        return POLICY_CONFLICT if row in self.conflicting() else ""
-
-    def conflicting(self) -> Rows:
-        """Rows where exactly one of the new and an existing reservation has the Default policy."""
-        return self.offers.rows_with_other_policy(default=self.policy == "")
+AnyState = OwnerState | ReserveState | InheritState | Unrelated
 
 
 class Reservation:
@@ -74,11 +66,13 @@ class Reservation:
     epochs: ClassVar[tuple[str, ...]] = ("reservations", "nodes", "classes")
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
-        "AssignedPod": ("Delete", "UpdatePodScaleDown"),
+        "AssignedPod": ("Add", "Delete", "UpdatePodLabel", "UpdatePodScaleDown"),
         "UnschedulablePod": (),
         "Reservation": (),
     }
     beyond_spec: ClassVar[bool] = True
+    sliced: ClassVar[bool] = True
+    comparable: ClassVar[bool] = True
     asked_unprepared: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
@@ -88,158 +82,187 @@ class Reservation:
         """Which offers match, what is asked for, and what the annotations demand."""
         notes = pod.pod.metadata.annotations
         if pod.reserve_for:
-            return (notes.get(names.RESERVATION_NODE), *_wanted(pod, view))
+            return what_it_brings(pod, view)
         matched = view.matched
         affinity = notes.get(names.AFFINITY)
         if matched is None:
             # Of those that ignore reservations, no affinity is read.
-            return (affinity, ignores(pod)) if affinity is not None else None
-        return (matched.key, pod.request, affinity, pod.host_ports)
+            said = claims(pod)
+            return (affinity, ignores(pod), said) if said or affinity is not None else None
+        where = None if affinity is None else required_nodes(pod.pod)
+        return (matched.key, pod.request, affinity, pod.host_ports, where)
 
     def prepare(self, pod: PodFacts, view: View) -> Any:
         """Tell reserve pods, owners and everybody else apart."""
         if view.world.offers is None:
             return Skip()
         if pod.reserve_for:
-            return self._prepare_reserve_pod(pod, view)
+            return prepare_heir(pod, view, self.args.pre_allocation_config)
         try:
             affinity = None if ignores(pod) else affinity_of(pod.pod)
         except BadRequest as wrong:
             return Reject(Code.ERROR, (str(wrong),))
         matched = view.matched
         if not isinstance(matched, Match):
-            return Skip() if affinity is None else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
+            if affinity is not None:
+                return Reject(Code.UNRESOLVABLE, (NO_MATCH,))
+            return Unrelated(view.nodes) if claims(pod) else Skip()
         resources = view.nodes.resources
-        request = tuple((r, a) for r, a in pod.request if not self.args.ignores(resources[r]))
+        # What somebody else counts is not looked for on any node, with offers or without.
+        request = tuple([x for x in pod.request if not view.world.uncounted(resources[x[0]])])
+        ignored = frozenset(r for r, _ in pod.request if self.args.ignores(resources[r]))
         state = OwnerState(
             view.nodes, view.world.offers, matched, request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
+            ignored=ignored, nominations=view.world.nominations,
         )  # fmt: skip
-        return state if affinity is None else Narrow(state, matched.rows)
+        if affinity is None:
+            return state
+        # Reservations on nodes the pod may not go to are none of its.
+        rows = matched.rows
+        rows = rows[required_selected(view.nodes, required_nodes(pod.pod), rows)]
+        return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
 
-    def filter(
-        self, state: OwnerState | ReserveState, rows: Rows, change: Change = NONE
-    ) -> Verdicts:
+    def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
+        if isinstance(state, Unrelated):
+            anywhere: Verdicts = np.zeros(state.nodes.capacity, np.int8)[rows]
+            return anywhere
         if isinstance(state, ReserveState):
-            return _filter_reserve_pod(state, rows)
-        verdicts = np.zeros(state.nodes.capacity, np.int8)
-        found_fit = fit(state, change) if change else state.fit()
-        verdicts[state.match.rows] = ~found_fit.passes
-        if state.must:
-            # Where every offer is taken there is none to speak of: nothing can help.
-            for row in state.match.rows[~found_fit.passes]:
-                if none_matchable(state, int(row)):
-                    verdicts[row] = Code.UNRESOLVABLE
-        found: Verdicts = verdicts[rows]
-        return found
+            return filter_reserve_pod(state, rows)
+        if isinstance(state, InheritState):
+            return inheriting.verdicts(state, rows, change)
+        verdicts = kept_of(state).verdicts[rows]
+        if change:
+            verdicts = verdicts.copy()
+            for position, row in change.touches(rows):
+                verdicts[position] = self.verdict(state, row, change)
+        return verdicts
 
-    def rests_on_pods(self, state: OwnerState | ReserveState) -> NDArray[np.bool_]:
-        """Where the pod has an offer: room around it may become free."""
-        offered = np.zeros(state.nodes.capacity, np.bool_)
+    def verdict(self, state: AnyState, row: int, change: Change) -> int:
+        """The same for one row."""
+        if not isinstance(state, OwnerState):
+            return int(self.filter(state, np.array([row], np.intp), change)[0])
+        back = given_back(state.offers, change) if change else NOTHING
+        found = judge(state, row, back)
+        return Code.PASS if found is None else found.code(must=state.must)
+
+    def rests_on_pods(self, state: AnyState) -> NDArray[np.bool_]:
+        """Where the pod has an offer, or hopes for room: it may become free."""
+        offered = np.full(state.nodes.capacity, isinstance(state, InheritState), np.bool_)
         if isinstance(state, OwnerState):
             offered[state.match.rows] = True
         return offered
 
-    def reasons(
-        self, state: OwnerState | ReserveState, row: int, change: Change = NONE
-    ) -> tuple[str, ...]:
+    def reasons(self, state: AnyState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Say what is missing: by the node, or inside the reservation."""
+        assert not isinstance(state, Unrelated), "it passes everywhere"
         if isinstance(state, ReserveState):
             return (state.verdict(row),)
+        if isinstance(state, InheritState):
+            return inheriting.reasons(state, row, change)
         return owner_reasons(state, row, change)
 
-    def score(self, state: OwnerState | ReserveState, rows: Rows) -> RawScores:
-        """Prefer rows whose offer the pod fills best; a lowest order label beats any score."""
-        scores = np.zeros(state.nodes.capacity, np.float64)
-        if isinstance(state, ReserveState) or state.ignoring:
-            found: RawScores = scores[rows]
-            return found
-        scores[state.match.rows] = row_scores(state)
-        found = scores[rows]
-        return found
+    def tally(self, state: AnyState, rows: Rows) -> Mapping[str, int]:
+        """Count the reasons of many rows."""
+        if isinstance(state, OwnerState):
+            return tallied(state, rows)
+        return Counter(word for row in rows.tolist() for word in self.reasons(state, row))
 
-    def scale(self, _state: Any, raw: Any, _low: float, high: float) -> Any:
-        """The best row gets 100."""
+    def score(self, state: AnyState, rows: AnyRows) -> RawScores:
+        """Prefer rows whose offer the pod fills best; a lowest order label beats any score."""
+        if isinstance(state, InheritState):
+            inherited: RawScores = state.seen().scores[rows]
+            return inherited
+        if isinstance(state, ReserveState | Unrelated) or state.ignoring:
+            nothing: RawScores = np.zeros(state.nodes.capacity)[rows]
+            return nothing
+        return kept_of(state).scores(rows)
+
+    def scale(self, state: Any, raw: Any, low: float, high: float) -> Any:
+        """The best row gets 100; a reservation that inherits has its own scale."""
+        if isinstance(state, InheritState):
+            return inheriting.scaled(raw, low)
         return np.floor(100.0 * raw / high) if high > 0 else raw
 
     def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""
         pod = view.pod
-        counts = diagnosis.count(view.world.offers, pod)
+        counts = diagnosis.count(view.world.offers, pod, view.nodes)
         must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
         told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
         if not told or pod.reserve_for:
             return Effect(self.name)
-        histogram = rejection.histogram() if rejection.prefilter is None else {}
-        event = (diagnosis.EVENT, diagnosis.event_of(told, histogram))
-        return Effect(self.name, ", ".join(told), notes=(event,) if must else ())
+        return Effect(self.name, ", ".join(told), notes=_event(told, rejection) if must else ())
 
-    def reserve(self, state: OwnerState | ReserveState, placement: Placement) -> Reject | None:
+    def forbids_eviction(self, rejection: Rejection) -> str | None:
+        """Reservations evict where that is switched on; owners not while their own room opens."""
+        return evicting.why_not(rejection, enabled=self.args.enable_preemption)
+
+    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
+        """For a reservation nobody is evicted who says that it must not be."""
+        return evicting.spared if pod.reserve_for else None
+
+    def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
+        if isinstance(state, InheritState):
+            heir = state.decide(placement.row)
+            if heir.lacking and state.awaits_binding(placement.row, placement.pod.uid):
+                return Reject(Code.UNSCHEDULABLE, (inheriting.UNSEEN,))
+            state.offers.bequeath(heir.pods, placement.pod.uid, placement.node)
+            state = state.site
         if isinstance(state, ReserveState):
             uid, default = placement.pod.uid, state.policy == ""
             state.offers.placing[uid] = (placement.row, default)
             return None
-        if state.ignoring:
+        if isinstance(state, Unrelated) or state.ignoring:
+            placement.annotations.update(unsaid(placement.pod))
             return None
-        # The pod is assumed already: it must not count against itself.
-        without = Change(removed={placement.row: (placement.pod,)})
-        chosen, others = nominate(state, placement.row, without)
+        chosen, others = take(state, placement.pod, placement.row)
         if chosen is None:
-            return Reject(Code.UNSCHEDULABLE, (NONE_MEETS,)) if state.must else None
+            if state.must:
+                return Reject(Code.UNSCHEDULABLE, (why_none(state, placement.row),))
+            placement.annotations.update(unsaid(placement.pod))
+            return None
         draws = draw(placement.pod, chosen, others)
         state.offers.assign(placement.pod.uid, draws)
-        placement.annotations.update(notes(state, chosen, draws))
+        placement.annotations.update(notes(state, placement.pod, chosen, draws))
         return None
 
-    def unreserve(self, state: OwnerState | ReserveState, placement: Placement) -> None:
+    def unreserve(self, state: AnyState, placement: Placement) -> None:
         """Give the draw back, unless news came that the pod is on a node after all.
 
         What such a pod draws was read off the pod itself.
         """
         uid = placement.pod.uid
-        if isinstance(state, ReserveState):
+        if isinstance(state, Unrelated):
+            return
+        if isinstance(state, ReserveState | InheritState):
             state.offers.placing.pop(uid, None)
+            state.offers.disinherit(uid)
         elif state.nodes.is_assumed(uid) or state.nodes.pod(uid) is None:
             state.offers.withdraw(uid)
 
-    def bind(self, _state: Any, placement: Placement) -> Calls | Skip:
+    def bind(self, state: Any, placement: Placement) -> Calls | Skip:
         """Bind reserve pods by their status; ordinary pods are the next binder's."""
-        return bind_reservation(placement) if placement.pod.reserve_for else Skip()
+        if not placement.pod.reserve_for:
+            return Skip()
+        heir = state.chosen if isinstance(state, InheritState) else None
+        return bind_reservation(placement, heir)
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
-        """Room that comes back, a reservation or a node that comes or changes, the pod itself."""
+    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+        """Room that comes back, a reservation or a node that comes or changes, the pod itself.
+
+        Who inherits hopes for pods that may leave it something, too.
+        """
         if event.resource == "UnschedulablePod":
             return event.new is not None and bool(event.new.uid == pod.uid)
+        if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
+            return inherits(pod, view)
         return hears(self, event)
 
-    def _prepare_reserve_pod(self, pod: PodFacts, view: View) -> Any:
-        policy, refusal = _wanted(pod, view)
-        if refusal:
-            return Reject(Code.UNRESOLVABLE, (refusal,))
-        pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
-        return ReserveState(view.nodes, view.world.offers, pinned, policy)
 
-
-def _wanted(pod: PodFacts, view: View) -> tuple[str, str]:
-    """The policy a pending reservation brings, and why it cannot be served yet, or ""."""
-    reservation = view.world.offers.pending.get(pod.reserve_for)
-    if reservation is None:
-        return "", ""
-    if reservation.spec.pre_allocation:
-        return "", "reservations with preAllocation are not built yet"
-    return reservation.spec.allocate_policy, ""
-
-
-def _filter_reserve_pod(state: ReserveState, rows: Rows) -> Verdicts:
-    verdicts = np.zeros(state.nodes.capacity, np.int8)
-    if state.pinned:
-        verdicts[:] = Code.UNRESOLVABLE
-        row = state.nodes.row_of.get(state.pinned)
-        if row is not None:
-            verdicts[row] = Code.PASS
-    verdicts[state.conflicting()] = Code.UNRESOLVABLE
-    found: Verdicts = verdicts[rows]
-    return found
+def _event(told: list[str], rejection: Any) -> tuple[tuple[str, str], ...]:
+    histogram = rejection.histogram() if rejection.prefilter is None else {}
+    return ((diagnosis.EVENT, diagnosis.event_of(told, histogram)),)

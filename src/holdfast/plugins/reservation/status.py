@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Generator, Mapping
 from typing import Any
 
-from holdfast.api.decode import convert_object
+import msgspec
+
 from holdfast.api.quantity import AmountText
 from holdfast.api.requests import request_nanos, whole
-from holdfast.api.reservation import Reservation
-from holdfast.api.reservation_status import placed
-from holdfast.api.scheme import RESERVATIONS
+from holdfast.api.reservation import AVAILABLE, WAITING
+from holdfast.api.reservation_status import placed, waiting
+from holdfast.api.scheme import PODS, RESERVATIONS
+from holdfast.capacity import names
 from holdfast.capacity.annotations import resized
+from holdfast.capacity.inheritance import Inheritance
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.errors import Conflict, NotFound, Refused
+from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.framework.plugin import Call, Calls, Placement
+
+log = logging.getLogger(__name__)
 
 TRIES = 5
 
 
-def bind_reservation(placement: Placement) -> Calls:
-    """Yield the read and the write that make a pending Reservation Available on its node.
+def bind_reservation(placement: Placement, heir: Inheritance | None = None) -> Calls:
+    """Yield the writes that put a pending Reservation on its node.
+
+    Pods it inherits from are told first: whoever reads the Reservation's status finds them told.
+    If it does not get there, they are told so.
+    """
+    told: list[PodFacts] = []
+    try:
+        for pod in heir.pods if heir is not None else ():
+            told.append(pod)
+            yield _tell(pod, allocated_from(placement.pod))
+        yield from _write_status(placement, heir)
+    except HoldfastError:
+        if told and not (yield from _is_there(placement)):
+            for pod in told:
+                yield from _take_back(pod)
+        raise
+
+
+def _write_status(placement: Placement, heir: Inheritance | None) -> Calls:
+    """Write where the room is held, and whether it is free already.
 
     The status is written against the version just read, so that a reservation that expired, was
     deleted or was bound meanwhile is never brought back to life.
@@ -32,10 +57,9 @@ def bind_reservation(placement: Placement) -> Calls:
         _check_alive(raw, facts)
         raw["status"] = {
             **(raw.get("status") or {}),
-            "phase": "Available",
+            **_where(placement, heir),
             "nodeName": placement.node,
-            "allocatable": allocatable(raw, facts),
-            "conditions": placed(placement.now),
+            "allocatable": allocatable(facts),
         }
         try:
             yield Call("update", f"{path}/status", raw)
@@ -45,11 +69,54 @@ def bind_reservation(placement: Placement) -> Calls:
                 raise
 
 
-def allocatable(raw: Mapping[str, Any], facts: PodFacts) -> dict[str, AmountText]:
-    """What the reservation will offer: its template's requests, overlaid by a resize."""
+def _where(placement: Placement, heir: Inheritance | None) -> dict[str, Any]:
+    if heir is None or not (heir.pods or heir.lacking):
+        return {"phase": AVAILABLE, "conditions": placed(placement.now)}
+    message = "waiting for room to come free"
+    if heir.pods:
+        keys = ", ".join(sorted(pod.key for pod in heir.pods))
+        message = f"waiting for {keys} to leave the room"
+    return {"phase": WAITING, "conditions": waiting(placement.now, message)}
+
+
+def allocated_from(facts: PodFacts) -> str:
+    """What a pod carries that takes its room from this reservation."""
+    return msgspec.json.encode({"name": facts.name, "uid": facts.reserve_for}).decode()
+
+
+def _tell(pod: PodFacts, allocated: str | None) -> Call:
+    # What it drew on several others, ended since, would be read instead of this.
+    said = {names.ALLOCATED: allocated, names.DRAWS: None}
+    meta = {"uid": pod.pod.metadata.uid, "annotations": said}
+    path = PODS.path(pod.namespace, pod.name)
+    return Call("patch", path, {"metadata": meta}, "application/merge-patch+json")
+
+
+def _take_back(pod: PodFacts) -> Calls:
+    try:
+        yield _tell(pod, None)
+    except HoldfastError as failure:
+        log.warning("%s still says it leaves its room to a reservation: %s", pod.key, failure)
+
+
+def _is_there(placement: Placement) -> Generator[Call, Any, bool]:
+    """Ask whether the Reservation is on the node after all: the answer to a write may get lost."""
+    try:
+        raw = yield Call("get", RESERVATIONS.path(name=placement.pod.name))
+    except HoldfastError:
+        return False
+    same = raw["metadata"]["uid"] == placement.pod.reserve_for
+    return bool(same and (raw.get("status") or {}).get("nodeName") == placement.node)
+
+
+def allocatable(facts: PodFacts) -> dict[str, AmountText]:
+    """What the reservation will offer: its template's requests, overlaid by a resize.
+
+    As it was when room was found for it; if it was edited since, it is resized afterwards.
+    """
     asked = {name: whole(name, amount) for name, amount in request_nanos(facts.pod).items()}
     amounts = {name: _text(name, amount) for name, amount in asked.items() if amount}
-    return {**amounts, **resized(convert_object(dict(raw), Reservation))}
+    return {**amounts, **resized(facts.pod)}
 
 
 def _check_alive(raw: Mapping[str, Any], facts: PodFacts) -> None:

@@ -74,7 +74,7 @@ class Choice:
             if volume is None:
                 self.faults[undecided] |= MISSING
                 return
-            reached = self._volumes.reach.mask(volume.reachable_from)
+            reached = self._volumes.reached(volume)
             self.faults[undecided & ~reached] |= CONFLICT
             undecided &= reached
 

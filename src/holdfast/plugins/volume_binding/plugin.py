@@ -15,7 +15,8 @@ from holdfast.api.storage import (
     CSIStorageCapacity,
     PersistentVolumeClaim,
 )
-from holdfast.columns.picture import Picture, Rows
+from holdfast.columns.node_rows import Rows
+from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.volumes import Promise, Volumes
 from holdfast.errors import BadRequest, Invalid

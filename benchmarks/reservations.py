@@ -1,0 +1,120 @@
+"""What reservations cost: pods that own none, pods that own them, reservations looking for a node.
+
+    python benchmarks/reservations.py [--nodes 5000] [--reservations 0 100 1000 5000]
+
+Reservations hold room for pods of one workload, round robin over the nodes. *Others* are basic
+pods that own none of them. *Owners* are pods of that workload, five to a reservation; as long as
+there is room in one they take it. *Scheduled* are reservations that look for their node like pods:
+the attempt, and the news that they hold room.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from clusters import a_cluster
+from decisions import NOW, decide_all
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
+from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.cli import collector
+from holdfast.framework.plugin import Placement
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.cycle import attempt
+from holdfast.testing import a_pod, a_reservation, typed
+from kinds import web
+
+COUNTS = (0, 100, 1000, 5000)
+PER_RESERVATION = 5
+PODS = 2000
+
+
+def reservation(i: int, node: str = "") -> Reservation:
+    amounts = {"cpu": "500m", "memory": "512Mi"}
+    status = {"phase": "Available", "nodeName": node, "allocatable": amounts} if node else None
+    raw = a_reservation(
+        f"r{i}", cpu="500m", memory="512Mi", owner_labels={"app": "owner"}, allocate_once=False,
+        status=status, metadata={"creationTimestamp": "2026-01-01T00:00:00Z"},
+    )  # fmt: skip
+    return typed(raw)
+
+
+def owners(count: int) -> Iterator[Pod]:
+    for i in range(count):
+        yield typed(a_pod(f"o{i}", cpu="100m", memory="64Mi", labels={"app": "owner"}))
+
+
+def a_reserved_cluster(nodes: int, count: int) -> World:
+    world = a_cluster(nodes)
+    names = world.nodes.names
+    for i in range(count):
+        world.upsert(reservation(i, names[i % len(names)]))
+    return world
+
+
+def of_others(nodes: int, count: int, pods: int = PODS) -> float:
+    """Decisions a second about pods that own no reservation."""
+    world = a_reserved_cluster(nodes, count)
+    facts = [world.facts(pod) for pod in web(pods)]
+    return (pods - 1) / decide_all(world, facts)[0]
+
+
+def of_owners(nodes: int, count: int, pods: int = PODS) -> float:
+    """Decisions a second about owners."""
+    world = a_reserved_cluster(nodes, count)
+    pods = min(pods, PER_RESERVATION * count)
+    facts = [world.facts(pod) for pod in owners(pods)]
+    return (pods - 1) / decide_all(world, facts)[0]
+
+
+def scheduled(nodes: int, count: int, more: int = 1000) -> float:
+    """Reservations placed a second, where so many hold room already."""
+    world = a_reserved_cluster(nodes, count)
+    profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(1)
+    waiting = [reservation(count + i) for i in range(more)]
+    collector.settle()
+    began = time.process_time()
+    for pending in waiting:
+        world.upsert(pending)
+        facts = world.facts(reserve_pod(pending), reserve_for=pending.uid)
+        placed = attempt(profile, facts, world, NOW, rng)
+        assert isinstance(placed, Placement), placed
+        world.upsert(_available(pending, placed.node))
+    spent = time.process_time() - began
+    gc.unfreeze()
+    return more / spent
+
+
+def _available(pending: Reservation, node: str) -> Reservation:
+    amounts: dict[str, Any] = {"cpu": "500m", "memory": "512Mi"}
+    status = msgspec.structs.replace(
+        pending.status, phase="Available", node_name=node, allocatable=amounts
+    )
+    return msgspec.structs.replace(pending, status=status)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--reservations", type=int, nargs="+", default=list(COUNTS))
+    args = parser.parse_args()
+    print(f"{'reservations':>12}{'others/s':>12}{'owners/s':>12}{'scheduled/s':>14}")
+    for count in args.reservations:
+        mine = f"{of_owners(args.nodes, count):12,.0f}" if count else f"{'':12}"
+        print(
+            f"{count:>12}{of_others(args.nodes, count):12,.0f}{mine}"
+            f"{scheduled(args.nodes, count):14,.0f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""How nodes reach former in-tree volumes that a CSI driver serves there.
+
+Such a volume says where it is by the zone labels of Kubernetes, the driver by a label of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from holdfast.api.meta import Requirement
+from holdfast.api.pod import NodeSelector, NodeSelectorTerm
+from holdfast.api.storage import PersistentVolume
+from holdfast.api.volume_sources import CINDER, EBS, GCE_PD, MANY_ZONES, DiskSources
+
+ZONE_KEY_OF = {
+    EBS: "topology.ebs.csi.aws.com/zone",
+    GCE_PD: "topology.gke.io/zone",
+    CINDER: "topology.cinder.csi.openstack.org/zone",
+}
+"""By which label the driver that serves a plugin's volumes tells zones."""
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION = "failure-domain.beta.kubernetes.io/region"
+
+
+def zoned_plugin(sources: DiskSources) -> str | None:
+    """The in-tree plugin of a volume whose driver tells zones in its own way, or None."""
+    if sources.gce_persistent_disk is not None:
+        return GCE_PD
+    if sources.aws_elastic_block_store is not None:
+        return EBS
+    return CINDER if sources.cinder is not None else None
+
+
+def reachable_as_csi(volume: PersistentVolume, plugin: str) -> NodeSelector | None:
+    """Which nodes reach a volume where its plugin's driver serves it; None: every one.
+
+    Zones in the volume's node affinity come before those in its labels.
+    """
+    affinity, own = volume.reachable_from, ZONE_KEY_OF[plugin]
+    zone = _zone_label(volume)
+    if affinity is not None and _values(affinity, zone):
+        affinity = _renamed(affinity, zone, own)
+    else:
+        told = volume.metadata.labels.get(zone, "").split(MANY_ZONES)
+        zones = tuple(sorted({text.strip() for text in told if text.strip()}))
+        if zones:
+            affinity = _narrowed(affinity, Requirement(key=own, operator="In", values=zones))
+    if affinity is not None and zone == BETA_ZONE and _values(affinity, BETA_REGION):
+        affinity = _renamed(affinity, BETA_REGION, REGION)
+    return affinity
+
+
+def _zone_label(volume: PersistentVolume) -> str:
+    affinity, labels = volume.reachable_from, volume.metadata.labels
+    for key in (ZONE, BETA_ZONE):
+        if affinity is not None and any(r.key == key for r in _expressions(affinity)):
+            return key
+    return BETA_ZONE if ZONE not in labels and BETA_ZONE in labels else ZONE
+
+
+def _expressions(affinity: NodeSelector) -> Iterable[Requirement]:
+    return (r for term in affinity.node_selector_terms for r in term.match_expressions)
+
+
+def _values(affinity: NodeSelector, key: str) -> bool:
+    return any(r.key == key and r.values for r in _expressions(affinity))
+
+
+def _renamed(affinity: NodeSelector, old: str, new: str) -> NodeSelector:
+    def rename(requirement: Requirement) -> Requirement:
+        return replace(requirement, key=new) if requirement.key == old else requirement
+
+    return _each(affinity, lambda found: tuple(map(rename, found)))
+
+
+def _narrowed(affinity: NodeSelector | None, more: Requirement) -> NodeSelector:
+    if affinity is None or not affinity.node_selector_terms:
+        affinity = NodeSelector(node_selector_terms=(NodeSelectorTerm(),))
+    return _each(affinity, lambda found: (*found, more))
+
+
+def _each(
+    affinity: NodeSelector,
+    change: Callable[[tuple[Requirement, ...]], tuple[Requirement, ...]],
+) -> NodeSelector:
+    terms = tuple(
+        replace(term, match_expressions=change(term.match_expressions))
+        for term in affinity.node_selector_terms
+    )
+    return NodeSelector(node_selector_terms=terms)

@@ -1,0 +1,152 @@
+"""Room that running pods still have: from which of them a reservation inherits on a node.
+
+A reservation with ``preAllocation`` may be placed where there is no room yet. It is bound to pods
+that run there; while they run the node holds max(reservation, pods), and what they leave is the
+reservation's and nobody else's. Where no pod will do at all it is placed all the same and waits
+for whatever room comes free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from holdfast.columns.interner import PODS
+from holdfast.columns.pod_facts import PodFacts
+
+Amounts = Mapping[int, int]
+_WHOLE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What a reservation asks for, and how it may choose the pods it inherits from."""
+
+    wanted: Amounts
+    """Everything it takes, its pod slot included."""
+    reserved: Amounts
+    """What it reserves: of these a pod may have no more than the reservation."""
+    multiple: bool = False
+    ranked: bool = False
+    """Candidates come in the order in which they are to be taken."""
+    required: bool = False
+    """It must inherit from somebody, even where there is room."""
+    prefers_none: bool = False
+    """Where there is room it inherits from nobody."""
+
+    def short(self, free: Amounts, given: Amounts) -> list[int]:
+        """The resources of which there is too little, with what pods give."""
+        return [r for r, a in self.wanted.items() if a > free.get(r, 0) + given.get(r, 0)]
+
+    def exceeded(self, given: Amounts) -> list[int]:
+        """The reserved resources of which pods have more than the reservation."""
+        return [r for r, a in self.reserved.items() if given.get(r, 0) > a]
+
+    def shares(self, pod: PodFacts) -> bool:
+        """Whether the pod has any of what is reserved."""
+        return any(resource in self.reserved for resource, _ in pod.request)
+
+    def score(self, pod: PodFacts) -> int:
+        """How much of the reservation a pod fills, 0 to 100, as owners are scored."""
+        has = dict(pod.request)
+        named = [(r, a) for r, a in self.reserved.items() if a > 0]
+        filled = [_WHOLE * has.get(r, 0) // a if has.get(r, 0) <= a else 0 for r, a in named]
+        return sum(filled) // max(len(filled), 1)
+
+
+class Inheritance(NamedTuple):
+    """What became of one node.
+
+    ``pods`` are those it inherits from there; ``lacking`` is how much is missing of what is
+    missing most, in hundredths: then it must wait. ``by_node`` and ``inside`` are the resources
+    for which the node will not do.
+    """
+
+    pods: tuple[PodFacts, ...] = ()
+    lacking: int = 0
+    by_node: frozenset[int] = frozenset()
+    inside: tuple[int, ...] = ()
+    refused: bool = False
+
+    def score(self, will: Will) -> int:
+        """How well the node is liked: with few pods, or with one that fills it; waiting last."""
+        if self.lacking:
+            return -self.lacking
+        if will.multiple:
+            return _WHOLE // (1 + len(self.pods))
+        return will.score(self.pods[0]) if self.pods else 0
+
+
+def inherit(will: Will, free: Amounts, candidates: Sequence[PodFacts]) -> Inheritance:
+    """Choose from whom to inherit on a node with so much free room, or say why not at all."""
+    alone = will.short(free, {})
+    if will.prefers_none and not will.required and not alone:
+        return Inheritance()
+    ordered = candidates if will.ranked and will.multiple else by_score(will, candidates)
+    chosen, by_node, inside = (_several if will.multiple else _one)(will, free, ordered)
+    if chosen:
+        return Inheritance(tuple(chosen))
+    if will.required:
+        return Inheritance((), 0, frozenset(by_node), tuple(inside), refused=True)
+    if not alone:
+        return Inheritance()
+    if any(not will.exceeded(given(pod)) for pod in candidates):
+        return Inheritance((), 0, frozenset(by_node), refused=True)
+    return Inheritance(lacking=max(_lacking(will, free, r) for r in alone))
+
+
+def given(*pods: PodFacts) -> Counter[int]:
+    """What pods would leave behind, their slots included."""
+    total: Counter[int] = Counter()
+    for pod in pods:
+        total[PODS] += pod.slots
+        for resource, amount in pod.request:
+            total[resource] += amount
+    return total
+
+
+def by_score(will: Will, candidates: Iterable[PodFacts]) -> list[PodFacts]:
+    """The best filling first; ties as they come, or by uid where no order was given."""
+    found = list(candidates)
+    if not will.ranked:
+        found.sort(key=lambda pod: pod.uid)
+    return sorted(found, key=will.score, reverse=True)
+
+
+_Found = tuple[list[PodFacts], set[int], dict[int, None]]
+"""Whom it inherits from; else what is short by the node, and inside the reservation."""
+
+
+def _one(will: Will, free: Amounts, ordered: Iterable[PodFacts]) -> _Found:
+    by_node: set[int] = set()
+    inside: dict[int, None] = {}
+    for pod in ordered:
+        leaves = given(pod)
+        short, exceeded = will.short(free, leaves), will.exceeded(leaves)
+        if not short and not exceeded:
+            return [pod], set(), {}
+        by_node.update(short)
+        inside.update(dict.fromkeys(exceeded))
+    return [], by_node, inside
+
+
+def _several(will: Will, free: Amounts, ordered: Iterable[PodFacts]) -> _Found:
+    chosen: list[PodFacts] = []
+    total: Counter[int] = Counter()
+    for pod in ordered:
+        trial = total + given(pod)
+        if will.exceeded(trial):
+            continue
+        chosen.append(pod)
+        total = trial
+        if not will.short(free, total):
+            return chosen, set(), {}
+    return [], set(will.short(free, total)) if chosen else set(), {}
+
+
+def _lacking(will: Will, free: Amounts, resource: int) -> int:
+    wanted = will.wanted[resource]
+    missing = min(wanted - free.get(resource, 0), wanted)
+    return max(1, _WHOLE * missing // wanted)

@@ -1,0 +1,112 @@
+"""``holdfast reservation list``: every reservation, what it holds, for whom and how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.api import scheme
+from holdfast.api.reservation import FINAL, PENDING, Reservation, ReservationOwner
+from holdfast.cli.connection import all_of, connected
+from holdfast.cli.table import amounts, span, table
+from holdfast.clock import SystemClock
+
+HEAD = ("NAME", "PHASE", "NODE", "FOR", "HELD", "USED", "OWNERS", "ENDS")
+
+
+def run(kubeconfig: Path | None, output: str) -> None:
+    """Print all reservations."""
+    found = asyncio.run(_read(kubeconfig))
+    now = SystemClock().now()
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode([as_data(r, now) for r in found])).decode())
+    elif not found:
+        print(
+            "there are no reservations; `holdfast reservation create --help` says how to make one"
+        )
+    else:
+        print(as_text(found, now))
+
+
+async def _read(kubeconfig: Path | None) -> list[Reservation]:
+    async with connected(kubeconfig, "holdfast-reservation") as (client, _endpoint):
+        return sorted(await all_of(client, scheme.RESERVATIONS), key=lambda r: r.name)
+
+
+def as_text(found: Iterable[Reservation], now: float) -> str:
+    """Set the reservations in a table, and below it what is wrong with some of them."""
+    listed = list(found)
+    rows = [
+        (r.name, r.phase, r.status.node_name or "-", owners_of(r), amounts(r.status.allocatable),
+         amounts(r.status.allocated), str(len(r.status.current_owners)), ends(r, now))
+        for r in listed
+    ]  # fmt: skip
+    troubles = [f"{r.name}: {words}" for r in listed if (words := trouble(r))]
+    return "\n".join([table(HEAD, rows), *troubles])
+
+
+def as_data(reservation: Reservation, now: float) -> dict[str, Any]:
+    """What the table says, for programs."""
+    end, status = reservation.ends_at, reservation.status
+    return {
+        "name": reservation.name, "phase": reservation.phase, "node": status.node_name or None,
+        "for": owners_of(reservation), "held": status.allocatable, "used": status.allocated,
+        "owners": [f"{o.namespace}/{o.name}" for o in status.current_owners],
+        "endsInSeconds": None if end is None or reservation.phase in FINAL else int(end - now),
+        "trouble": trouble(reservation) or None,
+    }  # fmt: skip
+
+
+def owners_of(reservation: Reservation) -> str:
+    """Say shortly who may use it."""
+    return " or ".join(map(_owner, reservation.spec.owners)) or "nobody"
+
+
+def _owner(owner: ReservationOwner) -> str:
+    parts = []
+    if owner.object is not None:
+        named = "/".join(filter(None, (owner.object.namespace, owner.object.name)))
+        parts.append(f"pod {named}" if owner.object.name else f"namespace {named}" if named else "")
+        parts.append(f"uid {owner.object.uid}" if owner.object.uid else "")
+    if owner.controller is not None:
+        made = owner.controller
+        parts.append(f"{made.kind.lower() or 'controller'} {made.name or made.uid}")
+    if owner.label_selector is not None:
+        parts.append(_selector(owner))
+    return " ".join(filter(None, parts)) or "any pod"
+
+
+def _selector(owner: ReservationOwner) -> str:
+    assert owner.label_selector is not None
+    pairs = [f"{k}={v}" for k, v in sorted(owner.label_selector.match_labels.items())]
+    for wish in owner.label_selector.match_expressions:
+        values = f"({','.join(wish.values)})" if wish.values else ""
+        pairs.append(f"{wish.key} {wish.operator}{values}")
+    return ",".join(pairs) or "any pod"
+
+
+def ends(reservation: Reservation, now: float) -> str:
+    """Say when it ends."""
+    if reservation.phase in FINAL:
+        return "ended"
+    end = reservation.ends_at
+    return "never" if end is None else f"in {span(end - now)}"
+
+
+def trouble(reservation: Reservation) -> str:
+    """Say what keeps it from being used, "" if nothing does."""
+    if reservation.phase in FINAL:
+        return ""
+    scheduled, ready = reservation.condition("Scheduled"), reservation.condition("Ready")
+    resized = reservation.condition("Resized")
+    if reservation.phase == PENDING:
+        if scheduled is not None and scheduled.message:
+            return scheduled.message
+        return "" if scheduled else "no scheduler has tried to place it yet"
+    if ready is not None and ready.status == "False":
+        return f"{ready.reason}: {ready.message}" if ready.message else ready.reason
+    return resized.message if resized is not None and resized.status == "False" else ""

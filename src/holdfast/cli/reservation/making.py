@@ -1,0 +1,78 @@
+"""Reservations for the replicas a workload is to have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api import scheme
+from holdfast.api.names import label_value
+from holdfast.api.resource import Resource
+from holdfast.errors import Refused
+
+Raw = dict[str, Any]
+FOR = "scheduling.holdfast.dev/reserved-for"
+"""The label that tells which workload a reservation was made for."""
+KINDS: dict[str, Resource[Any]] = {
+    name: resource
+    for resource, names in (
+        (scheme.DEPLOYMENTS, ("deployment", "deployments", "deploy")),
+        (scheme.REPLICASETS, ("replicaset", "replicasets", "rs")),
+        (scheme.STATEFULSETS, ("statefulset", "statefulsets", "sts")),
+    )
+    for name in names
+}
+_NOT_RESERVED = ("nodeName", "schedulingGates")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the flags say beyond the workload itself."""
+
+    ttl: str = ""
+    expires: str = ""
+    node: str = ""
+    policy: str = ""
+    reusable: bool = False
+    scheduler: str = ""
+
+
+def workload(text: str) -> tuple[Resource[Any], str]:
+    """Read ``deployment/web`` as a resource and a name."""
+    kind, slash, name = text.partition("/")
+    found = KINDS.get(kind.lower())
+    if found is None or not slash or not name:
+        raise Refused(
+            f"--for {text}: give KIND/NAME, such as deployment/web; the kinds are "
+            f"{', '.join(sorted({r.kind.lower() for r in KINDS.values()}))}"
+        )
+    return found, name
+
+
+def reservation_for(raw: Mapping[str, Any], wish: Wish) -> Raw:
+    """Make the reservation for one more pod of a workload.
+
+    The pod is the workload's own template; its owners are the workload's pods, by its selector
+    and its namespace.
+    """
+    meta, spec = raw["metadata"], raw["spec"]
+    namespace, name = meta["namespace"], meta["name"]
+    made = spec.get("template") or {}
+    pod = {k: v for k, v in (made.get("spec") or {}).items() if k not in _NOT_RESERVED}
+    pod |= {k: v for k, v in (("nodeName", wish.node), ("schedulerName", wish.scheduler)) if v}
+    kept = {k: made["metadata"][k] for k in ("labels", "annotations")
+            if (made.get("metadata") or {}).get(k)}  # fmt: skip
+    body: Raw = {
+        "template": {"metadata": {"namespace": namespace, **kept}, "spec": pod},
+        "owners": [{"object": {"namespace": namespace}, "labelSelector": spec["selector"]}],
+        "allocateOnce": not wish.reusable,
+    }
+    body |= {k: v for k, v in (("ttl", wish.ttl), ("expires", wish.expires),
+                               ("allocatePolicy", wish.policy)) if v}  # fmt: skip
+    mark = f"{raw['kind'].lower()}.{namespace}.{name}"
+    labels = {FOR: mark} if not label_value(mark) else {}
+    return {
+        "apiVersion": scheme.RESERVATIONS.api_version, "kind": scheme.RESERVATIONS.kind,
+        "metadata": {"generateName": f"{name}-", "labels": labels}, "spec": body,
+    }  # fmt: skip

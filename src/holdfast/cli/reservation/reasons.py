@@ -1,0 +1,140 @@
+"""``holdfast reservation why``: where a reservation stands, and what keeps it there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.api import scheme
+from holdfast.api.meta import Object
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import FAILED, FINAL, PENDING, SUCCEEDED, WAITING, Reservation
+from holdfast.api.timestamps import parse_rfc3339
+from holdfast.capacity.owners import compile_owners
+from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.cli.configured import configured
+from holdfast.cli.connection import connected, everything
+from holdfast.cli.reservation.listing import ends, owners_of, trouble
+from holdfast.cli.snapshot import Snapshot, world_of
+from holdfast.cli.table import amounts, span
+from holdfast.cli.verdict import as_text
+from holdfast.clock import SystemClock
+from holdfast.errors import NotFound, Refused
+from holdfast.framework.profile import Profile
+from holdfast.validation.reservation import check_reservation, words_of
+
+Profiles = Mapping[str, Profile]
+
+
+def run(name: str, kubeconfig: Path | None, config: Path | None, output: str) -> None:
+    """Print why a reservation is, or is not, of use."""
+    profiles = configured(config).profiles
+    found, objects = asyncio.run(_read(name, kubeconfig))
+    answer = explain(found, objects, profiles, SystemClock().now())
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode(answer)).decode())
+    else:
+        print("\n".join(answer["lines"]))
+
+
+async def _read(name: str, kubeconfig: Path | None) -> tuple[Reservation, list[Object]]:
+    async with connected(kubeconfig, "holdfast-reservation") as (client, endpoint):
+        try:
+            found = await client.get(scheme.RESERVATIONS, name)
+        except NotFound as missing:
+            raise Refused(
+                f'there is no reservation "{name}" at {endpoint.url}: '
+                "`holdfast reservation list` lists them"
+            ) from missing
+        return found, await everything(client)
+
+
+def explain(
+    found: Reservation, objects: Sequence[Object], profiles: Profiles, now: float
+) -> dict[str, Any]:
+    """Say where a reservation stands, in lines, and the decision for one without a node."""
+    answer: dict[str, Any] = {"reservation": found.name, "phase": found.phase}
+    if found.phase == PENDING:
+        decision, lines = _without_a_node(found, objects, profiles, now)
+        answer |= {"decision": decision}
+    elif found.phase in FINAL:
+        lines = [_end(found, now)]
+    else:
+        pods = [obj for obj in objects if isinstance(obj, Pod)]
+        lines = [*_on_a_node(found, now), *_waiting_owners(found, pods)]
+    return answer | {"lines": lines}
+
+
+def _without_a_node(
+    found: Reservation, objects: Sequence[Object], profiles: Profiles, now: float
+) -> tuple[dict[str, Any] | None, list[str]]:
+    head = f"{found.name} has no node, ends {ends(found, now)}"
+    if found.metadata.deletion_timestamp:
+        return None, [f"{head}: it is being deleted, and will get none"]
+    wrong = list(check_reservation(found))
+    if wrong:
+        return None, [f"{head}: it is not tried, because it is invalid: {words_of(wrong)}"]
+    if found.scheduler_name not in profiles:
+        names = ", ".join(profiles)
+        return None, [f"{head}: spec.template.spec.schedulerName is {found.scheduler_name}; "
+                      f"Holdfast places those for {names}"]  # fmt: skip
+    snapshot = Snapshot(world_of(objects), reserve_pod(found), found.uid)
+    decision = snapshot.explain(profiles, now, preempt=True) | {"pod": found.name}
+    if decision["schedulable"]:
+        return decision, [f"{head} yet, and would get one now:", as_text(decision).rstrip()]
+    return decision, [f"{head}:", as_text(decision).rstrip()]
+
+
+def _end(found: Reservation, now: float) -> str:
+    ready = found.condition("Ready")
+    when = ready.last_transition_time if ready is not None else None
+    ago = f" {span(now - parse_rfc3339(when))} ago" if when else ""
+    if found.phase == SUCCEEDED:
+        takers = ", ".join(f"{o.namespace}/{o.name}" for o in found.status.current_owners)
+        return f"{found.name} is over: {takers or 'its owner'} took it{ago}; it serves one pod only"
+    if found.expired:
+        limit = (f"expires {found.spec.expires} has passed" if found.spec.expires
+                 else f"ttl {found.spec.ttl} is over, or its node is gone")  # fmt: skip
+        return f"{found.name} is over: it expired{ago} ({limit}); its room is free"
+    assert found.phase == FAILED
+    return f"{found.name} has failed; its room is free"
+
+
+def _on_a_node(found: Reservation, now: float) -> list[str]:
+    status = found.status
+    lines = [
+        f"{found.name} holds {amounts(status.allocatable)} on {status.node_name} for "
+        f"{owners_of(found)}, ends {ends(found, now)}",
+        f"  used: {amounts(status.allocated)}"
+        + "".join(f"\n    by {o.namespace}/{o.name}" for o in status.current_owners),
+    ]
+    if found.phase == WAITING:
+        lines.append("  it waits until the pods in its room have left; no owner may use it yet")
+    if found.spec.unschedulable:
+        lines.append("  spec.unschedulable keeps new owners out")
+    if found.metadata.deletion_timestamp:
+        lines.append("  it is being deleted, which keeps new owners out")
+    if found.spec.taints:
+        listed = ", ".join(f"{t.key}={t.value}:{t.effect}" for t in found.spec.taints)
+        lines.append(f"  only owners that tolerate {listed} may use it")
+    if words := trouble(found):
+        lines.append(f"  {words}")
+    return lines
+
+
+def _waiting_owners(found: Reservation, pods: Sequence[Pod]) -> list[str]:
+    """Name the owners that wait for a node all the same, and what they were told."""
+    rules = compile_owners(found.spec.owners) or ()
+    waiting = [
+        pod for pod in pods
+        if not pod.spec.node_name and not pod.finished and any(rule.owns(pod) for rule in rules)
+    ]  # fmt: skip
+    lines = []
+    for pod in sorted(waiting, key=lambda pod: pod.key):
+        told = next((c.message for c in pod.status.conditions if c.type == "PodScheduled"), "")
+        lines.append(f"  {pod.key} may use it and waits: {told or 'it has not been tried yet'}")
+    return lines

@@ -1,0 +1,67 @@
+"""Telling handlers what changed. A handler that fails is a defect, and stays its own.
+
+Following a collection must go on whatever one object does to one handler: the next object is not
+to blame, and a process that ended over it would end over it again after every restart. So what a
+handler raises is logged, counted and left behind; the handler hears of the same object again when
+it next changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from holdfast.client.replica import Change, Kind, identity
+from holdfast.errors import HoldfastError
+
+T = TypeVar("T")
+Handler = Callable[[Kind, T | None, T | None], None]
+REFUSED, FAILED, UNREADABLE = "refused", "failed", "unreadable"
+"""An object that makes no sense to a handler; a defect of one; an object of another shape."""
+
+log = logging.getLogger(__name__)
+
+
+class Teller(Generic[T]):
+    """The handlers of one collection; ``troubles`` counts what went wrong, by sort."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._handlers: list[Handler[T]] = []
+        self.troubles: Counter[str] = Counter()
+
+    def add(self, handler: Handler[T]) -> None:
+        """Tell one more."""
+        self._handlers.append(handler)
+
+    def tell(self, change: Change[T]) -> None:
+        """Tell every handler, in the order they were added."""
+        for handler in self._handlers:
+            self.tell_one(handler, change)
+
+    def tell_one(self, handler: Handler[T], change: Change[T]) -> None:
+        """Tell one handler; nothing it raises comes through."""
+        try:
+            handler(*change)
+        except Exception as trouble:
+            _, old, new = change
+            self._note(identity(old if new is None else new)[0], trouble)
+
+    def guard(self, key: str, work: Callable[[], None]) -> None:
+        """Do something about an object; nothing it raises comes through."""
+        try:
+            work()
+        except Exception as trouble:
+            self._note(key, trouble)
+
+    def _note(self, key: str, trouble: Exception) -> None:
+        if isinstance(trouble, HoldfastError):
+            self.troubles[REFUSED] += 1
+            words = "%s %s: %s; going on with what was known of it"
+            log.error(words, self._what, key, trouble)
+        else:
+            self.troubles[FAILED] += 1
+            words = "%s %s: a handler failed; going on with the next object"
+            log.error(words, self._what, key, exc_info=trouble)

@@ -1,0 +1,209 @@
+"""Nodes as rows: what each has, how it looks, and what changed when."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.node import Node, Taint
+from holdfast.api.quantity import milli, units
+from holdfast.columns.amounts import MOST, Amounts
+from holdfast.columns.derived import Derived
+from holdfast.columns.epochs import Epochs
+from holdfast.columns.images import ImageIndex
+from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
+from holdfast.columns.journal import Journal
+from holdfast.columns.node_labels import Ids, LabelColumn, NodeLabels
+
+_FIRST_ROWS = 64
+_FIRST_RESOURCES = 12
+Rows = NDArray[np.intp]
+TaintSet = tuple[Taint, ...]
+
+
+class NodeRows:
+    """The half of the picture that is about nodes themselves; ``Picture`` is the whole."""
+
+    def __init__(self, resources: ResourceNames | None = None) -> None:
+        self.resources = resources or ResourceNames()
+        self.epochs = Epochs()
+        self.names: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self.nodes: list[Node | None] = []
+        self.size = 0
+        """How many rows are in use, dead ones among them."""
+        self.capacity = _FIRST_ROWS
+        self.amounts = Amounts(_FIRST_RESOURCES, self.capacity)
+        self.alive: NDArray[np.bool_] = np.zeros(self.capacity, np.bool_)
+        self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, np.bool_)
+        self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, np.int32)
+        self.taint_sets: Interner[TaintSet] = Interner(((),))
+        self.feature_set: NDArray[np.int32] = np.zeros(self.capacity, np.int32)
+        self.feature_sets: Interner[frozenset[str]] = Interner((frozenset(),))
+        self.labels = NodeLabels(self.capacity)
+        self.images = ImageIndex()
+        self.journal = Journal(self.capacity)
+        self.node_journal = Journal(self.capacity)
+        self.derived: dict[object, Derived] = {}
+        self._free_rows: list[int] = []
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        return len(self.row_of)
+
+    @property
+    def seq(self) -> int:
+        """The journal's position."""
+        return self.journal.seq
+
+    @property
+    def allocatable(self) -> NDArray[np.int64]:
+        """What each node has: [resource, row]."""
+        return self.amounts.allocatable
+
+    @property
+    def requested(self) -> NDArray[np.int64]:
+        """Everything taken or held: [resource, row]; PODS counts pods."""
+        return self.amounts.requested
+
+    @property
+    def nonzero_millicores(self) -> NDArray[np.float64]:
+        """Cpu requested per row, where asking for nothing counts as 100m."""
+        column: NDArray[np.float64] = self.amounts.nonzero[CPU]
+        return column
+
+    @property
+    def nonzero_bytes(self) -> NDArray[np.float64]:
+        """Memory requested per row, where asking for nothing counts as 200Mi."""
+        column: NDArray[np.float64] = self.amounts.nonzero[MEMORY]
+        return column
+
+    @property
+    def rows(self) -> Rows:
+        """Rows that are nodes, ascending."""
+        rows: Rows = self.alive[: self.size].nonzero()[0]
+        return rows
+
+    def label(self, key: str) -> Ids:
+        """The value id of each row under a label key, -1 where it has none."""
+        return self.labels.column(key).ids
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The column of a label key with its values."""
+        return self.labels.column(key)
+
+    def value(self, key: str, id_: int) -> str:
+        """The label value an id stands for."""
+        return self.labels.column(key).values[id_]
+
+    def upsert_node(self, node: Node) -> int:
+        """Take in a node, new or changed; rows move in the journals only if something did."""
+        provided = {self.resources.id(n): _amount(n, a) for n, a in node.status.allocatable.items()}
+        row = self.row_of.get(node.name)
+        new = row is None
+        if row is None:
+            row = self._open(node.name)
+        old = self.nodes[row]
+        self.nodes[row] = node
+        self._widen_to(max(provided, default=0))
+        news = self.amounts.provide(row, provided)
+        if old is None or _looks_different(old, node):
+            self.labels.set(row, node.metadata.labels)
+            self.unschedulable[row] = node.spec.unschedulable
+            taints = tuple(msgspec.structs.replace(t, time_added=None) for t in node.spec.taints)
+            self.taint_set[row] = self.taint_sets.id(taints)
+            features = frozenset(node.status.declared_features)
+            self.feature_set[row] = self.feature_sets.id(features)
+            self.node_journal.log(row)
+            news = True
+        if news:
+            self.journal.log(row)
+        had = () if old is None else old.status.images
+        if self.images.change(row, had, node.status.images):
+            self.epochs.bump("images")
+        if new:
+            self.epochs.bump("nodes")
+        return row
+
+    def delete_node(self, name: str) -> None:
+        """Forget a node; whatever stood on its row must be gone."""
+        row = self.row_of.pop(name)
+        self.amounts.close(row)
+        self.labels.clear(row)
+        gone = self.nodes[row]
+        if gone is not None and self.images.change(row, gone.status.images, ()):
+            self.epochs.bump("images")
+        self.names[row] = ""
+        self.nodes[row] = None
+        self.alive[row] = False
+        self.unschedulable[row] = False
+        self.taint_set[row] = self.feature_set[row] = 0
+        self._free_rows.append(row)
+        self.node_journal.log(row)
+        self.journal.log(row)
+        self.epochs.bump("nodes")
+
+    def _open(self, name: str) -> int:
+        if self._free_rows:
+            row = self._free_rows.pop()
+            self.names[row] = name
+        else:
+            row = len(self.names)
+            if row == self.capacity:
+                self._resize(self.amounts.width, self.capacity * 2)
+            self.names.append(name)
+            self.nodes.append(None)
+            self.size = len(self.names)
+        self.row_of[name] = row
+        self.alive[row] = True
+        self.amounts.open(row)
+        return row
+
+    def _widen_to(self, resource: int) -> None:
+        if resource >= self.amounts.width:
+            self._resize(max(resource + 1, self.amounts.width * 2), self.capacity)
+
+    def _resize(self, width: int, capacity: int) -> None:
+        """Replace every array by a larger one; whoever holds on to one must let go (layout)."""
+        self.amounts = self.amounts.resized(width, capacity)
+        if capacity != self.capacity:
+            for name in ("alive", "unschedulable", "taint_set", "feature_set"):
+                old = getattr(self, name)
+                wider = np.zeros(capacity, old.dtype)
+                wider[: len(old)] = old
+                setattr(self, name, wider)
+            self.labels.grow(capacity)
+            self.journal.grow(capacity)
+            self.node_journal.grow(capacity)
+            self.capacity = capacity
+        self.derived = {}
+        self.epochs.bump("layout")
+
+    def _copy_nodes_to(self, copy: NodeRows) -> None:
+        """Make a new picture one of the same nodes."""
+        copy.epochs = self.epochs.fork()
+        copy.names, copy.row_of = list(self.names), dict(self.row_of)
+        copy.nodes = list(self.nodes)
+        copy.capacity, copy.size = self.capacity, self.size
+        copy.amounts = self.amounts.resized(self.amounts.width, self.capacity)
+        copy.alive, copy.unschedulable = self.alive.copy(), self.unschedulable.copy()
+        copy.taint_set, copy.taint_sets = self.taint_set.copy(), self.taint_sets.fork()
+        copy.feature_set, copy.feature_sets = self.feature_set.copy(), self.feature_sets.fork()
+        copy.labels, copy.images = self.labels.fork(), self.images.fork()
+        copy.journal, copy.node_journal = self.journal.fork(), self.node_journal.fork()
+        copy._free_rows = list(self._free_rows)
+
+
+def _amount(name: str, text: str | float) -> int:
+    return min(MOST, milli(text) if name == "cpu" else units(text))
+
+
+def _looks_different(old: Node, new: Node) -> bool:
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.spec.taints != new.spec.taints
+        or old.spec.unschedulable != new.spec.unschedulable
+        or old.status.declared_features != new.status.declared_features
+    )

@@ -1,0 +1,122 @@
+"""What one placement does to everybody's promises: I1 to I4 of docs/architecture.md, step by step.
+
+``check_invariants`` looks at the ledgers as they stand. It cannot tell our doing from that of
+others: whoever binds past us may over-commit a node rightly. The auditor looks before and after
+each attempt, over the whole world: what an attempt made worse is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.capacity.matching import ignores
+from holdfast.columns.interner import PODS
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.invariants import (
+    broken_promises,
+    counted_elsewhere,
+    sum_of,
+    waited_for,
+)
+from holdfast.framework.values import Placement
+from holdfast.framework.world import World
+
+PODS_A_CHECK = 500
+"""With so many pods more, adding everything up anew is left out one attempt more often."""
+Amounts = NDArray[np.int64]
+
+
+class Auditor:
+    """Compares the world before and after attempts. What it finds stays found."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._broken = ""
+        self._requested: Amounts = np.zeros((0, 0), np.int64)
+        self._remaining: Amounts = np.zeros((0, 0), np.int64)
+        self._offers: list[str] = []
+        self._attempts = 0
+
+    def before(self) -> None:
+        """Remember how things are."""
+        nodes, offers = self._world.nodes, self._world.offers
+        self._requested = nodes.requested[:, : nodes.size].copy()
+        self._remaining = offers.columns.remaining.copy()
+        self._offers = [offer.uid for offer in offers]
+
+    def after(self, placement: Placement | None) -> None:
+        """Look what an attempt changed; None is for one that found no node."""
+        problems = [
+            *self._elsewhere(placement),
+            *(() if placement is None else self._there(placement)),
+            *self._offers_lowered(placement),
+        ]
+        self._attempts += 1
+        pods = int(self._world.nodes.requested[PODS].sum())
+        if self._attempts % (1 + pods // PODS_A_CHECK) == 0:
+            # What nodes are promised was looked at above, our doing and others' apart.
+            problems += broken_promises(self._world, ours=())
+        self._broken = self._broken or "; ".join(problems)
+
+    def complain(self) -> None:
+        """Crash loudly if a promise was broken: an AssertionError says which."""
+        assert not self._broken, self._broken
+
+    def _elsewhere(self, placement: Placement | None) -> Iterator[str]:
+        """Nothing changes on any node but the one chosen, and nothing at all without one."""
+        changed = (self._now() != self._requested).any(axis=0)
+        for row in changed.nonzero()[0]:
+            if placement is None or row != placement.row:
+                yield f"I1: an attempt changed what is taken on {self._world.nodes.names[row]}"
+
+    def _there(self, placement: Placement) -> Iterator[str]:
+        """I1 and I4: on the node chosen nothing is promised beyond what it has, or was before."""
+        nodes, row, pod = self._world.nodes, placement.row, placement.pod
+        now, before = self._now()[:, row], self._requested[:, row]
+        if ignores(pod) or row in waited_for(self._world):
+            # Held room may be stood in by whoever says so; other pods' room never.
+            now = self._standing(row)
+            before = now - self._standing(row, only=pod.uid)
+        for resource in ((now > nodes.allocatable[:, row]) & (now > before)).nonzero()[0]:
+            has = int(nodes.allocatable[resource, row])
+            if not counted_elsewhere(self._world, int(resource), has):
+                what = nodes.resources[int(resource)]
+                taken = f"{now[resource]} of {what}"
+                yield f"I1: with {pod.key}, {placement.node} promises {taken} and has {has}"
+
+    def _offers_lowered(self, placement: Placement | None) -> Iterator[str]:
+        """I2 and I4: what an offer has left is lowered by its owners alone."""
+        offers = self._world.offers
+        if placement is not None:
+            yield from self._strangers(placement.pod)
+        draws = {} if placement is None else offers.draws_of(placement.pod.uid)
+        if [offer.uid for offer in offers] != self._offers:
+            yield "I2: an attempt changed which reservations hold room"
+            return
+        now, then = offers.columns.remaining, self._remaining
+        lowered = np.nonzero(now[: len(then), : then.shape[1]] < then)[1]
+        for slot in np.unique(lowered):
+            if int(slot) not in draws:
+                name = offers.at(int(slot)).reservation.name
+                who = "an attempt" if placement is None else placement.pod.key
+                yield f"I2: {who} lowered what {name} has left, and draws nothing on it"
+
+    def _strangers(self, pod: PodFacts) -> Iterator[str]:
+        for slot in self._world.offers.draws_of(pod.uid):
+            offer = self._world.offers.at(slot)
+            if not offer.group.owned_by(pod.pod):
+                yield f"I4: {pod.key} draws on {offer.reservation.name} and does not own it"
+
+    def _standing(self, row: int, only: str = "") -> Amounts:
+        """What the pods on a node take, or one of them, whatever reservations hold besides."""
+        there = self._world.nodes.pods_on(row).values()
+        sums = sum_of(p for p in there if not p.reserve_for and only in ("", p.uid))
+        return np.array([sums[resource] for resource in range(len(self._requested))], np.int64)
+
+    def _now(self) -> Amounts:
+        """What is taken now, in as many resources as there were before."""
+        nodes = self._world.nodes
+        return nodes.requested[: self._requested.shape[0], : self._requested.shape[1]]

@@ -1,0 +1,214 @@
+"""Where a reservation may go that inherits from running pods: one answer a row, kept in columns.
+
+NodeResourcesFit leaves every row to this: where there is room, where pods would leave enough, and
+where it can only wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.reservation import Reservation
+from holdfast.capacity.heritable import ClusterMode, by_cluster, candidates, will_of
+from holdfast.capacity.inheritance import Inheritance, Will, inherit
+from holdfast.capacity.offers import Offers
+from holdfast.columns.interner import PODS
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import (
+    NONE,
+    AnyRows,
+    Change,
+    Code,
+    Narrow,
+    RawScores,
+    Reject,
+    Verdicts,
+)
+from holdfast.framework.view import View
+from holdfast.plugins.reservation.arguments import PreAllocation
+from holdfast.plugins.reservation.placing import (
+    ReserveState,
+    filter_reserve_pod,
+    inherits,
+    prepare_reserve_pod,
+)
+
+NO_CLUSTER_MODE = "reservation requires cluster mode pre-allocation which is disabled"
+NOBODY = "node(s) no pod match reservation with pre allocation required"
+NONE_SUITABLE = "node(s) no pod(s) to meet the pre-allocation requirements"
+
+UNSEEN = "node(s) had pods that are being bound"
+
+NOTHING = Inheritance()
+_COVERED = 51
+
+
+class Seen(NamedTuple):
+    """How things are on every row, up to a position of the journal."""
+
+    seq: int
+    verdicts: Verdicts
+    scores: RawScores
+    candidates: dict[int, list[PodFacts]]
+    heirs: dict[int, Inheritance]
+
+
+@dataclass(slots=True, eq=False)
+class InheritState:
+    """One reservation that looks for room others still have.
+
+    ``chosen`` is what was decided for the row it goes to.
+    """
+
+    nodes: Picture
+    offers: Offers
+    reservation: Reservation
+    will: Will
+    cluster: ClusterMode
+    site: ReserveState
+    chosen: Inheritance = NOTHING
+    _seen: Seen | None = field(default=None, repr=False)
+
+    def seen(self) -> Seen:
+        """How things are now; worked out once until a row changes."""
+        if self._seen is None or self._seen.seq != self.nodes.seq:
+            self._seen = _look(self)
+        return self._seen
+
+    def decide(self, row: int) -> Inheritance:
+        """Keep what was seen of the row it goes to, when the decision was made."""
+        assert self._seen is not None, "nobody looked at any row"
+        score = int(self._seen.scores[row])
+        waits = Inheritance(lacking=max(0, -score))
+        self.chosen = self._seen.heirs.get(row, waits)
+        return self.chosen
+
+    def awaits_binding(self, row: int, but: str) -> bool:
+        """Whether others are on their way to a row.
+
+        Who decides when the room is free cannot see them yet, and would find it free too early.
+        """
+        there = self.nodes.pods_on(row)
+        return any(uid != but and self.nodes.is_assumed(uid) for uid in there)
+
+    def at(self, row: int, change: Change = NONE) -> Inheritance:
+        """What becomes of one row, as things are or would be."""
+        free = {r: _free(self.nodes, r, row) for r in self.will.wanted}
+        if change:
+            room, slots = change.freed(row)
+            for resource, amount in {**room, PODS: slots}.items():
+                if resource in free:
+                    free[resource] += amount
+        there = self.seen().candidates.get(row, [])
+        gone = {pod.uid for pod in change.removed.get(row, ())}
+        return inherit(self.will, free, [pod for pod in there if pod.uid not in gone])
+
+    def has(self, row: int, resource: int) -> int:
+        """What the node has of a resource, whoever uses it."""
+        known = resource < len(self.nodes.allocatable)
+        return int(self.nodes.allocatable[resource, row]) if known else 0
+
+
+def prepare_heir(
+    pod: PodFacts, view: View, ways: PreAllocation
+) -> ReserveState | InheritState | Narrow | Reject:
+    """Read the reservation behind a reserve pod, and how it chooses if it may inherit."""
+    site = prepare_reserve_pod(pod, view)
+    if isinstance(site, Reject) or not inherits(pod, view):
+        return site
+    reservation = site.offers.pending[pod.reserve_for]
+    if by_cluster(reservation) and not ways.enable_cluster_mode:
+        return Reject(Code.UNRESOLVABLE, (NO_CLUSTER_MODE,))
+    will = will_of(reservation, pod, prefers_none=ways.prefer_no_pre_allocated_pods)
+    cluster = ClusterMode(ways.cluster_label_key, ways.cluster_priority_annotation_key)
+    state = InheritState(view.nodes, site.offers, reservation, will, cluster, site)
+    if not will.required:
+        return state
+    rows = np.array(sorted(state.seen().candidates), np.intp)
+    return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NOBODY,))
+
+
+def verdicts(state: InheritState, rows: AnyRows, change: Change = NONE) -> Verdicts:
+    """Answer for each row."""
+    found: Verdicts = state.seen().verdicts[rows].copy()
+    if change:
+        for position, row in change.touches(rows):
+            found[position] = _code(state, row, state.at(row, change))
+    both: Verdicts = np.maximum(found, filter_reserve_pod(state.site, rows))
+    return both
+
+
+def reasons(state: InheritState, row: int, change: Change = NONE) -> tuple[str, ...]:
+    """Say what is missing: by the node, or inside the reservation."""
+    if elsewhere := state.site.verdict(row):
+        return (elsewhere,)
+    names, heir = state.nodes.resources, state.at(row, change)
+    never = [r for r, a in state.will.wanted.items() if a > state.has(row, r)]
+    by_node = set(never) if heir.lacking else heir.by_node
+    words = [_short(names[r], " by node") for r in by_node]
+    inside = [f"Reservation(s) {_short(names[r], '')}" for r in heir.inside]
+    return (*sorted(words), *inside) or (NONE_SUITABLE,)
+
+
+def scaled(raw: RawScores, low: float) -> RawScores:
+    """Bring scores into 0..100: rows where it need not wait before all where it must."""
+    if low >= 0:
+        return raw
+    covered = _COVERED + raw * (100 - _COVERED) // 100
+    found: RawScores = np.where(raw >= 0, covered, (100 + raw) // 2)
+    return found
+
+
+def _look(state: InheritState) -> Seen:
+    nodes, will = state.nodes, state.will
+    size = nodes.capacity
+    lacking, never = np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    short = np.zeros(size, np.bool_)
+    for resource, wanted in will.wanted.items():
+        free, has = _columns(nodes, resource)
+        missing = np.clip(wanted - free, 0, wanted)
+        short |= missing > 0
+        never |= has < wanted
+        lacking = np.maximum(lacking, 100 * missing // max(wanted, 1))
+    lacking = np.where(short, np.maximum(lacking, 1), 0)
+    found = np.where(short & never, Code.UNRESOLVABLE, Code.PASS).astype(np.int8)
+    if will.required:
+        found[:] = Code.UNSCHEDULABLE
+    scores = np.where(short, -lacking, 100 if will.multiple else 0).astype(np.float64)
+    there = candidates(state.reservation, will, nodes, state.offers, state.cluster)
+    seen = Seen(nodes.seq, found, scores, there, {})
+    state._seen = seen
+    for row in there:
+        heir = seen.heirs[row] = state.at(row)
+        found[row] = _code(state, row, heir)
+        scores[row] = heir.score(will)
+    return seen
+
+
+def _code(state: InheritState, row: int, heir: Inheritance) -> Code:
+    if heir.refused:
+        return Code.UNSCHEDULABLE
+    if heir.lacking and any(a > state.has(row, r) for r, a in state.will.wanted.items()):
+        return Code.UNRESOLVABLE
+    return Code.PASS
+
+
+def _columns(nodes: Picture, resource: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    if resource >= len(nodes.allocatable):
+        nothing = np.zeros(nodes.capacity, np.int64)
+        return nothing, nothing
+    return nodes.allocatable[resource] - nodes.requested[resource], nodes.allocatable[resource]
+
+
+def _free(nodes: Picture, resource: int, row: int) -> int:
+    free, _ = _columns(nodes, resource)
+    return int(free[row])
+
+
+def _short(resource: str, suffix: str) -> str:
+    return "Too many pods" if resource == "pods" else f"Insufficient {resource}{suffix}"

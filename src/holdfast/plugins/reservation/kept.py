@@ -1,0 +1,134 @@
+"""What owners of the same offers found on every row, kept; only rows that changed are judged anew.
+
+The lowest order label of all offers beats any score, so a score may depend on other rows: that
+part is worked out each time, if there are such labels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.cells import cells
+from holdfast.framework.plugin import AnyRows, Code, RawScores, Rows, Verdicts
+from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
+from holdfast.plugins.reservation.owner import OwnerState, fit
+
+_FEW = 32
+"""So many changed rows are judged one by one sooner than all rows at once."""
+
+
+FIRST_IN_ORDER = 1000.0
+"""The score of the row with the lowest order label of all."""
+
+
+class Kept:
+    """Verdicts and scores per row, and which of the matched offers can serve."""
+
+    __slots__ = ("_cursor", "_judged", "_ordered", "_raw", "_raw_at", "_request", "_serves",
+                 "_serves_at", "_state", "_verdict_at", "verdicts")  # fmt: skip
+
+    def __init__(self, state: OwnerState) -> None:
+        self._state = state
+        self._cursor = -1
+        self._request = state.compared
+        self.verdicts: Verdicts = np.zeros(state.nodes.capacity, np.int8)
+        self._raw: RawScores = np.zeros(state.nodes.capacity)
+        self._serves: NDArray[np.bool_] = np.zeros(len(state.match.slots), np.bool_)
+        self._verdict_at, self._raw_at = cells(self.verdicts), cells(self._raw)
+        self._serves_at = cells(self._serves)
+        self._judged: dict[int, OneRow] = {}
+        """What was found on rows that were judged one by one."""
+        self._ordered = bool(state.offers.columns.order[state.match.slots].any())
+
+    def refresh(self) -> None:
+        """Judge again the rows that changed."""
+        nodes = self._state.nodes
+        journal, cursor = nodes.journal, self._cursor
+        if cursor == journal.seq:
+            return
+        self._cursor = journal.seq
+        stale = slice(0) if cursor < 0 else journal.stale(cursor, nodes.size)
+        if isinstance(stale, list):
+            few = stale
+        elif isinstance(stale, slice) or len(found := self._mine(stale)) > _FEW:
+            self._judge_all()
+            return
+        else:
+            few = found.tolist()
+        for row in few:
+            self._judge(row)
+
+    def before(self, row: int) -> OneRow | None:
+        """What was found on a row before the change that came last, if that alone came since."""
+        journal = self._state.nodes.journal
+        last = journal.seq == self._cursor + 1 and journal.last == row
+        return self._judged.get(row) if last else None
+
+    def scores(self, rows: AnyRows) -> RawScores:
+        """Score rows by their best offer; the lowest order label of all gets 1000."""
+        if not self._ordered:
+            return self._raw[rows]
+        match, raw = self._state.match, self._raw.copy()
+        order = self._state.offers.columns.order[match.slots]
+        labelled = self._serves & (order != 0)
+        if labelled.any():
+            lowest = labelled & (order == order[labelled].min())
+            raw[match.rows[match.at[lowest]]] = FIRST_IN_ORDER
+        return raw[rows]
+
+    def _mine(self, rows: Rows) -> Rows:
+        mine = self._state.match.rows
+        found: Rows = rows[mine.take(np.searchsorted(mine, rows), mode="clip") == rows]
+        return found
+
+    def _judge(self, row: int) -> None:
+        found = judge(self._state, row)
+        if found is None:
+            return
+        self._judged[row] = found
+        best = 0
+        for i, chance in enumerate(found.chances, found.begin):
+            self._serves_at[i] = chance.serves
+            if chance.serves:
+                best = max(best, offer_score(chance.offer, self._request))
+        self._raw_at[row] = float(best)
+        self._verdict_at[row] = found.code(must=self._state.must)
+
+    def _judge_all(self) -> None:
+        state = self._state
+        match, found = state.match, fit(state)
+        self._judged.clear()
+        self._serves[:] = found.serves
+        scores = np.where(self._serves, offer_scores(state), 0)
+        self._raw[match.rows] = np.maximum.reduceat(scores, match.first)
+        codes = (~found.passes).astype(np.int8)
+        if state.must:
+            # Where every offer is taken there is none to speak of: nothing can help.
+            takable = state.offers.columns.matchable[match.slots]
+            codes[~found.passes & ~np.logical_or.reduceat(takable, match.first)] = Code.UNRESOLVABLE
+        self.verdicts[match.rows] = codes
+
+
+def kept_of(state: OwnerState) -> Kept:
+    """What is kept for a state, up to date."""
+    if state.kept is None:
+        state.kept = Kept(state)
+    state.kept.refresh()
+    return state.kept
+
+
+def offer_scores(state: OwnerState) -> NDArray[np.int64]:
+    """Score each matched offer 0..100: how full it would be, averaged over what it reserves."""
+    columns, slots = state.offers.columns, state.match.slots
+    request = state.compared
+    total = np.zeros(len(slots), np.int64)
+    counted = np.zeros(len(slots), np.int64)
+    for resource in columns.resources:
+        reserved = columns.reserved[resource, slots]
+        then = columns.used[resource, slots] + request.get(resource, 0)
+        held = reserved > 0
+        total += np.where(held & (then <= reserved), 100 * then // np.maximum(reserved, 1), 0)
+        counted += held
+    scores: NDArray[np.int64] = total // np.maximum(counted, 1)
+    return scores

@@ -1,0 +1,167 @@
+"""Pods that extenders have a say about: asked beside the cycle, decided in an instant.
+
+The cycle never waits for an extender. A pod that needs one stands in a line of its own, still in
+flight as far as the queue is concerned, while other pods are placed. Extenders are told which nodes
+would do; when they have answered, the world has moved on, so everything is looked at again: what
+is feasible *now* is narrowed to what they allow, ranked and held at once. If that leaves nothing
+but there are nodes they were not asked about, they are asked again.
+
+The line is served one pod at a time, as extenders know it from kube-scheduler. One that binds pods
+itself counts for itself: it hears of the next pod once the last one is bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from holdfast.clock import Clock
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.extender import ExtenderFailed
+from holdfast.framework.opinion import Opinion, Points, hear
+from holdfast.framework.plugin import Placement
+from holdfast.framework.profile import Profile
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.runner import Feasible, feasible
+from holdfast.framework.world import World
+from holdfast.scheduler.cycle import TurnedAway, conclude, turned_away
+from holdfast.scheduler.extenders import Extenders
+from holdfast.scheduler.queued_pod import QueuedPod
+
+log = logging.getLogger(__name__)
+
+MOST_ROUNDS = 5
+"""How often extenders are asked anew within one attempt because the cluster did not keep still."""
+RESTLESS = "the cluster changed faster than the extenders answered"
+
+Outcome = Placement | TurnedAway
+Conclude = Callable[[QueuedPod, Outcome | None, float], None]
+"""Carry an outcome out; None: nobody wants the pod placed any more. It took so many seconds."""
+
+
+@dataclass(slots=True, eq=False)
+class Consultations:
+    """The line of pods that wait for extenders."""
+
+    extenders: Extenders
+    profiles: Mapping[str, Profile]
+    world: World
+    clock: Clock
+    rng: np.random.Generator
+    conclude: Conclude
+    landed: Callable[[str], Awaitable[None]]
+    """Waits until a pod is bound, or is not, by uid."""
+    _line: list[tuple[int, float, int, QueuedPod]] = field(default_factory=list, init=False)
+    _order: count[int] = field(default_factory=count, init=False)
+    _worker: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def enter(self, queued: QueuedPod) -> None:
+        """Put a pod in the line: the more important first, then whoever waits longest."""
+        place = (-queued.facts.priority, queued.since, next(self._order), queued)
+        heapq.heappush(self._line, place)
+        if self._worker is not None and self._worker.done():
+            self._worker.result()  # a worker that failed did so over a defect: crash loudly
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._serve(), name="scheduler: extenders")
+
+    async def stop(self) -> None:
+        """Ask nobody any more; whoever stands in the line is still without a node."""
+        self._line.clear()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait({self._worker})
+
+    async def _serve(self) -> None:
+        while self._line:
+            *_, queued = heapq.heappop(self._line)
+            began = self.clock.monotonic()
+            try:
+                outcome = await self._decide(queued)
+            except ExtenderFailed as failure:
+                outcome = _failed(str(failure))
+            except Exception as bug:
+                # One pod with an impossible field must not stop the others.
+                log.exception("deciding for %s failed", queued.facts.key)
+                outcome = _failed(str(bug) or repr(bug))
+            self.conclude(queued, outcome, self.clock.monotonic() - began)
+            if isinstance(outcome, Placement) and self.extenders.binds(outcome.pod):
+                await self.landed(queued.uid)
+
+    async def _decide(self, queued: QueuedPod) -> Outcome | None:
+        for _ in range(MOST_ROUNDS):
+            if _unwanted(queued):
+                return None
+            facts, found, opinion = queued.facts, self._feasible(queued), None
+            if isinstance(found, Feasible):
+                opinion = await self.extenders.opinion(found)
+            if not _unchanged(queued, facts):
+                continue
+            heard = self._hear(queued, opinion)
+            if isinstance(heard, Rejection):
+                outcome = await self._turn_away(queued, opinion, heard)
+            else:
+                outcome = None if heard is None else self._place(queued, *heard)
+            if outcome is not None:
+                return outcome
+        return None if _unwanted(queued) else _failed(RESTLESS)
+
+    def _feasible(self, queued: QueuedPod) -> Feasible | Rejection:
+        return feasible(self._profile(queued), queued.facts, self.world, self.clock.now())
+
+    def _hear(
+        self, queued: QueuedPod, opinion: Opinion | None
+    ) -> tuple[Feasible, Points] | Rejection | None:
+        """Put what was said to the world of now; None if they do not go together."""
+        found = self._feasible(queued)
+        if isinstance(found, Rejection):
+            return found
+        return None if opinion is None else hear(found, opinion)
+
+    def _place(self, queued: QueuedPod, found: Feasible, points: Points) -> Outcome:
+        now = self.clock.now()
+        return conclude(self._profile(queued), found, self.world, now, self.rng, points=points)
+
+    async def _turn_away(
+        self, queued: QueuedPod, opinion: Opinion | None, rejection: Rejection
+    ) -> Outcome | None:
+        """Turn the pod away; who is to be evicted for it, extenders may want to talk about."""
+        profile, facts = self._profile(queued), queued.facts
+        outcome = turned_away(profile, rejection, self.world, self.clock.now())
+        effect = outcome.effect
+        if effect is None or not effect.evict or not self.extenders.weigh_evictions(facts):
+            return outcome
+        agreement = await self.extenders.agreement(facts, effect.candidates)
+        again = self._hear(queued, opinion) if _unchanged(queued, facts) else None
+        if not isinstance(again, Rejection):
+            return None
+        again.agreement = agreement
+        outcome = turned_away(profile, again, self.world, self.clock.now())
+        evicts = outcome.effect is not None and bool(outcome.effect.evict)
+        return None if agreement.left and not evicts else outcome
+
+    def _profile(self, queued: QueuedPod) -> Profile:
+        return self.profiles[queued.facts.scheduler_name]
+
+
+def _unwanted(queued: QueuedPod) -> bool:
+    """Tell whether the pod was deleted, or found a node without us, in the meantime."""
+    return queued.gone or queued.facts.terminating
+
+
+def _unchanged(queued: QueuedPod, asked: PodFacts) -> bool:
+    """Tell whether the pod is still what extenders were asked about."""
+    now, then = queued.facts.pod, asked.pod
+    return not _unwanted(queued) and (
+        (now.spec, now.metadata.labels, now.metadata.annotations)
+        == (then.spec, then.metadata.labels, then.metadata.annotations)
+    )
+
+
+def _failed(message: str) -> TurnedAway:
+    return TurnedAway(message, frozenset(), frozenset(), error=True)

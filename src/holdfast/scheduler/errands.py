@@ -1,0 +1,46 @@
+"""Work under way beside the cycle, so that stopping can wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from holdfast.clock import Clock
+
+Task = asyncio.Task[None]
+
+
+class Errands:
+    """Tasks nobody waits for, except at the end."""
+
+    def __init__(self) -> None:
+        self._tasks: set[Task] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def go(self, work: Coroutine[Any, Any, None]) -> Task:
+        """Begin something."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def one_done(self) -> None:
+        """Wait until one of them is finished."""
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def finish(self, clock: Clock, seconds: float) -> None:
+        """Wait for what is under way; what a dead server keeps us from finishing is dropped."""
+        tasks = set(self._tasks)
+        if not tasks:
+            return
+        deadline = asyncio.create_task(clock.sleep(seconds))
+        left = set(tasks)
+        while left and not deadline.done():
+            _, left = await asyncio.wait({deadline, *left}, return_when=asyncio.FIRST_COMPLETED)
+            left.discard(deadline)
+        for task in (deadline, *tasks):
+            task.cancel()
+        await asyncio.gather(deadline, *tasks, return_exceptions=True)

@@ -1,0 +1,221 @@
+"""All extenders together: their opinion of nodes, of evictions, and who of them binds pods.
+
+Extenders that filter are asked one after the other, each about what the ones before left; those
+that only give points are asked at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import NODES, PODS
+from holdfast.client.client import Client
+from holdfast.client.informer import Informer
+from holdfast.clock import Clock
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import HoldfastError
+from holdfast.framework.extender import (
+    ExtenderConfig,
+    ExtenderFailed,
+    binding_answer,
+    binding_question,
+    filter_answer,
+    in_order,
+    node_question,
+    score_answer,
+    victim_answer,
+    victim_question,
+)
+from holdfast.framework.opinion import Agreement, Opinion
+from holdfast.framework.plugin import Candidate, Placement
+from holdfast.framework.runner import Feasible
+from holdfast.framework.world import World
+from holdfast.scheduler.extender import HttpExtender
+
+log = logging.getLogger(__name__)
+
+RAW_NODES: Resource[dict[str, Any]] = replace(cast("Resource[Any]", NODES), type=dict)
+RAW_PODS: Resource[dict[str, Any]] = replace(cast("Resource[Any]", PODS), type=dict)
+"""Extenders are told of objects as they are stored, not only of what we read of them."""
+
+
+class Extenders:
+    """The extenders of a scheduler, in the order they are asked."""
+
+    def __init__(
+        self, configs: Sequence[ExtenderConfig], client: Client, clock: Clock, world: World
+    ) -> None:
+        self._all = [HttpExtender(config, clock) for config in in_order(configs)]
+        self._client = client
+        self._world = world
+        self._nodes: dict[str, msgspec.Raw] = {}
+        self._node_news: Informer[Any] | None = None
+        if any(c.decides and not c.node_cache_capable for c in configs):
+            self._node_news = Informer(client, RAW_NODES, clock=clock, on_event=self._on_node)
+        self.asking = 0
+        """Questions under way."""
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    async def start(self) -> None:
+        """Read the nodes in full, if an extender wants them so."""
+        if self._node_news is not None:
+            self._node_news.start()
+            await self._node_news.synced()
+
+    async def stop(self) -> None:
+        """Hang up."""
+        if self._node_news is not None:
+            await self._node_news.stop()
+        for extender in self._all:
+            await extender.close()
+
+    def wanted(self, pod: PodFacts) -> bool:
+        """Tell whether somebody has a say in where this pod goes."""
+        return any(e.config.decides and e.config.interested(pod) for e in self._all)
+
+    def weigh_evictions(self, pod: PodFacts) -> bool:
+        """Tell whether somebody has a say in who is evicted for this pod."""
+        return any(self._speaking(pod, "preempt_verb"))
+
+    async def opinion(self, found: Feasible) -> Opinion:
+        """Ask what they make of the feasible nodes; a nominated one is asked about first, alone.
+
+        Raises ExtenderFailed if one fails that may not.
+        """
+        names, pod = found.view.nodes.names, found.pod
+        chosen = [names[row] for row in (found.chosen,) if row is not None]
+        rows = [name for row in found.rows.tolist() if self._knows(name := names[row])]
+        body = await self._body(pod)
+        if chosen and self._knows(chosen[0]):
+            try:
+                promised = await self._filtered(pod, body, chosen)
+            except ExtenderFailed as failure:
+                log.warning("asking about %s for %s: %s", chosen[0], pod.key, failure)
+            else:
+                if promised.allowed:
+                    return promised
+        opinion = await self._filtered(pod, body, rows)
+        if len(opinion.allowed) > 1:
+            await self._score(pod, body, opinion)
+        return opinion
+
+    async def agreement(self, pod: PodFacts, candidates: Sequence[Candidate]) -> Agreement:
+        """Ask which nodes may be freed for the pod, and by evicting whom."""
+        body = await self._body(pod)
+        left = list(candidates)
+        for extender in self._speaking(pod, "preempt_verb"):
+            if not left:
+                break
+            question = victim_question(extender.config, body, left)
+            try:
+                left = await self._ask(
+                    extender, "preempt_verb", question,
+                    lambda raw, by=extender: victim_answer(by.config, raw, self._world.nodes),
+                )  # fmt: skip
+            except ExtenderFailed as failure:
+                if not self._forgiven(extender, pod, failure):
+                    return Agreement(error=str(failure))
+        asked = {candidate.node: candidate for candidate in candidates}
+        return Agreement(asked, {one.node: one for one in left if one.node in asked})
+
+    async def bind(self, placement: Placement) -> bool:
+        """Let an extender bind the pod, if one does that; tell whether it did."""
+        pod = placement.pod
+        if not self.binds(pod):
+            return False
+        for extender in self._speaking(pod, "bind_verb"):
+            try:
+                await self._ask(extender, "bind_verb", binding_question(placement), binding_answer)
+                return True
+            except ExtenderFailed as failure:
+                if not self._forgiven(extender, pod, failure):
+                    raise
+        return False
+
+    def binds(self, pod: PodFacts) -> bool:
+        """Tell whether an extender binds this pod; what stands for a reservation is no pod."""
+        return not pod.reserve_for and any(self._speaking(pod, "bind_verb"))
+
+    async def _filtered(self, pod: PodFacts, body: Any, names: Sequence[str]) -> Opinion:
+        opinion = Opinion.open(names)
+        for extender in self._speaking(pod, "filter_verb"):
+            if not opinion.allowed:
+                break
+            left = opinion.allowed
+            try:
+                answer = await self._ask(
+                    extender, "filter_verb", self._about(extender, body, left),
+                    lambda raw, by=extender, left=left: filter_answer(by.config, left, raw),
+                )  # fmt: skip
+            except ExtenderFailed as failure:
+                if not self._forgiven(extender, pod, failure):
+                    raise
+            else:
+                opinion.filter(answer)
+        return opinion
+
+    async def _score(self, pod: PodFacts, body: Any, opinion: Opinion) -> None:
+        """Add everybody's points; who fails gives none."""
+        scoring = list(self._speaking(pod, "prioritize_verb"))
+        answers = await asyncio.gather(
+            *(
+                self._ask(one, "prioritize_verb", self._about(one, body, opinion.allowed),
+                          score_answer)
+                for one in scoring
+            ),
+            return_exceptions=True,
+        )  # fmt: skip
+        for extender, answer in zip(scoring, answers, strict=True):
+            if isinstance(answer, ExtenderFailed):
+                log.warning("no points from %s: %s", extender.config.url_prefix, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                opinion.score(extender.config, answer)
+
+    def _speaking(self, pod: PodFacts, verb: str) -> Iterator[HttpExtender]:
+        return (e for e in self._all if getattr(e.config, verb) and e.config.interested(pod))
+
+    async def _ask(self, extender: HttpExtender, verb: str, question: Any, read: Any) -> Any:
+        self.asking += 1
+        try:
+            return await extender.ask(getattr(extender.config, verb), question, read)
+        finally:
+            self.asking -= 1
+
+    def _about(self, extender: HttpExtender, body: Any, names: Sequence[str]) -> Any:
+        known = extender.config.node_cache_capable
+        return node_question(body, names, None if known else self._nodes)
+
+    def _knows(self, node: str) -> bool:
+        """Tell whether we could describe a node to whoever wants that; news may be under way."""
+        return self._node_news is None or node in self._nodes
+
+    async def _body(self, pod: PodFacts) -> Any:
+        """The pod in full; what stands for a reservation is nowhere else."""
+        if pod.reserve_for:
+            return pod.pod
+        try:
+            return await self._client.get(RAW_PODS, pod.name, pod.namespace)
+        except HoldfastError as failure:
+            raise ExtenderFailed(f"reading the pod for extenders: {failure}") from failure
+
+    def _forgiven(self, extender: HttpExtender, pod: PodFacts, failure: ExtenderFailed) -> bool:
+        if extender.config.ignorable:
+            log.warning("going on for %s without an extender: %s", pod.key, failure)
+        return extender.config.ignorable
+
+    def _on_node(self, _kind: str, old: Any, new: Any) -> None:
+        if new is None:
+            self._nodes.pop(old["metadata"]["name"], None)
+        else:
+            self._nodes[new["metadata"]["name"]] = msgspec.Raw(msgspec.json.encode(new))

@@ -1,0 +1,103 @@
+"""What follows from an attempt: back into the queue with a reason, or done with for good."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.client.client import Client
+from holdfast.clock import Clock
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import HoldfastError
+from holdfast.framework.plugin import Effect
+from holdfast.framework.world import World
+from holdfast.scheduler.binding import carry_out
+from holdfast.scheduler.cycle import TurnedAway
+from holdfast.scheduler.errands import Errands
+from holdfast.scheduler.metrics import Metrics
+from holdfast.scheduler.preemption import PREEMPTING, Evictor
+from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.queued_pod import QueuedPod
+from holdfast.scheduler.reports import Reporter
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Tells the queue, the world and the users what came of an attempt."""
+
+    client: Client
+    clock: Clock
+    world: World
+    queue: SchedulingQueue
+    reporter: Reporter
+    metrics: Metrics
+    evictor: Evictor
+    errands: Errands
+
+    def granted(self, queued: QueuedPod) -> None:
+        """The pod has its room. From here on a failure is nobody's fault but the attempt's."""
+        self.queue.done(queued.uid)
+
+    def bound(self, queued: QueuedPod, took: float) -> None:
+        """The pod is on its node; finding that and binding it took so many seconds."""
+        self.metrics.attempt("scheduled", queued.facts.scheduler_name, took)
+        began = queued.since if queued.entered is None else queued.entered
+        self.metrics.placed(queued.attempts, self.clock.now() - began)
+        if queued.flushed:
+            self.metrics.after_flush.add()
+
+    def turned_away(self, queued: QueuedPod, outcome: TurnedAway, took: float) -> None:
+        """The pod waits for something to happen, unless it was the attempt that failed."""
+        if outcome.error:
+            self.failed(queued, outcome.message, took)
+            return
+        facts, effect = queued.facts, outcome.effect
+        self.metrics.attempt("unschedulable", facts.scheduler_name, took)
+        # The promise is made and the gate closed before the pod is back in the queue.
+        work = [] if effect is None else self._take_effect(facts, effect)
+        self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self.clock.now())
+        self.reporter.failed(facts, outcome.message)
+        promised = self.world.nominations.node_of(facts.uid)
+        self.errands.go(
+            self.reporter.mark_unscheduled(
+                facts, "Unschedulable", outcome.message, nominated=promised
+            )
+        )
+        for part in work:
+            self.errands.go(part)
+
+    def failed(self, queued: QueuedPod, message: str, took: float = 0.0) -> None:
+        """Nobody is to blame: the pod is tried again after a while."""
+        facts = queued.facts
+        self.metrics.failed(facts.scheduler_name, message, took)
+        self.world.nominations.clear(facts.uid)
+        self.queue.fail(queued, self.clock.now())
+        self.reporter.failed(facts, message)
+        self.errands.go(
+            self.reporter.mark_unscheduled(facts, "SchedulerError", message, nominated="")
+        )
+
+    def _take_effect(self, facts: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
+        """Do at once what a plugin wants done that needs no writing; answers the rest."""
+        for reason, message in effect.notes:
+            self.reporter.warn(facts, reason, message)
+        if PREEMPTING in effect.plugin:
+            self.metrics.preemption_attempts.add()
+        if effect.nominate is not None:
+            self.world.nominations.set(facts, effect.nominate)
+        work = []
+        if effect.evict:
+            self.metrics.preemption_victims.observe(len(effect.evict))
+            work = self.evictor.begin(facts, effect)
+        return [*work, self._carry_out(effect)] if effect.calls else work
+
+    async def _carry_out(self, effect: Effect) -> None:
+        try:
+            for call in effect.calls:
+                await carry_out(self.client, call)
+        except HoldfastError as failure:
+            log.warning("%s: %s", effect.plugin, failure)

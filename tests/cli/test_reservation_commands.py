@@ -1,0 +1,200 @@
+"""``holdfast reservation``: what the commands ask, make and say."""
+
+import pytest
+
+from holdfast.api.scheme import DEPLOYMENTS, PODS, RESERVATIONS
+from holdfast.cli.connection import everything
+from holdfast.cli.reservation import listing, reasons, room
+from holdfast.cli.reservation.creating import create, placed, read_workload, standing
+from holdfast.cli.reservation.making import FOR, Wish, reservation_for, workload
+from holdfast.cli.snapshot import built_in_profiles, world_of
+from holdfast.errors import Refused
+from holdfast.testing import a_deployment, a_node, a_pod, a_reservation
+from holdfast.testing.harness import Harness
+
+WEB = {"app": "web"}
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    async with Harness(tmp_path / "store") as harness:
+        yield harness
+
+
+async def reserve(cluster, replicas=1, target="deployment/web", **wish):
+    body = reservation_for(await read_workload(cluster.client, target, "default"), Wish(**wish))
+    made = await create(cluster.client, body, replicas)
+    await cluster.settle()
+    return await placed(cluster.client, cluster.clock, made, 0, lambda _words: None)
+
+
+async def why(cluster, name):
+    found = await cluster.reservation(name)
+    objects = await everything(cluster.client)
+    return reasons.explain(found, objects, built_in_profiles(), cluster.clock.now())
+
+
+async def text_of(cluster):
+    found = (await cluster.client.list(RESERVATIONS)).items
+    return listing.as_text(sorted(found, key=lambda r: r.name), cluster.clock.now())
+
+
+@pytest.mark.parametrize("kind", ["deployment", "deployments", "deploy", "Deployment"])
+def test_workloads_are_named_as_kubectl_names_them(kind):
+    assert workload(f"{kind}/web") == (DEPLOYMENTS, "web")
+
+
+@pytest.mark.parametrize("text", ["web", "deployment/", "pod/web", "cronjob/web"])
+def test_what_is_no_workload_is_refused_with_the_kinds_there_are(text):
+    with pytest.raises(Refused, match="deployment, replicaset, statefulset"):
+        workload(text)
+
+
+async def test_room_is_held_for_the_replicas_to_come(cluster):
+    await cluster.create(*[a_node(f"n{i}", cpu="4") for i in range(4)])
+    await cluster.create(a_deployment("web", replicas=1, cpu="3"))
+    found = await reserve(cluster, 3, ttl="1h")
+    assert {r.phase for r in found} == {"Available"}
+    assert len({r.status.node_name for r in found}) == 3
+    assert all(r.name.startswith("web-") for r in found)
+    assert standing(found[0]).endswith(f"Available on {found[0].status.node_name}")
+    await cluster.client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 4}}, "default")
+    await cluster.advance(5)
+    phases = {r.phase for r in (await cluster.client.list(RESERVATIONS)).items}
+    assert phases == {"Succeeded"}
+
+
+async def test_the_reservation_is_the_workloads_pod_for_the_workloads_pods(cluster):
+    gates = {"scheduling_gates": [{"name": "g"}], "node_selector": {"zone": "a"}}
+    await cluster.create(a_deployment("web", cpu="3", scheduler_name="koord-scheduler", **gates))
+    raw = await read_workload(cluster.client, "deployment/web", "default")
+    made = reservation_for(raw, Wish(ttl="0", node="n1", policy="Restricted", reusable=True))
+    assert made["metadata"] == {
+        "generateName": "web-", "labels": {FOR: "deployment.default.web"},
+    }  # fmt: skip
+    spec = made["spec"]
+    assert spec["owners"] == [
+        {"object": {"namespace": "default"}, "labelSelector": {"matchLabels": {"app": "web"}}}
+    ]
+    assert (spec["ttl"], spec["allocatePolicy"], spec["allocateOnce"]) == ("0", "Restricted", False)
+    pod = spec["template"]["spec"]
+    assert (pod["nodeName"], pod["schedulerName"]) == ("n1", "koord-scheduler")
+    assert pod["nodeSelector"] == {"zone": "a"}
+    assert "schedulingGates" not in pod
+    assert spec["template"]["metadata"] == {"namespace": "default", "labels": {"app": "web"}}
+
+
+async def test_a_workload_that_is_not_there_is_a_sentence(cluster):
+    with pytest.raises(Refused, match='no Deployment "web" in namespace "default"'):
+        await reserve(cluster)
+
+
+async def test_without_room_the_reason_is_told(cluster):
+    await cluster.create(a_node("n1", cpu="1"), a_deployment("web", replicas=0, cpu="3"))
+    (found,) = await reserve(cluster)
+    assert standing(found).startswith(
+        f"{found.name}: Pending: 0/1 nodes are available: 1 Insufficient cpu."
+    )
+
+
+async def test_the_list_says_what_is_held_for_whom_and_what_is_wrong(cluster):
+    await cluster.create(a_node("n1", cpu="8"))
+    await cluster.create(
+        a_reservation("held", cpu="4", owner_labels=WEB, allocate_once=False, ttl="90m"),
+        a_reservation("more", cpu="9", owners=[{"controller": {"kind": "Job", "name": "j"}}],
+                      ttl="0"),
+        a_reservation("named", cpu="1", owners=[{"object": {"namespace": "a", "name": "p"}}]),
+    )  # fmt: skip
+    await cluster.create(a_pod("p", cpu="3", labels=WEB))
+    head, held, more, named, trouble = (await text_of(cluster)).splitlines()
+    assert head.split() == list(listing.HEAD)
+    assert [w.strip() for w in held.split("  ") if w.strip()] == [
+        "held", "Available", "n1", "app=web", "cpu 4", "cpu 3", "1", "in 1h30m",
+    ]  # fmt: skip
+    assert "job j" in more
+    assert "never" in more
+    assert "pod a/p" in named
+    assert trouble.startswith("more: 0/1 nodes are available: 1 Insufficient cpu.")
+    data = listing.as_data(await cluster.reservation("held"), cluster.clock.now())
+    assert (data["held"], data["owners"]) == ({"cpu": "4"}, ["default/p"])
+    assert data["endsInSeconds"] == 5400
+
+
+async def test_why_decides_again_for_one_without_a_node(cluster):
+    await cluster.create(a_node("n1", cpu="8"), a_node("n2", cpu="8"), a_reservation("r", cpu="9"))
+    answer = await why(cluster, "r")
+    text = "\n".join(answer["lines"])
+    assert text.startswith("r has no node, ends in 1h:\nr: 0/2 nodes are available: 2 Insufficient")
+    assert "[NodeResourcesFit]: n1, n2" in text
+    assert answer["decision"]["schedulable"] is False
+
+
+async def test_why_names_who_uses_it_and_who_may_not_yet(cluster):
+    await cluster.create(a_node("n1", cpu="8"))
+    await cluster.create(a_reservation("r", cpu="4", owner_labels=WEB, allocate_once=False))
+    await cluster.create(a_pod("in", cpu="4", labels=WEB), a_pod("big", cpu="9", labels=WEB))
+    lines = (await why(cluster, "r"))["lines"]
+    assert lines[0] == "r holds cpu 4 on n1 for app=web, ends in 1h"
+    assert lines[1] == "  used: cpu 4\n    by default/in"
+    assert lines[2].startswith("  default/big may use it and waits: 0/1 nodes are available")
+    spec = {"unschedulable": True, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
+    await cluster.client.patch(RESERVATIONS, "r", {"spec": spec})
+    text = "\n".join((await why(cluster, "r"))["lines"])
+    assert "spec.unschedulable keeps new owners out" in text
+    assert "only owners that tolerate k=v:NoSchedule may use it" in text
+
+
+async def test_why_tells_how_it_ended(cluster):
+    await cluster.create(a_node("n1", cpu="8"), a_reservation("r", cpu="1", ttl="5s"))
+    await cluster.create(a_reservation("once", cpu="2", owner_labels=WEB))
+    await cluster.create(a_pod("p", labels=WEB))
+    await cluster.advance(120)
+    assert (await why(cluster, "r"))["lines"] == [
+        "r is over: it expired 1m54s ago (ttl 5s is over, or its node is gone); its room is free"
+    ]
+    (line,) = (await why(cluster, "once"))["lines"]
+    assert line == "once is over: default/p took it 2m ago; it serves one pod only"
+
+
+async def test_why_says_who_else_would_have_to_place_it(cluster):
+    await cluster.create(a_reservation("r", template={"scheduler_name": "theirs"}))
+    (line,) = (await why(cluster, "r"))["lines"]
+    assert "schedulerName is theirs; Holdfast places those for default-scheduler" in line
+
+
+async def test_an_intruder_shows_in_why_and_list(cluster):
+    await cluster.create(a_node("n1", cpu="8"), a_reservation("r", cpu="4", allocate_once=False))
+    await cluster.create(a_pod("intruder", cpu="6", node="n1"), settle=False)
+    await cluster.clock.settle()  # no promise of ours is whole now
+    words = "Overcommitted: the node has no room left for the reserved cpu"
+    assert f"  {words}" in (await why(cluster, "r"))["lines"]
+    assert (await text_of(cluster)).endswith(f"r: {words}")
+    await cluster.delete(PODS, "intruder", "default")
+    assert "Overcommitted" not in await text_of(cluster)
+
+
+async def test_free_tells_used_from_reserved_from_free(cluster):
+    await cluster.create(a_node("n1", cpu="8", memory="16Gi"), a_node("n2", cpu="4", memory="8Gi"))
+    await cluster.create(a_reservation("r", cpu="4", memory="4Gi", owner_labels=WEB,
+                                       allocate_once=False, template={"node": "n1"}))  # fmt: skip
+    await cluster.create(a_pod("in", cpu="3", labels=WEB), a_pod("out", cpu="1500m", node="n2"))
+    world = world_of(await everything(cluster.client))
+    n1, n2 = room.rooms(world, ("cpu", "memory"))
+    assert n1["cpu"] == {"has": 8000, "used": 3000, "reserved": 1000, "free": 4000}
+    assert n2["cpu"] == {"has": 4000, "used": 1500, "reserved": 0, "free": 2500}
+    lines = room.as_text([n1, n2], ("cpu", "memory")).splitlines()
+    assert lines[0].split() == [
+        "NODE",
+        *["CPU", "USED", "RESERVED", "FREE", "MEMORY", "USED", "RESERVED", "FREE"],
+    ]
+    assert lines[1].split() == ["n1", "8", "3", "1", "4", "16Gi", "0", "4Gi", "12Gi"]
+    assert lines[3].split() == ["all", "nodes", "12", "4500m", "1", "6500m", "24Gi", "0", "4Gi",
+                                "20Gi"]  # fmt: skip
+
+
+def test_the_commands_are_there_and_say_what_they_are_for(holdfast):
+    said = holdfast("reservation", "--help").out
+    for command in ("create", "list", "why", "free"):
+        assert command in said
+    wrong = holdfast("reservation", "create")
+    assert (wrong.code, "--for" in wrong.err) == (2, True)

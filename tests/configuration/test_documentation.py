@@ -1,0 +1,101 @@
+"""What the documentation shows is true: the code runs, the files are read."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from holdfast.cli.app import app
+from holdfast.configuration.file import load
+from holdfast.configuration.reading import read
+from holdfast.framework.per_node import columnar
+from holdfast.framework.plugin import Filters, Scope
+from holdfast.framework.profile import Profile
+from holdfast.plugins import default_profiles
+from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
+from holdfast.testing.harness import Harness
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "40-own-plugin"
+
+
+def blocks(page, language):
+    text = (ROOT / page).read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def defined(source, name):
+    space = {}
+    exec(compile(source, "documentation", "exec"), space)
+    return space[name]
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    """The blocks of docs/plugins.md in order: per node, reads, columns, permit, the test."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    yield blocks("docs/plugins.md", "python")
+    sys.modules.pop("crowds", None)
+
+
+def test_the_page_and_the_example_are_the_same(pages):
+    own = (EXAMPLE / "crowds.py").read_text()
+    assert own.partition('"""\n\n')[2] == pages[0]
+    assert len([line for line in own.splitlines() if line.strip()]) < 20
+    assert (EXAMPLE / "config.yaml").read_text() in blocks("docs/plugins.md", "yaml")
+    assert defined(blocks("README.md", "python")[0], "AvoidCrowds").name == "AvoidCrowds"
+
+
+def test_remembering_is_as_right_as_asking(pages):
+    kind = defined(pages[0] + "\n" + pages[1], "AvoidCrowds")
+    assert columnar(kind({})).scope is Scope.ROW
+    check_plugin(lambda: kind({"closedRacks": ["r3"]}))
+
+
+def test_the_columns_say_what_the_nodes_said(pages):
+    kind = defined(pages[2], "ClosedRacks")
+    check_plugin(lambda: kind({"closedRacks": ["r3"]}))
+    plugin = kind({"closedRacks": ["r3"]})
+    assert isinstance(plugin, Filters)
+    plugins = (*default_profiles()["default-scheduler"].plugins, plugin)
+    racks = [a_node(f"n{i}", labels={"rack": f"r{i}"}) for i in (1, 3)]
+    cluster = FakeCluster(*racks, profile=Profile("p", plugins))
+    assert cluster.place(a_pod("p")) == "n1"
+    pinned = a_pod("q", nodeSelector={"rack": "r3"})
+    assert "1 node(s) stood in a rack under repair" in cluster.why(pinned)
+
+
+async def test_a_team_starts_together_or_not_at_all(pages, tmp_path):
+    plugin = defined(pages[3], "AllOrNone")({"size": 2})
+    stock = default_profiles()["default-scheduler"]
+    profile = Profile(stock.name, (*stock.plugins, plugin), stock.weights)
+    async with Harness(tmp_path / "store", profiles={stock.name: profile}) as cluster:
+        await cluster.create(a_node("n"), a_pod("alone"), a_pod("a", labels={"team": "x"}))
+        assert [await cluster.node_of(name) for name in ("alone", "a")] == ["n", ""]
+        await cluster.create(a_pod("b", labels={"team": "x"}))
+        assert [await cluster.node_of(name) for name in "ab"] == ["n", "n"]
+
+
+def test_the_proof_proves(pages):
+    defined(pages[4], "test_it_conforms")()
+
+
+def test_the_example_explains_itself(pages):
+    command = ["explain", "--config", str(EXAMPLE / "config.yaml"), "--pod", "default/web-1"]
+    told = CliRunner().invoke(app, [*command, "--snapshot", str(EXAMPLE / "objects.yaml")])
+    assert told.exit_code == 0, told.output
+    assert "default/web-1: fits on b" in told.stdout
+    assert "node(s) stood in a rack under repair  [AvoidCrowds]: c" in told.stdout
+
+
+def test_the_configuration_page_is_read(pages, tmp_path):
+    (shown,) = blocks("docs/configuration.md", "yaml")
+    found = read(yaml.safe_load(shown))
+    assert list(found.profiles) == ["default-scheduler", "packing"]
+    assert found.backoff == (1.0, 30.0)
+    assert not found.warnings
+    (tmp_path / "c.yaml").write_text(shown)
+    assert load(tmp_path / "c.yaml").leader_election.resource_name == "holdfast"

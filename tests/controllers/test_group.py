@@ -1,0 +1,59 @@
+"""All controllers together: half a picture is a wrong one, and a dead one is not kept quiet."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from controllers.small_cluster import start_small_cluster
+from holdfast.api.scheme import NODES, PODS
+from holdfast.controllers.group import ControllerGroup
+from holdfast.controllers.reconciler import Reconciler
+from holdfast.testing import a_node, a_pod
+
+
+class Dying(Reconciler):
+    name = "dying-controller"
+    needs = (PODS,)
+
+    async def run(self):
+        raise ZeroDivisionError("a bug")
+
+
+class Curious(Reconciler):
+    """Notes, for each pod, how many nodes it knew of when it first looked."""
+
+    name = "curious-controller"
+    needs = (PODS, NODES)
+    seen: tuple[int, ...] = ()
+
+    def __init__(self, tools):
+        super().__init__(tools)
+        self._nodes = tools.informers.get(NODES)
+        tools.informers.get(PODS).add_handler(lambda _kind, _old, new: self.queue.add(new.key))
+
+    async def reconcile(self, key):
+        type(self).seen += (len(self._nodes.cache),)
+
+
+async def test_a_controller_that_dies_is_told(tmp_path):
+    async with start_small_cluster(tmp_path) as cluster:
+        group = ControllerGroup(cluster.client, cluster.clock, kinds=(Dying,))
+        await group.start()
+        failing = asyncio.create_task(group.failure())
+        await cluster.clock.advance(5)
+        with pytest.raises(ZeroDivisionError):
+            await failing
+        assert not group.healthy
+        await group.stop()
+
+
+async def test_nobody_works_before_everything_was_read(tmp_path):
+    async with start_small_cluster(tmp_path) as cluster:
+        await cluster.create(a_node("n1"), a_node("n2"), a_pod("p"))
+        group = ControllerGroup(cluster.client, cluster.clock, kinds=(Curious,))
+        await group.start()
+        await cluster.clock.settle()
+        await group.stop()
+        assert set(Curious.seen) == {2}

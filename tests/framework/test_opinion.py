@@ -1,0 +1,95 @@
+"""What extenders said, put to the world of now; and what plugins want done, put together."""
+
+from dataclasses import replace
+
+from holdfast.framework.extender import ExtenderConfig, Filtered
+from holdfast.framework.opinion import Agreement, Opinion, hear
+from holdfast.framework.plugin import Call, Candidate, Code, Effect
+from holdfast.framework.profile import Profile
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.runner import after_reject, feasible
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.testing import a_node, a_pod, typed
+
+PROFILE = default_profiles()["default-scheduler"]
+
+
+def a_world(*objects):
+    world = World()
+    for raw in objects:
+        world.upsert(typed(raw))
+    return world
+
+
+def found_for(world, pod=None):
+    return feasible(PROFILE, world.facts(typed(pod or a_pod())), world, 0.0)
+
+
+def test_each_answer_narrows_and_the_first_word_about_a_node_stays():
+    opinion = Opinion.open(["a", "b", "c"])
+    opinion.filter(Filtered(("a", "b"), failed={"c": "first"}))
+    opinion.filter(Filtered(("a",), unresolvable={"b": "never", "c": "second"}))
+    assert opinion.allowed == ("a",)
+    told = {name: (word.code, word.reasons) for name, word in opinion.words.items()}
+    assert told == {
+        "b": (Code.UNRESOLVABLE, ("never",)), "c": (Code.UNSCHEDULABLE, ("first",)),
+    }  # fmt: skip
+
+
+def test_ten_points_of_an_extender_are_a_hundred_of_a_plugin_times_its_weight():
+    opinion = Opinion.open(["a", "b"])
+    opinion.score(ExtenderConfig(weight=3), {"a": 10, "stranger": 1})
+    opinion.score(ExtenderConfig(weight=1), {"a": 1})
+    assert opinion.scores == {"a": 310, "stranger": 30}
+
+
+def test_an_opinion_never_makes_a_node_feasible():
+    world = a_world(a_node("a", cpu="1"), a_node("b", cpu="4"))
+    left, points = hear(found_for(world, a_pod(cpu="2")), Opinion(frozenset("ab"), ("a", "b")))
+    assert [world.nodes.names[row] for row in left.rows] == ["b"]
+    assert points.tolist() == [0, 0]
+
+
+def test_it_is_out_of_date_if_only_nodes_it_knows_nothing_of_are_left():
+    world = a_world(a_node("a"), a_node("b"))
+    assert hear(found_for(world), Opinion(frozenset("a"), ())) is None
+    refusing = Opinion.open(["a", "b"])
+    refusing.filter(Filtered(()))
+    assert isinstance(hear(found_for(world), refusing), Rejection)
+
+
+def test_an_agreement_holds_where_the_same_pods_would_go():
+    pods = [a_world().facts(typed(a_pod(name))) for name in "xyz"]
+    asked = {node: Candidate(node, (pod,), 0) for node, pod in zip("ab", pods[:2], strict=True)}
+    agreement = Agreement(asked, dict(asked))
+    now = [Candidate("a", (pods[0],), 0), Candidate("b", (pods[2],), 0), Candidate("c", (), 0)]
+    assert agreement.of(now) == [asked["a"]]
+
+
+class Wants:
+    epochs = ()
+
+    def __init__(self, name, effect):
+        self.name = name
+        self._effect = replace(effect, plugin=name)
+
+    def after_reject(self, _state, _rejection, _view):
+        return self._effect
+
+
+def together(*effects):
+    world = a_world(a_node("n", cpu="1"))
+    rejection = found_for(world, a_pod(cpu="2"))
+    plugins = tuple(Wants(f"w{i}", effect) for i, effect in enumerate(effects))
+    return after_reject(Profile("test", plugins), rejection, world, 0.0)
+
+
+def test_what_ends_the_asking_has_the_only_word_but_writes_stand():
+    write = Call("delete", "/x")
+    cleaning = Effect("", "cleaned up", calls=(write,))
+    for code in (Code.PASS, Code.UNRESOLVABLE, Code.ERROR):
+        effect = together(cleaning, Effect("", "the end", code=code), Effect("", "not asked"))
+        assert (effect.message, effect.code, effect.calls) == ("the end", code, (write,))
+    effect = together(cleaning, Effect("", "no use"))
+    assert (effect.message, effect.calls) == ("cleaned up, no use", (write,))

@@ -1,0 +1,85 @@
+"""What owners see: the cluster as it is without the reserve pods of their reservations."""
+
+from random import Random
+
+import numpy as np
+import random_worlds as worlds
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from holdfast.framework.prepared import ask
+from holdfast.framework.profile import Profile
+from holdfast.framework.scoring import score_rows
+from holdfast.framework.traits import Traits
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.plugins.node_ports import NodePorts
+from holdfast.plugins.node_volume_limits import NodeVolumeLimits
+from holdfast.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.plugins.volume_restrictions import VolumeRestrictions
+from holdfast.testing.random_cluster import RandomCluster
+
+LAW = settings(derandomize=True, deadline=None, max_examples=60)
+LOOKING = (NodePorts, InterPodAffinity, PodTopologySpread, VolumeRestrictions, NodeVolumeLimits)
+
+
+def the_world(objects):
+    world = World()
+    for obj in objects:
+        world.upsert(obj)
+    return world
+
+
+def seen(world, pod):
+    """What each plugin that looks at neighbours says of each node, by name."""
+    facts = world.facts(pod)
+    rows, told = world.nodes.rows, {}
+    for plugin in (make({}) for make in LOOKING):
+        made = ask(Traits(plugin), facts, View(world, facts, 0.0), ())
+        verdicts = np.zeros(len(rows), np.int8)
+        scores = np.zeros(len(rows))
+        if made.filters:
+            verdicts = plugin.filter(made.state, rows)
+        for score in score_rows(Profile("p", (plugin,)), [made], rows) if made.scores else ():
+            scores = score.normalized
+        reject = None if made.reject is None else made.reject.reasons
+        told[plugin.name] = {
+            world.nodes.names[row]: (int(verdicts[i]), float(scores[i]), reject)
+            for i, row in enumerate(rows.tolist())
+        }
+    return told
+
+
+def matched(world, pod):
+    """The uids of the reservations a pod may draw on."""
+    match = world.match(world.facts(pod))
+    return set() if match is None else {world.offers.at(int(s)).uid for s in match.slots}
+
+
+@LAW
+@given(objects=worlds.clusters(), asking=worlds.pods("asking"))
+def test_an_owner_sees_the_cluster_without_its_reservations(objects, asking):
+    world = the_world(objects)
+    mine = matched(world, asking)
+    assume(mine)
+    without = the_world([obj for obj in objects if obj.uid not in mine])
+    assert seen(world, asking) == seen(without, asking)
+
+
+@LAW
+@given(seed=st.integers(0, 2**32))
+def test_it_goes_on_seeing_so_whatever_happens(seed):
+    cluster = RandomCluster(Random(seed), nodes=5)
+    asking = cluster.a_waiting_pod()
+    for _ in range(12):
+        for _ in range(3):
+            cluster.step()
+        mine = matched(cluster.world, asking)
+        if not mine:
+            continue
+        without = cluster.rebuilt()
+        for obj in cluster.others.values():
+            if obj.uid in mine:
+                without.delete(obj)
+        assert seen(cluster.world, asking) == seen(without, asking)

@@ -1,0 +1,132 @@
+"""Put Koordinator's reservations and accounts into a world, as objects that say the same."""
+
+import msgspec
+
+from holdfast.api.decode import convert_object
+from holdfast.api.reservation import Reservation
+from holdfast.framework.plugin import Change
+from holdfast.framework.world import World
+from parity.scheduling import node, pod
+
+PREFIX = "scheduling.koordinator.sh"
+AFFINITY = f"{PREFIX}/reservation-affinity"
+ALLOCATED = f"{PREFIX}/reservation-allocated"
+EVERYBODY = [{"labelSelector": {}}]
+
+
+def reservation(raw, *, owners=None, where=None, allocatable=None):
+    """A reservation as Go's test means it: what its table leaves to the code around is given."""
+    spec, status = dict(raw.get("spec") or {}), dict(raw.get("status") or {})
+    if owners is not None:
+        spec["owners"] = owners
+    if where is not None:
+        status = {"allocatable": allocatable or {}, **status, "phase": "Available"}
+        status["nodeName"] = where
+    meta = {"uid": f"uid-{raw['metadata']['name']}", **raw["metadata"]}
+    return convert_object({**raw, "metadata": meta, "spec": spec, "status": status}, Reservation)
+
+
+def a_user(name, where, requests, offer=None):
+    """A pod on a node, which draws on an offer if there is one."""
+    notes = {}
+    if offer is not None:
+        drawn = {"name": offer.name, "uid": offer.uid}
+        notes = {ALLOCATED: msgspec.json.encode(drawn).decode()}
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "annotations": notes}
+    container = {"name": "c", "resources": {"requests": requests}}
+    return pod({"metadata": meta, "spec": {"nodeName": where, "containers": [container]}})
+
+
+def amounts(resource):
+    """Read Go's aggregated framework.Resource as requests."""
+    found = {"cpu": f"{resource['milliCPU']}m"} if resource.get("milliCPU") else {}
+    if resource.get("memory"):
+        found["memory"] = str(resource["memory"])
+    return found | {name: str(n) for name, n in (resource.get("scalarResources") or {}).items()}
+
+
+class Account:
+    """One node whose books Go's test gives as sums; here the pods and reservations behind them.
+
+    In Go ``podRequested`` counts every pod and reserve pod, ``rAllocated`` the owners once more.
+    Where a table gives an owner's use only as what preempting it would free, that is its use.
+    """
+
+    def __init__(self, raw_node, state):
+        self.world = World()
+        self.name = raw_node["metadata"]["name"]
+        self.world.upsert(node(raw_node))
+        here = (state.get("nodeReservationStates") or {}).get(self.name, {})
+        free_in = (state.get("preemptibleInRRs") or {}).get(self.name, {})
+        free = (state.get("preemptible") or {}).get(self.name, {})
+        self._gone, self._left = [], {}
+        for name, text in amounts(here.get("podRequested") or {}).items():
+            self._left[name] = self._units(name, text)
+        for name, text in amounts(here.get("rAllocated") or {}).items():
+            self._left[name] = self._left.get(name, 0) - self._units(name, text)
+        for info in here.get("matchedOrIgnored") or ():
+            self._hold(info, free_in)
+        self._stand("victim", free, victim=True)
+        left = {name: amount for name, amount in self._left.items() if amount > 0}
+        self._stand("others", {n: self._text(n, a) for n, a in left.items()})
+
+    def _hold(self, info, free_in):
+        offer = reservation(
+            info["reservation"], owners=EVERYBODY, where=self.name, allocatable=info["allocatable"]
+        )
+        offer = msgspec.structs.replace(
+            offer, spec=msgspec.structs.replace(offer.spec, allocate_once=False)
+        )
+        self.world.upsert(offer)
+        for name, text in offer.status.allocatable.items():
+            self._left[name] = self._left.get(name, 0) - self._units(name, text)
+        leaving = dict(free_in.get(offer.uid) or {})
+        users = info.get("assignedPods") or {}
+        pods = int(leaving.pop("pods", 0))
+        used = {n: self._units(n, t) for n, t in (info.get("allocated") or {}).items()}
+        for name, text in leaving.items():
+            used[name] = max(0, used.get(name, 0) - self._units(name, text))
+        if leaving:
+            self._gone.append(self._user("leaving", leaving, offer))
+        staying = max(len(users) - pods, 1) if any(used.values()) or users else 0
+        for i in range(staying):
+            share = used if i == 0 else {}
+            texts = {n: self._text(n, a) for n, a in share.items() if a}
+            self._user(f"{offer.name}-{i}", texts, offer)
+
+    def _stand(self, name, requests, *, victim=False):
+        if requests:
+            facts = self._user(name, requests)
+            if victim:
+                self._gone.append(facts)
+                for resource, text in requests.items():
+                    self._left[resource] = self._left.get(resource, 0) - self._units(resource, text)
+
+    def _user(self, name, requests, offer=None):
+        self.world.upsert(made := a_user(name, self.name, requests, offer))
+        return self.world.nodes.pod(made.uid)[0]
+
+    def _units(self, name, text):
+        facts = self.world.facts(a_user("x", "", {name: text}))
+        return dict(facts.request).get(self.world.nodes.resources.id(name), 0)
+
+    def _text(self, name, amount):
+        return f"{amount}m" if name == "cpu" else str(amount)
+
+    @property
+    def change(self):
+        """What preempting would take away."""
+        return Change(removed={self.world.nodes.row_of[self.name]: tuple(self._gone)})
+
+
+def asking(state, raw=None):
+    """The pod that asks, with the affinity Go's state says it has."""
+    requests = state.get("podRequests") or amounts(state.get("podRequestsResources") or {})
+    container = {"name": "c", "resources": {"requests": requests}}
+    raw = raw or {"metadata": {}, "spec": {"containers": [container]}}
+    if not state.get("hasAffinity"):
+        return raw
+    wish = {"name": state["reservationName"]} if state.get("reservationName") else {}
+    meta = dict(raw["metadata"])
+    meta["annotations"] = {AFFINITY: msgspec.json.encode(wish).decode()}
+    return {**raw, "metadata": meta}

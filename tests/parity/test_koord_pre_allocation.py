@@ -1,0 +1,146 @@
+"""Koordinator's reservations that are made of running pods' room."""
+
+import msgspec
+
+from holdfast.api.decode import convert_object
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
+from holdfast.capacity import names
+from holdfast.capacity.heritable import ClusterMode, will_of
+from holdfast.capacity.inheritance import by_score, inherit
+from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.framework.plugin import NONE, Change, Code
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.plugins.reservation import Reservation as Plugin
+from holdfast.plugins.reservation.inheriting import InheritState, reasons, verdicts
+from holdfast.plugins.reservation.placing import ReserveState
+from holdfast.testing import a_pod
+from parity.harness import parity
+from parity.scheduling import node, status
+
+FILE = "koord_reservation_preallocation.jsonl"
+MODES = (
+    "TestPreAllocationClusterModeMultipleEnabled",
+    "TestPreAllocationClusterModeMultipleDisabled",
+    "TestPreAllocationDefaultModeMultipleEnabled",
+    "TestPreAllocationDefaultModeMultipleDisabled",
+)
+
+
+def world_with(node_raw, pods, reservations):
+    world = World()
+    world.upsert(node(node_raw))
+    for raw in reservations:
+        world.upsert(convert_object(raw, Reservation))
+    for raw in pods or ():
+        world.upsert(convert_object(raw, Pod))
+    return world
+
+
+def reserve_facts(world, reservation):
+    return world.facts(reserve_pod(reservation), reserve_for=reservation.uid)
+
+
+def judged(state, row, change=NONE):
+    code = Code(int(verdicts(state, state.nodes.rows, change)[row]))
+    return status(code, reasons(state, row, change) if code else ())
+
+
+@parity(FILE, *MODES)
+def test_a_reservation_chooses_running_pods(record):
+    given, expected = record.input, record.expected
+    world = world_with(given["node"], given["pods"], [given["reservation"]])
+    reservation = convert_object(given["reservation"], Reservation)
+    config = {k: v for k, v in given["preAllocationConfig"].items() if v != ""}
+    facts = reserve_facts(world, reservation)
+    plugin = Plugin({"preAllocationConfig": config})
+    state = plugin.prepare(facts, View(world, facts, 0.0))
+    state = getattr(state, "state", state)
+    (row,) = world.nodes.rows.tolist()
+    there = [pod.name for pod in state.seen().candidates.get(row, [])]
+    if state.will.ranked:
+        assert there == expected["preAllocatablePods"]
+    assert sorted(there) == sorted(expected["preAllocatablePods"])
+    assert judged(state, row) == expected["filterStatus"]
+    if "preAllocated" not in expected:
+        return
+    taken = [pod.name for pod in state.at(row).pods]
+    assert len(taken) == len(expected["preAllocated"])
+    if state.will.ranked:
+        assert taken == expected["preAllocated"]
+    if state.will.multiple and not state.at(row).lacking:
+        assert state.at(row).score(state.will) == expected["score"]
+
+
+def pod_of(amounts, name):
+    cpu, memory = amounts["cpu"], amounts["memory"]
+    raw = a_pod(name, cpu=f"{cpu}m", memory=memory, node="test-node", uid=name)
+    return convert_object(raw, Pod)
+
+
+def listed(amounts):
+    raw = a_pod("x", requests={k: v.lstrip("-") for k, v in amounts.items()})
+    found = dict(World().facts(convert_object(raw, Pod)).request)
+    return {"cpu": found[0], "memory": found[1]}
+
+
+@parity(FILE, "Test_filterWithPreAllocatablePods")
+def test_a_node_is_judged_with_its_pods(record):
+    data = record.input["stateData"]
+    there = data["nodeReservationStates"]["test-node"]
+    reservation = convert_object(data["rInfo"]["reservation"], Reservation)
+    world = world_with(record.input["node"], (), ())
+    total = there["podRequested"]
+    world.upsert(pod_of({"cpu": total["milliCPU"], "memory": total["memory"]}, "all"))
+    pods = there.get("preAllocatablePods") or ()
+    if data["isPreAllocationRequired"]:
+        labelled = {names.PRE_ALLOCATION_REQUIRED: "true"}
+        meta = msgspec.structs.replace(reservation.metadata, labels=labelled)
+        reservation = msgspec.structs.replace(reservation, metadata=meta)
+    will = will_of(reservation, reserve_facts(world, reservation), prefers_none=False)
+    site = ReserveState(world.nodes, world.offers, "", "Restricted")
+    state = InheritState(world.nodes, world.offers, reservation, will, ClusterMode(), site)
+    (row,) = world.nodes.rows.tolist()
+    state.seen().candidates[row] = [world.facts(convert_object(raw, Pod)) for raw in pods]
+    # A change that changes nothing has the row judged anew.
+    change = Change(added={row: ()})
+    if preemptible := (data.get("preemptible") or {}).get("test-node"):
+        pod = world.facts(pod_of(listed(preemptible), "preemptible"))
+        back = {row: (pod,)}
+        comes = preemptible["cpu"].startswith("-")
+        change = Change(added=back) if comes else Change(removed=back)
+    assert judged(state, row, change) == record.expected["wantStatus"]
+
+
+@parity(FILE, "TestNominatePreAllocation", "Test_sortPreAllocatablePodsForDefaultMode")
+def test_the_pod_that_fills_it_best_goes_first(record):
+    given = record.input
+    raw = given.get("reservation") or given["rInfo"].get("reservation")
+    world = world_with(given["node"], (), ())
+    pods = given.get("preAllocatablePods") or given.get("preAllocatable") or ()
+    found = [world.facts(convert_object(p, Pod)) for p in pods]
+    reservation = convert_object(raw or {}, Reservation)
+    will = will_of(reservation, reserve_facts(world, reservation), prefers_none=False)
+    if "wantOrder" in record.expected:
+        assert [p.name for p in by_score(will, found)] == (record.expected["wantOrder"] or [])
+        return
+    free = dict.fromkeys(range(4), 10**15)
+    taken = [p.name for p in inherit(will, free, found).pods]
+    wanted = record.expected["wantNominated"]
+    assert taken == ([wanted["metadata"]["name"]] if wanted else [])
+
+
+@parity(FILE, "TestPreAllocation")
+def test_a_node_passes(record):
+    given = record.input
+    world = world_with(given["node"], given["pods"], given["reservations"])
+    raw = given["pod"]
+    pod = convert_object(raw, Pod)
+    reserve_for = pod.uid if names.RESERVE_POD in pod.metadata.annotations else ""
+    facts = world.facts(pod, reserve_for=reserve_for)
+    plugin = Plugin({})
+    state = plugin.prepare(facts, View(world, facts, 0.0))
+    state = getattr(state, "state", state)
+    codes = plugin.filter(state, world.nodes.rows)
+    assert status(Code(int(codes[0])), ()) == record.expected["wantFilterStatus"]

@@ -1,0 +1,138 @@
+"""Koordinator's tables of reserving, binding and following reservations."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from holdfast.api.decode import convert_object
+from holdfast.api.reservation import Reservation as ReservationObject
+from holdfast.errors import NotFound, Refused
+from holdfast.framework.plugin import Placement, Skip
+from holdfast.framework.profile import Profile
+from holdfast.framework.world import World
+from holdfast.plugins.reservation import Reservation
+from holdfast.scheduler.cycle import attempt, release
+from parity.harness import parity
+from parity.reserving import ALLOCATED, EVERYBODY, reservation
+from parity.scheduling import node, pod
+
+FILE = "koord_reservation_commit.jsonl"
+PROFILE = Profile("p", (Reservation(),))
+
+
+def decided(given):
+    """Let the pod have its turn on a node with the reservation Go nominated beforehand."""
+    world, raw = World(), given["pod"]
+    where = given["nodeName"] or "test-node"
+    allocatable = {"cpu": "9", "memory": "99Gi", "pods": "9"}
+    world.upsert(node({"metadata": {"name": where}, "status": {"allocatable": allocatable}}))
+    offered = given.get("nominatedReservation") or given.get("assumedReservation")
+    reserves = any(k.endswith("/reserve-pod") for k in raw["metadata"].get("annotations", {}))
+    if offered and not reserves:
+        held = {"cpu": "2", "memory": "4Gi"}
+        world.upsert(reservation(offered, owners=EVERYBODY, where=where, allocatable=held))
+        if not raw["spec"].get("containers"):
+            # Go says outright that it was assumed; a pod that asks for something is.
+            container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+            raw = {**raw, "spec": {"containers": [container]}}
+    uid = raw["metadata"].get("uid") or "incoming"
+    if reserves:
+        template = {"template": {"spec": {}}}
+        world.upsert(reservation({"metadata": {"name": "r", "uid": uid}, "spec": template}))
+    facts = world.facts(pod(raw, uid=uid), reserve_for=uid if reserves else "")
+    placement = attempt(PROFILE, facts, world, 0.0, np.random.default_rng(0))
+    assert isinstance(placement, Placement), placement
+    return world, placement
+
+
+def assigned(world):
+    """Pods that draw on any offer."""
+    return {uid for offer in world.offers for uid in offer.draws}
+
+
+@parity(FILE, "TestReserve")
+def test_reserve(record):
+    world, placement = decided(record.input)
+    want = record.expected
+    assert assigned(world) == set(want["wantPods"] or ())
+    if want["wantReservation"] is None:
+        assert ALLOCATED not in placement.annotations
+        return
+    named = msgspec.json.decode(placement.annotations[ALLOCATED])
+    assert named["name"] == want["wantReservation"]["metadata"]["name"]
+    [offer] = world.offers
+    [drawn] = offer.draws.values()
+    [wanted] = want["wantPods"].values()
+    assert {world.nodes.resources[r] for r in drawn} - {"pods"} == set(wanted["requests"])
+
+
+@parity(FILE, "TestUnreserve")
+def test_unreserve(record):
+    given, want = record.input, record.expected
+    world, placement = decided(given)
+    if given["podAssignedToNode"]:
+        meta = msgspec.structs.replace(
+            placement.pod.pod.metadata, annotations=dict(placement.annotations)
+        )
+        spec = msgspec.structs.replace(placement.pod.pod.spec, node_name=placement.node)
+        world.upsert(msgspec.structs.replace(placement.pod.pod, metadata=meta, spec=spec))
+    release(PROFILE, world, placement)
+    kept = bool(assigned(world))
+    assert kept is want["wantReservationAllocatedKept"]
+
+
+@parity(FILE, "TestPreBind")
+def test_annotation(record):
+    """The annotation goes with the Binding, which is the write that binds."""
+    _, placement = decided(record.input)
+    before = record.input["pod"]["metadata"].get("annotations") or {}
+    want = record.expected["wantPod"]["metadata"].get("annotations") or {}
+    assert {**before, **placement.annotations} == want
+
+
+@parity(FILE, "TestBind")
+def test_bind(record):
+    given, want = record.input, record.expected
+    raw, stored = given["pod"], given.get("reservation")
+    uid = raw["metadata"].get("uid")
+    world = World()
+    facts = world.facts(pod(raw, name="reserve-pod-0"), reserve_for=uid or "")
+    placement = Placement(facts, 0, given["nodeName"], {})
+    steps = Reservation().bind(None, placement)
+    if want["want"]["code"] == "Skip":
+        assert isinstance(steps, Skip)
+        return
+    message = want["want"].get("reasons", [""])[0]
+    if "not found" in message:
+        # Whether reading or writing finds it gone, the words are the server's.
+        next(steps)
+        with pytest.raises(NotFound, match="not found"):
+            steps.throw(NotFound(message))
+        return
+    next(steps)
+    if message:
+        with pytest.raises(Refused, match=message):
+            steps.send(stored)
+        return
+    call = steps.send(stored)
+    got = convert_object(call.body, ReservationObject).status
+    wanted = convert_object(want["wantReservation"], ReservationObject).status
+    assert (got.phase, got.node_name) == (wanted.phase, wanted.node_name)
+    assert dict(got.allocatable) == dict(wanted.allocatable)
+    said = [[(c.type, c.status, c.reason) for c in s.conditions] for s in (got, wanted)]
+    assert said[0] == said[1]
+
+
+@parity(FILE, "TestEventHandlerOnAdd", "TestEventHandlerUpdate")
+def test_following(record):
+    """What Go keeps of an ended reservation is to clean up; ours holds nothing for it."""
+    given, want = record.input, record.expected["wantReservation"]
+    world = World()
+    world.upsert(node({"metadata": {"name": "test-node-1"}}))
+    versions = [given.get(key) for key in ("oldReservation", "reservation", "newReservation")]
+    for raw in versions:
+        if raw is not None:
+            world.upsert(reservation(raw))
+    held = [offer.reservation for offer in world.offers]
+    holds = want is not None and want["status"]["phase"] == "Available"
+    assert [r.uid for r in held] == ([want["metadata"]["uid"]] if holds else [])

@@ -1,0 +1,193 @@
+"""Koordinator's tables of filtering by reservations, against the plugin and the ledger."""
+
+from collections import Counter
+
+from holdfast.capacity.admission import Ground
+from holdfast.framework.plugin import NONE, Change
+from holdfast.framework.prepared import ask
+from holdfast.framework.traits import Traits
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
+from holdfast.plugins.reservation.given import given_back
+from holdfast.plugins.reservation.nomination import nominate, why_none
+from parity.harness import parity
+from parity.reserving import EVERYBODY, Account, a_user, asking, reservation
+from parity.scheduling import Asked, asked, node, pod
+
+FILE = "koord_reservation_filter.jsonl"
+NOBODY = [{"object": {"uid": "nobody"}}]
+PLENTY = {"cpu": "99", "memory": "99Gi", "ephemeral-storage": "99Gi", "pods": "9"}
+COUNTERS = {
+    "nameUnmatched": Ground.NAME, "affinityUnmatched": Ground.AFFINITY,
+    "isUnschedulableUnmatched": Ground.UNSCHEDULABLE, "notExactMatched": Ground.EXACT,
+    "taintsUnmatched": Ground.TAINT,
+}  # fmt: skip
+
+
+def pre_allocating(record):
+    return "pre-allocat" in record.name
+
+
+def asked_for(uid, raw, world):
+    """Ask about the reserve pod of a reservation."""
+    facts, plugin = world.facts(pod(raw), reserve_for=uid), Reservation()
+    return Asked(plugin, ask(Traits(plugin), facts, View(world, facts, 0.0), ()), world)
+
+
+@parity(FILE, "Test_filterWithReservations", "TestFilterWithPreemption")
+def test_accounts(record):
+    state = record.input["stateData"]
+    account = Account(record.input["node"], state)
+    found = asked(Reservation(), asking(state), account.world)
+    change = account.change if any(account.change.removed.values()) else NONE
+    assert found.filter(account.name, change) == record.expected["wantStatus"]
+
+
+@parity(FILE, "TestFilterNominateReservation")
+def test_nominating(record):
+    """What is refused to be nominated serves nobody: the pod must use it, and finds it will not."""
+    world, where = World(), "test-node"
+    world.upsert(node({**record.input["node"], "status": {"allocatable": PLENTY}}))
+    target = reservation(record.input["targetReservation"], owners=EVERYBODY, where=where)
+    world.upsert(target)
+    if used := (record.input["targetReservation"]["status"].get("allocated")):
+        world.upsert(a_user("before", where, used, target))
+    found = asked(Reservation(), record.input["pod"], world)
+    chosen, _ = nominate(found.prepared.state, row := world.nodes.row_of[where])
+    want = record.expected["wantStatus"]
+    assert (chosen is not None) is (want["code"] == "Success")
+    if chosen is None:
+        assert [why_none(found.prepared.state, row)] == want["reasons"]
+
+
+def moved(before, after, world):
+    """What a change of the hypothesis moves: on the node, and in the reservation."""
+    old, new = (given_back(world.offers, change) for change in (before, after))
+    found = []
+    for was, now in ((old.rows, new.rows), (old.slots, new.slots)):
+        places = {*was, *now}
+        found.append(
+            {
+                world.nodes.resources[r]: d
+                for place in places
+                for r in {*was.get(place, {}), *now.get(place, {})}
+                if (d := now.get(place, {}).get(r, 0) - was.get(place, {}).get(r, 0))
+            }
+        )
+    return found
+
+
+def told(amounts):
+    return {k: int(v) * (1000 if k == "cpu" else 1) for k, v in (amounts or {}).items() if int(v)}
+
+
+@parity(FILE, "TestPreFilterExtensionAddPod", "TestPreFilterExtensionRemovePod")
+def test_hypotheses(record):
+    """Adding and removing move the same amounts; those of an owner move in its reservation."""
+    given, expected = record.input, record.expected
+    world, where = World(), "test-node"
+    world.upsert(node(given["node"]))
+    # More is reserved than any owner uses, so that what it frees is all lent again.
+    # Whoever is added draws on what it owns; upstream, on what it was nominated to.
+    offer = reservation(
+        given["reservationIfWithR"], owners=EVERYBODY if given["withR"] else NOBODY, where=where,
+        allocatable={"cpu": "100", "pods": "10"},
+    )  # fmt: skip
+    world.upsert(offer)
+    requests = {}
+    for container in given["pod"]["spec"].get("containers") or ():
+        requests = container["resources"]["requests"]
+    user = a_user("user", where, requests, offer if given["withR"] else None)
+    row, adding = world.nodes.row_of[where], given["function"] == "AddPod"
+    if adding and not given["withR"]:
+        changes = (NONE, Change(added={row: (world.facts(user),)}))
+    else:
+        world.upsert(user)
+        without = Change(removed={row: (world.nodes.pod(user.uid)[0],)})
+        changes = (without, NONE) if adding else (NONE, without)
+    on_node, inside = moved(*changes, world)
+    state = given.get("state") or {}
+    wants = [expected["wantPreemptible"], expected["wantPreemptibleInRRs"].get(where, {})]
+    olds = [state.get("preemptible") or {}, (state.get("preemptibleInRRs") or {}).get(where, {})]
+    keys = [where, offer.uid]
+    for key, want, old, got in zip(keys, wants, olds, (on_node, inside), strict=True):
+        new, was = told(want.get(key)), told(old.get(key))
+        delta = {k: new.get(k, 0) - was.get(k, 0) for k in {*new, *was}}
+        assert got == {k: d for k, d in delta.items() if d}
+
+
+@parity(FILE, "TestPreFilter", where=lambda r: not pre_allocating(r))
+def test_prefilter(record):
+    given, want = record.input, record.expected
+    world = World()
+    world.upsert(node({"metadata": {"name": "test-node-1"}}))
+    if "nodeReservationStates" in given:
+        labels = {"reservation-type": "test"}
+        raw = {"metadata": {"name": "r", "labels": labels}}
+        world.upsert(reservation(raw, owners=EVERYBODY, where="test-node-1"))
+    raw, reserves = given["pod"], given["pod"]["metadata"].get("annotations", {})
+    if any(key.endswith("/reserve-pod") for key in reserves):
+        if "reservation" in given:
+            world.upsert(reservation(given["reservation"]))
+        found = asked_for(f"uid-{raw['metadata']['name']}", raw, world)
+    else:
+        found = asked(Reservation(), raw, world)
+    assert found.prefilter == want["wantStatus"]
+    nodes = want["wantPreRes"] and set(want["wantPreRes"]["nodeNames"])
+    assert found.narrowed_to == nodes
+
+
+@parity(FILE, "TestFilter", where=lambda r: not pre_allocating(r))
+def test_filter(record):
+    given = record.input
+    raw, state = given["pod"], given.get("stateData")
+    if "nodeInfo" not in given:
+        # A row is a node: there is nothing else to be asked about.
+        assert record.expected["want"]["reasons"] == ["node not found"]
+        return
+    where = given["nodeInfo"]["node"]
+    account = Account(where, state or {})
+    world, name = account.world, account.name
+    incoming = raw["metadata"].get("uid")
+    for other in (
+        () if state and "nodeReservationStates" in state else given.get("reservations", ())
+    ):
+        world.upsert(
+            reservation({**other, "status": {}}, owners=EVERYBODY)
+            if other["metadata"]["uid"] == incoming
+            else reservation(other, owners=EVERYBODY, where=name)
+        )
+    if any(key.endswith("/reserve-pod") for key in raw["metadata"].get("annotations", {})):
+        found = asked_for(incoming, raw, world)
+    else:
+        found = asked(Reservation(), asking(state or {}, raw), world)
+    assert found.filter(name) == record.expected["want"]
+
+
+@parity(FILE, "TestPostFilter")
+def test_summary(record):
+    check_summary(record)
+
+
+@parity(FILE, "TestPostFilterWithPreemption", where=lambda r: not r.input["enablePreemption"])
+def test_summary_without_preemption(record):
+    check_summary(record)
+
+
+def check_summary(record):
+    given = record.input
+    diagnosis = given.get("nodeReservationDiagnosis") or {}
+    rows = {name: i for i, name in enumerate(diagnosis)}
+    counts = {rows[name]: counts_of(raw) for name, raw in diagnosis.items()}
+    statuses = given["filteredNodeStatusMap"]["nodeToStatus"]
+    reasons = {rows[name]: s.get("reasons", ()) for name, s in statuses.items() if name in rows}
+    told = summary(counts, reasons, must=given["hasAffinity"])
+    assert told == list(record.expected["wantStatus"].get("reasons", ()))
+
+
+def counts_of(raw):
+    refused = Counter({ground: raw[counter] for counter, ground in COUNTERS.items()})
+    taints = Counter(raw.get("taintsUnmatchedReasons") or {})
+    return NodeCounts(raw["ownerMatched"], raw["nameMatched"], +refused, taints)

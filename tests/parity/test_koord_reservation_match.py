@@ -1,0 +1,107 @@
+"""Koordinator's tables of which reservations a pod sees."""
+
+from holdfast.columns.interner import CPU, MEMORY
+from holdfast.framework.world import World
+from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.reservation.diagnosis import count
+from parity.harness import parity
+from parity.reserving import a_user, reservation
+from parity.scheduling import asked, node, pod
+
+FILE = "koord_reservation_match.jsonl"
+
+
+def the_world(given):
+    world = World()
+    world.upsert(node(given["node"]))
+    for raw in given["reservations"]:
+        world.upsert(reservation(raw))
+    for i, raw in enumerate(given.get("pods") or ()):
+        world.upsert(pod(raw, uid=raw["metadata"].get("uid") or f"pod-{i}"))
+    by_name = {offer.reservation.name: offer.reservation for offer in world.offers}
+    for entry in given.get("assignedPods") or ():
+        raw = entry["pod"]
+        requests = {}
+        for container in raw["spec"].get("containers") or ():
+            requests = container["resources"]["requests"]
+        name, where = raw["metadata"]["name"], raw["spec"]["nodeName"]
+        world.upsert(a_user(name, where, requests, by_name[entry["reservation"]]))
+    return world
+
+
+def reaches(world, raw, where):
+    """Whether the node affinity of a pod lets it go there at all; nodes it names are looked up."""
+    found = asked(NodeAffinity({}), raw, world)
+    if found.narrowed_to is not None:
+        return where in found.narrowed_to
+    return found.filter(where)["code"] == "Success"
+
+
+@parity(FILE, "TestBeforePreFilterWithReservationAffinity", "TestBeforePreFilterWithNodeAffinity")
+def test_owners(record):
+    """A reservation helps where it matches, on nodes the pod may go to."""
+    given = record.input
+    world, where = the_world(given), given["node"]["metadata"]["name"]
+    match = world.match(world.facts(pod(given["pod"], uid="incoming")))
+    matched = match is not None and world.nodes.row_of[where] in match.rows
+    restored = matched and reaches(world, given["pod"], where)
+    assert restored is record.expected["wantRestored"]
+
+
+@parity(FILE, "TestBeforePreFilterForReservePod")
+def test_reserve_pods(record):
+    """To another reservation every one is somebody else's, its owners counted once."""
+    given = record.input
+    world, where = the_world(given), given["node"]["metadata"]["name"]
+    facts = world.facts(pod(given["pod"]), reserve_for=given["pod"]["metadata"]["uid"])
+    assert world.match(facts) is None
+    there = world.offers.on_row(world.nodes.row_of[where])
+    restored = bool(there) and reaches(world, given["pod"], where)
+    assert restored is record.expected["wantRestored"]
+
+
+@parity(FILE, "Test_parseSpecificNodesFromAffinity")
+def test_named_nodes(record):
+    world = World()
+    for name in ("node1", "node2", "node3"):
+        world.upsert(node({"metadata": {"name": name}}))
+    affinity = record.input.get("nodeAffinity")
+    spec = {"affinity": {"nodeAffinity": affinity}} if affinity else {}
+    found = asked(NodeAffinity({}), {"metadata": {}, "spec": spec}, world)
+    assert (found.prefilter["code"] not in ("Success", "Skip")) is record.expected["wantError"]
+    want = record.expected["want"]
+    assert found.narrowed_to == (want and set(want))
+
+
+@parity(FILE, "TestRestoreReservation", "TestRestoreReservationWithLazyReservationRestore")
+def test_restoring(record):
+    given, want = record.input, record.expected
+    world = the_world(given)
+    nodes, row = world.nodes, world.nodes.row_of["test-node"]
+    facts = world.facts(pod(given["pod"], uid="incoming"))
+    match = world.match(facts)
+    offers = [world.offers.at(int(slot)) for slot in match.slots]
+    assert [offer.reservation.name for offer in offers] == want["state"]["matched"]
+    others = {offer.reservation.name for offer in world.offers} - set(want["state"]["matched"])
+    assert sorted(others) == want["state"]["unmatched"]
+    for resource, name in ((CPU, "milliCPU"), (MEMORY, "memory")):
+        # Go's node counts an owner beside its reserve pod until that is restored.
+        used = sum(offer.used(resource) for offer in world.offers)
+        taken = int(nodes.requested[resource, row])
+        assert taken + used == want["nodeRequestedBefore"][name]
+        assert taken == want["state"]["podRequested"][name]
+        left = taken - sum(offer.left(resource) for offer in offers)
+        assert left == want["nodeRequestedAfter"][name]
+        assert sum(offer.used(resource) for offer in offers) == want["state"]["rAllocated"].get(
+            name, 0
+        )
+    unseen = [pod for there in match.unseen.laden.values() for pod in there]
+    hidden = [port for pod in unseen for port in pod.host_ports]
+    for address, ports in want["usedPortsAfter"].items():
+        for port in ports:
+            wanted = [(port["protocol"], port["port"], address)]
+            assert nodes.ports.taken_at(row, wanted, hidden)
+    seated = len(list(world.offers)) - len(match.unseen.rows)
+    assert len(nodes.pods_on(row)) + seated == want["podCountAfter"]
+    [counts] = count(world.offers, facts, nodes).values()
+    assert counts.owned == counts.left(0) == want["diagnosis"]["test-node"]["ownerMatched"]

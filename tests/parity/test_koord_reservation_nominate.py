@@ -1,0 +1,144 @@
+"""Koordinator's tables of which reservation is nominated, and how nodes are scored for them."""
+
+import numpy as np
+
+from holdfast.framework.plugin import Placement
+from holdfast.framework.profile import Profile
+from holdfast.framework.world import World
+from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation.nomination import nominate, why_none
+from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.scheduler.cycle import attempt
+from parity.harness import parity
+from parity.reserving import EVERYBODY, a_user, asking, reservation
+from parity.scheduling import asked, by_name, node, pod
+
+FILE = "koord_reservation_nominate.jsonl"
+PLENTY = {"cpu": "99", "memory": "99Gi", "pods": "99"}
+
+
+def about_pre_allocation(record):
+    return "with pre-allocation" in record.name
+
+
+def the_world(given):
+    world = World()
+    for raw in given.get("nodes") or [given["node"]]:
+        world.upsert(node({**raw, "status": {"allocatable": PLENTY}}))
+    for raw in given.get("reservations") or ():
+        where = (raw.get("status") or {}).get("nodeName") or "test-node"
+        offer = reservation(raw, owners=EVERYBODY, where=where, allocatable=requested(raw))
+        world.upsert(offer)
+        if used := (given.get("allocated") or {}).get(offer.uid):
+            world.upsert(a_user(f"user-of-{offer.name}", where, used, offer))
+    return world
+
+
+def requested(raw):
+    template = raw["spec"].get("template") or {"spec": {}}
+    [container] = template["spec"].get("containers") or [{"resources": {"requests": {}}}]
+    return container["resources"]["requests"]
+
+
+def is_reserve_pod(raw):
+    return any(k.endswith("/reserve-pod") for k in raw["metadata"].get("annotations", {}))
+
+
+def nominated(world, raw, where):
+    """The name of the offer nominated for a pod on a node, or None."""
+    found = asked(Reservation(), raw, world)
+    if not isinstance(found.prepared.state, OwnerState):
+        return None
+    chosen, _ = nominate(found.prepared.state, world.nodes.row_of[where])
+    return None if chosen is None else chosen.reservation.name
+
+
+@parity(FILE, "TestNominateReservation")
+def test_one_node(record):
+    given, want = record.input, record.expected["wantReservation"]
+    if is_reserve_pod(given["pod"]):
+        assert want is None
+        assert World().match(World().facts(pod(given["pod"]), reserve_for="r")) is None
+        return
+    got = nominated(the_world(given), given["pod"], "test-node")
+    assert got == (want and want["metadata"]["name"])
+
+
+@parity(FILE, "TestPreScoreWithNominateReservation")
+def test_several_nodes(record):
+    given, want = record.input, record.expected["wantReservation"] or {}
+    if is_reserve_pod(given["pod"]):
+        assert want == {}
+        return
+    world = the_world(given)
+    got = {name: nominated(world, given["pod"], name) for name in world.nodes.row_of}
+    names = {name: info["reservation"]["metadata"]["name"] for name, info in want.items()}
+    assert {name: found for name, found in got.items() if found} == names
+
+
+@parity(FILE, "TestReservationNominate", where=lambda r: not about_pre_allocation(r))
+def test_status(record):
+    """None nominated is a refusal only for a pod that must use one."""
+    given, want = record.input, record.expected["wantStatus"]
+    world = the_world(given)
+    if is_reserve_pod(given["pod"]):
+        assert want == {"code": "Success"}
+        return
+    found = asked(Reservation(), asking(given, given["pod"]), world)
+    matched = (
+        (given.get("nodeReservationStates") or {}).get("test-node", {}).get("matchedOrIgnored")
+    )
+    if want["code"] != "Success":
+        assert not matched
+        # The row of another node: nothing there matches.
+        assert [why_none(found.prepared.state, 10**6)] == want["reasons"]
+        return
+    state = found.prepared.state
+    row = world.nodes.row_of["test-node"]
+    chosen, _ = nominate(state, row)
+    assert state.ignoring or chosen is not None
+
+
+@parity(FILE, "TestScore")
+def test_score(record):
+    given, name = record.input, "test-node"
+    if is_reserve_pod(given["pod"]):
+        assert record.expected["wantScore"] == 0
+        return
+    found = asked(Reservation(), given["pod"], the_world(given))
+    assert found.scores(normalized=False)[name] == record.expected["wantScore"]
+
+
+@parity(FILE, "TestScoreWithOrder")
+def test_order(record):
+    given = {
+        **record.input,
+        "nodes": [{"metadata": {"name": n}} for n in record.input["nodeNames"]],
+    }
+    found = asked(Reservation(), given["pod"], the_world(given))
+    for normalized, key in ((False, "scores"), (True, "normalizedScores")):
+        assert found.scores(normalized=normalized) == by_name(record.expected[key])
+
+
+@parity(FILE, "TestMultiReservationsOnSameNode")
+def test_each_once(record):
+    given, where = record.input, "node-1"
+    world, profile = World(), Profile("p", (Reservation(),))
+    status = {"allocatable": {**given["node"]["status"]["allocatable"], "pods": "99"}}
+    world.upsert(node({**given["node"], "status": status}))
+    for i in range(given["reservationCount"]):
+        raw = {
+            "metadata": {"name": f"r{i}", "labels": given["ownerLabels"]},
+            "spec": {"allocateOnce": given["allocateOnce"]},
+        }
+        held = given["reservedResources"]
+        world.upsert(reservation(raw, owners=EVERYBODY, where=where, allocatable=held))
+    taken = []
+    for i in range(given["reservationCount"]):
+        facts = world.facts(pod(given["pod"], uid=f"pod-{i}"))
+        placed = attempt(profile, facts, world, 0.0, np.random.default_rng(0))
+        assert isinstance(placed, Placement)
+        taken += world.offers.draws_of(facts.uid)
+    assert len(set(taken)) == given["reservationCount"]
+    late = world.facts(pod(given["pod"], uid="late"))
+    assert not isinstance(attempt(profile, late, world, 0.0, np.random.default_rng(0)), Placement)

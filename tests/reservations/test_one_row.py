@@ -1,0 +1,154 @@
+"""Judging one row in plain integers gives what judging all rows at once gives."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from holdfast.framework.plugin import Change, Placement
+from holdfast.framework.profile import Profile
+from holdfast.framework.runner import decide
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation.given import NOTHING, given_back
+from holdfast.plugins.reservation.kept import Kept, kept_of, offer_scores
+from holdfast.plugins.reservation.nomination import choose, nominate
+from holdfast.plugins.reservation.one_row import judge, offer_score
+from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.testing import a_node, a_pod, a_reservation, typed
+
+GPU = "example.com/gpu"
+POLICIES = ("", "Aligned", "Restricted")
+SEEDS = range(12)
+
+
+def a_world(random):
+    world = World()
+    for i in range(5):
+        world.upsert(typed(a_node(f"n{i}", cpu="8", memory="16Gi", **{GPU: 2})))
+    for i in range(10):
+        world.upsert(an_offer(random, i))
+    return world
+
+
+def an_offer(random, i):
+    amounts = {"cpu": f"{random.randint(1, 4)}", "memory": f"{random.randint(1, 4)}Gi"}
+    if random.random() < 0.4:
+        amounts[random.choice((GPU, "pods"))] = str(random.randint(1, 3))
+    more = {"labels": {"scheduling.koordinator.sh/reservation-order": str(random.randint(1, 3))}}
+    metadata = {"creationTimestamp": f"2026-01-0{random.randint(1, 3)}T00:00:00Z"}
+    return typed(
+        a_reservation(
+            f"r{i}",
+            owner_labels={"app": "web"},
+            allocate_once=random.random() < 0.3,
+            allocate_policy=random.choice(POLICIES),
+            metadata=metadata | (more if random.random() < 0.3 else {}),
+            status={
+                "phase": "Available",
+                "nodeName": f"n{random.randint(0, 4)}",
+                "allocatable": amounts,
+            },
+        )
+    )
+
+
+def an_owner(random, name):
+    more = {GPU: "1"} if random.random() < 0.3 else {}
+    labels = {"app": "web"}
+    if random.random() < 0.2:
+        labels["scheduling.koordinator.sh/reservation-ignored"] = "true"
+    if random.random() < 0.3:
+        more["annotations"] = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
+    return a_pod(name, cpu=f"{random.randint(1, 8) * 250}m", memory="512Mi", labels=labels, **more)
+
+
+def state_of(world, pod):
+    facts = world.facts(typed(pod))
+    found = Reservation({}).prepare(facts, View(world, facts, 0.0))
+    state = getattr(found, "state", found)
+    assert isinstance(state, OwnerState)
+    return state
+
+
+def check_rows(state, change):
+    found = fit(state, change)
+    scores, match = offer_scores(state), state.match
+    back = given_back(state.offers, change) if change else NOTHING
+    request = dict(state.request)
+    for here, row in enumerate(match.rows.tolist()):
+        one = judge(state, row, back)
+        assert one.passes == found.passes[here]
+        for i, chance in enumerate(one.chances, one.begin):
+            assert chance.offer.slot == match.slots[i]
+            vector = (found.shares[i], found.by_node[i], found.inside[i])
+            assert (chance.shares, chance.by_node, chance.inside) == vector
+            assert offer_score(chance.offer, request) == scores[i]
+
+
+def play(random, world, steps, told=lambda _state, _placement: None):
+    """Place owners and let them go again, as a scheduler would; tell each step."""
+    profile: Profile = default_profiles()["default-scheduler"]
+    rng = np.random.default_rng(random.randint(0, 99))
+    plugin, standing = profile.plugin("Reservation"), []
+    for step in range(steps):
+        if standing and random.random() < 0.3:
+            facts = standing.pop(random.randrange(len(standing)))
+            world.offers.withdraw(facts.uid)
+            world.forget(facts.uid)
+        else:
+            facts = world.facts(typed(an_owner(random, f"p{step}")))
+            found = decide(profile, facts, world, 0.0, rng)
+            if isinstance(found, Placement):
+                world.assume(facts, found.row)
+                if (state := found.states.get(plugin.name)) is not None:
+                    told(state, found)
+                    plugin.reserve(state, found)
+                standing.append(facts)
+        yield standing
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_row_is_judged_as_all_rows_are(seed):
+    random = Random(seed)
+    world = a_world(random)
+    for standing in play(random, world, 25):
+        state = state_of(world, an_owner(random, "asker"))
+        check_rows(state, Change())
+        gone = [facts for facts in standing if random.random() < 0.3]
+        rows = {world.nodes.pod(facts.uid)[1] for facts in gone}
+        removed = {row: tuple(f for f in gone if world.nodes.pod(f.uid)[1] == row) for row in rows}
+        check_rows(state, Change(removed=removed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_kept_is_what_would_be_found_now(seed):
+    random = Random(seed)
+    world = a_world(random)
+    states = [state_of(world, an_owner(random, f"asker{i}")) for i in range(4)]
+    everything = slice(0, world.nodes.size)
+    for _ in play(random, world, 25):
+        for state in states:
+            kept, anew = kept_of(state), Kept(state)
+            anew.refresh()
+            assert (kept.verdicts == anew.verdicts).all()
+            assert (kept.scores(everything) == anew.scores(everything)).all()
+
+
+def test_the_offer_is_chosen_as_if_the_pod_were_not_there_yet():
+    remembered = []
+
+    def told(state, placement):
+        before = state.kept.before(placement.row)
+        if before is not None:
+            without = Change(removed={placement.row: (placement.pod,)})
+            assert choose(state, before) == nominate(state, placement.row, without)
+            remembered.append(before)
+
+    for seed in SEEDS:
+        random = Random(seed)
+        for _ in play(random, a_world(random), 25, told):
+            pass
+    assert remembered, "no row was judged just before"

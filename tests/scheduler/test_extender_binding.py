@@ -1,0 +1,119 @@
+"""An extender may bind pods itself; then nobody else does."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast.columns.interner import CPU
+from holdfast.framework.extender import ManagedResource
+from holdfast.testing import a_node, a_pod, a_reservation
+from holdfast.testing.fake_extender import fail
+from holdfast.testing.harness import Harness
+
+ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+
+
+@asynccontextmanager
+async def cluster_bound_by(tmp_path, extender, **fields):
+    config = extender.config(bind_verb="bind", **fields)
+    async with Harness(tmp_path / "store", extenders=[config]) as cluster:
+        extender.join(cluster)
+        extender.answers["bind"] = binding(cluster)
+        await cluster.create(a_node("n", cpu="4"))
+        yield cluster
+
+
+@pytest.fixture
+async def cluster(tmp_path, extender):
+    async with cluster_bound_by(tmp_path, extender) as made:
+        yield made
+
+
+def binding(cluster):
+    async def bind(body):
+        target = {"kind": "Node", "name": body["Node"]}
+        meta = {"name": body["PodName"], "uid": body["PodUID"]}
+        made = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+        await cluster.client.bind(body["PodNamespace"], body["PodName"], made)
+        return {"Error": ""}
+
+    return bind
+
+
+def held(cluster):
+    return int(cluster.world.nodes.requested[CPU, cluster.world.nodes.row_of["n"]])
+
+
+async def test_the_extender_binds_and_is_told_what_it_needs(cluster, extender):
+    await cluster.create(a_pod("p"))
+    pod = await cluster.pod("p")
+    assert pod.spec.node_name == "n"
+    assert extender.asked == [
+        ("bind", {"PodName": "p", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n"})
+    ]
+    assert [reason for reason, _ in await cluster.events("p")] == ["Scheduled"]
+
+
+async def test_a_binding_it_refuses_is_an_error_and_gives_the_room_back(cluster, extender):
+    extender.answers["bind"] = lambda _body: {"Error": "not today"}
+    await cluster.create(a_pod("p"))
+    (condition,) = (await cluster.pod("p")).status.conditions
+    assert (condition.reason, condition.message) == ("SchedulerError", "not today")
+    assert held(cluster) == 0
+    extender.answers["bind"] = binding(cluster)
+    await cluster.advance(3)
+    assert await cluster.node_of("p") == "n"
+
+
+async def test_a_pod_it_bound_though_it_said_otherwise_stays_bound(cluster, extender):
+    bind = binding(cluster)
+
+    async def answer(body):
+        await bind(body)
+        return {"Error": "the answer was lost"}
+
+    extender.answers["bind"] = answer
+    await cluster.create(a_pod("p"))
+    assert await cluster.node_of("p") == "n"
+    assert held(cluster) == 1000
+
+
+async def test_if_one_that_may_fail_does_we_bind_ourselves(tmp_path, extender):
+    async with cluster_bound_by(tmp_path, extender, ignorable=True) as cluster:
+        extender.answers["bind"] = fail(503)
+        await cluster.create(a_pod("p"))
+        assert await cluster.node_of("p") == "n"
+
+
+async def test_pods_that_are_not_its_own_we_bind_ourselves(tmp_path, extender):
+    gpus = (ManagedResource(name="example.com/gpu"),)
+    async with cluster_bound_by(tmp_path, extender, managed_resources=gpus) as cluster:
+        await cluster.create(a_pod("p"))
+        assert (await cluster.node_of("p"), extender.asked) == ("n", [])
+
+
+async def test_a_reservation_is_no_pod_to_bind(cluster, extender):
+    await cluster.create(a_reservation("r"))
+    assert (await cluster.reservation("r")).status.node_name == "n"
+    assert extender.asked == []
+
+
+async def test_what_the_binding_would_have_carried_is_written_before(cluster, extender):
+    await cluster.create(a_reservation("r", cpu="1", owner_labels={"app": "web"}))
+    bind, seen = binding(cluster), []
+
+    async def answer(body):
+        seen.append((await cluster.pod("p")).metadata.annotations)
+        return await bind(body)
+
+    extender.answers["bind"] = answer
+    await cluster.create(a_pod("p", labels={"app": "web"}))
+    assert await cluster.node_of("p") == "n"
+    assert ALLOCATED in seen[0]
+
+
+async def test_and_taken_back_if_the_pod_is_not_bound(cluster, extender):
+    await cluster.create(a_reservation("r", cpu="1", owner_labels={"app": "web"}))
+    extender.answers["bind"] = fail(500)
+    await cluster.create(a_pod("p", labels={"app": "web"}))
+    assert (await cluster.pod("p")).metadata.annotations == {}

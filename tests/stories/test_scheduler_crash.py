@@ -1,0 +1,183 @@
+"""kill -9 of the scheduler alone, again and again, while a thousand pods look for their nodes.
+
+The API server lives on. Every scheduler knows only what the API tells it, so nothing may depend on
+what the one before had in mind: each pod is bound once, no node is given more than it has, and no
+device serves two pods, wherever between two writes the end came.
+"""
+
+import asyncio
+import multiprocessing
+import random
+import sys
+from collections import Counter
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS
+from holdfast.cli.app import main
+from holdfast.client.client import Client
+from holdfast.client.http import HttpTransport
+from holdfast.client.informer import Informer
+from holdfast.client.kubeconfig import load
+from holdfast.clock import SystemClock
+from holdfast.testing import a_device, a_device_class, a_node, a_pod, a_slice
+from holdfast.testing.builders import resource_of
+
+GPU = "example.com/gpu"
+SIZE = 100
+"""Millicores of a pod. All of them together fill all nodes."""
+PODS_A_NODE = 40
+
+
+def schedule(kubeconfig, log):
+    """What `holdfast scheduler` is, in a child that has its imports done already."""
+    sys.stdout = sys.stderr = open(log, "a")  # noqa: SIM115 - for the life of the process
+    sys.argv = ["holdfast", "scheduler", "--kubeconfig", kubeconfig, "--no-leader-elect",
+                "--health-port", "0", "--check-invariants"]  # fmt: skip
+    main()
+
+
+class Town:
+    """An API server in a process of its own, and an observer who counts every bind."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.binds = Counter()
+        self.places = {}
+        self._bound = asyncio.Event()
+        self._fork = multiprocessing.get_context("forkserver")
+        self._fork.set_forkserver_preload(["holdfast.cli.app", "holdfast.cli.processes"])
+
+    @asynccontextmanager
+    async def running(self):
+        config = self.directory / "kubeconfig"
+        server = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "holdfast", "apiserver", "--data-dir", str(self.directory),
+            "--port", "0", "--announce",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert (await server.stdout.readline()).startswith(b"ready")
+        self.client = Client(HttpTransport(await load(config)), "test")
+        observer = Informer(self.client, PODS, clock=SystemClock(), on_event=self._on_pod)
+        observer.start()
+        try:
+            yield self
+        finally:
+            await observer.stop()
+            await self.client.close()
+            server.kill()
+            await server.communicate()
+
+    def _on_pod(self, _kind, old, new):
+        before, after = (pod.spec.node_name if pod else "" for pod in (old, new))
+        if after and after != before:
+            self.binds[new.name] += 1
+            self.places[new.name] = after
+            self._bound.set()
+
+    def scheduler(self):
+        process = self._fork.Process(
+            target=schedule,
+            args=(str(self.directory / "kubeconfig"), str(self.directory / "scheduler.log")),
+        )
+        process.start()
+        return process
+
+    async def until_bound(self, count, process):
+        """Wait until so many pods have a node in all."""
+        try:
+            async with asyncio.timeout(90):
+                while len(self.places) < count:
+                    assert process.is_alive(), (self.directory / "scheduler.log").read_text()
+                    self._bound.clear()
+                    await self._bound.wait()
+        except TimeoutError:
+            raise AssertionError(await self.whats_wrong()) from None
+
+    async def whats_wrong(self):
+        """Say which pods wait and why, and what the schedulers said."""
+        waiting = [pod for pod in (await self.client.list(PODS)).items if not pod.spec.node_name]
+        words = [f"{pod.name}: {[c.message for c in pod.status.conditions]}" for pod in waiting]
+        said = (self.directory / "scheduler.log").read_text()
+        return "\n".join([f"{len(waiting)} pods wait", *words[:5], said[-4000:]])
+
+    async def create(self, objects, at_once=32):
+        left = iter(objects)
+
+        async def work():
+            for raw in left:
+                await self.client.create(
+                    resource_of(raw), raw, raw["metadata"].get("namespace", "")
+                )
+
+        await asyncio.gather(*(work() for _ in range(at_once)))
+
+
+def machines(pods):
+    """Nodes with exactly the room the pods need, and devices for whoever comes to stand there."""
+    count = pods // PODS_A_NODE
+    cpu = f"{PODS_A_NODE * SIZE}m"
+    for n in range(count):
+        yield a_node(f"n{n}", cpu=cpu)
+    yield a_device_class("gpu", driver="gpu.example.com", extended_resource_name=GPU)
+    for n in range(count):
+        devices = [a_device(f"gpu-{i}") for i in range(PODS_A_NODE)]
+        yield a_slice(f"n{n}-gpus", driver="gpu.example.com", node=f"n{n}", devices=devices)
+
+
+def crowd(pods):
+    for n in range(pods):
+        more = {"requests": {GPU: "1"}, "limits": {GPU: "1"}} if n % 10 == 0 else {}
+        yield a_pod(f"p{n}", cpu=f"{SIZE}m", **more)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("rounds", "pods"),
+    [(5, 200), pytest.param(30, 1000, marks=pytest.mark.real)],
+)
+async def test_every_pod_is_bound_once_however_often_the_scheduler_is_killed(
+    tmp_path, rounds, pods
+):
+    rng = random.Random(rounds)
+    async with Town(tmp_path).running() as town:
+        await town.create(machines(pods), at_once=1)
+        for n in range(pods // PODS_A_NODE):
+            # Nobody is there to see that a node is ready and to take the first taint off.
+            await town.client.patch(NODES, f"n{n}", {"spec": {"taints": None}})
+        await town.create(crowd(pods))
+        for number in range(rounds):
+            process = town.scheduler()
+            target = len(town.places) + rng.randint(
+                0, 2 * (pods - len(town.places)) // (rounds - number + 1)
+            )
+            await town.until_bound(target, process)
+            await asyncio.sleep(rng.uniform(0, 0.01))
+            process.kill()
+            process.join()
+        last = town.scheduler()
+        try:
+            await town.until_bound(pods, last)
+            await every_promise_is_kept(town, pods)
+        finally:
+            last.kill()
+            last.join()
+
+
+async def every_promise_is_kept(town, pods):
+    found = (await town.client.list(PODS)).items
+    assert town.binds == Counter({f"p{n}": 1 for n in range(pods)})
+    assert {pod.name: pod.spec.node_name for pod in found} == town.places
+    assert set(Counter(town.places.values()).values()) == {PODS_A_NODE}
+    claims = (await town.client.list(RESOURCE_CLAIMS)).items
+    served = Counter(
+        (result.pool, result.device)
+        for claim in claims
+        if claim.status.allocation is not None
+        for result in claim.status.allocation.devices.results
+    )
+    assert max(served.values()) == 1
+    holders = {consumer.uid for claim in claims for consumer in claim.status.reserved_for}
+    asking = {pod.uid for pod in found if int(pod.name[1:]) % 10 == 0}
+    assert asking <= holders

@@ -1,0 +1,135 @@
+"""Replay the console blocks of a document: every command is run, every line compared.
+
+The cluster is started in a process of its own and the real kubectl talks to it over HTTPS. Ages,
+addresses and generated names differ from run to run and are compared by form. What is printed as
+YAML is compared as YAML: a document may leave fields out, and times and uids stand for any.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from holdfast.api.quantity import Quantity
+from holdfast.errors import HoldfastError
+
+ROOT = Path(__file__).parents[2]
+VARYING = [
+    (re.compile(r"\b\d+\.\d+\.\d+\.\d+\b"), "ADDRESS"),
+    (re.compile(r"\b(?:\d+[smhd])+\b(?=\s|$)"), "AGE"),
+    (re.compile(r"\bnode-\d{4}\b"), "NODE"),
+    (re.compile(r"\b(web|demo|app-demo)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), r"\1-HASH-ID"),
+    (re.compile(r"\bweb-[a-z0-9]{5}\b"), "web-ID"),
+    (re.compile(r"(-extended-resources)-[a-z0-9]{5}\b"), r"\1-ID"),
+    (re.compile(r"[ \t]+"), " "),
+]
+ANY = re.compile(r"^(YYYY-MM-DDT[\d:]+Z|([a-z])\2{7}-.*|.*HASH-ID)$")
+READS = ("get", "describe", "why", "status", "list", "free")
+
+
+def kubectl():
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    built = sorted(Path(cache).glob("holdfast/bin/*/kubectl"))
+    return str(built[-1]) if built else shutil.which("kubectl")
+
+
+def steps_of(document):
+    """(command, expected lines) of every console block, in order."""
+    steps = []
+    for block in re.findall(r"```console\n(.*?)```", document.read_text(), re.S):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                steps.append((line[2:], []))
+            elif line.strip():
+                steps[-1][1].append(line)
+    return steps
+
+
+@contextmanager
+def running_cluster(directory, *options):
+    """`holdfast up`, and the environment in which the commands of a document find it."""
+    tools = directory / "bin"
+    tools.mkdir()
+    (tools / "kubectl").symlink_to(kubectl())
+    (tools / "holdfast").symlink_to(Path(sys.executable).parent / "holdfast")
+    data = directory / "data"
+    env = {
+        **os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "XDG_DATA_HOME": str(data),
+        "KUBECONFIG": str(data / "holdfast" / "kubeconfig"),
+        "KUBECACHEDIR": str(directory / "cache"),
+    }  # fmt: skip
+    up = ["holdfast", "up", "--port", "0", "--detach", *options]
+    subprocess.run(up, env=env, check=True, cwd=ROOT, timeout=90)
+    try:
+        yield env
+    finally:
+        subprocess.run(["holdfast", "down"], env=env, check=True, timeout=60)
+
+
+def run(command, env):
+    """Run one command; a pipe needs a shell."""
+    shell = "|" in command
+    done = subprocess.run(
+        command if shell else shlex.split(command), env=env, cwd=ROOT, text=True,
+        capture_output=True, timeout=90, shell=shell,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def replay(document, env):
+    """Run every command until it says what the document says."""
+    steps = steps_of(document)
+    for command, expected in steps:
+        deadline = time.monotonic() + 20
+        while not agrees(command, found := run(command, env), "\n".join(expected)):
+            # Reading commands may be early: the cluster reacts in its own time.
+            reads = any(word in READS for word in command.split()[1:3])
+            assert reads and time.monotonic() < deadline, f"$ {command}\n{found}"
+            time.sleep(0.1)
+    return len(steps)
+
+
+def agrees(command, found, expected):
+    if "yaml" in command.split()[-1]:
+        try:
+            return within(yaml.safe_load(expected), yaml.safe_load(found))
+        except yaml.YAMLError:
+            return False
+    return shape(found) == shape(expected)
+
+
+def shape(text):
+    for pattern, word in VARYING:
+        text = pattern.sub(word, text)
+    return sorted(line.strip() for line in text.splitlines() if line.strip())
+
+
+def within(expected, found):
+    """Tell whether everything the document shows is there."""
+    if isinstance(expected, dict):
+        return isinstance(found, dict) and all(
+            key in found and within(value, found[key]) for key, value in expected.items()
+        )
+    if isinstance(expected, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(expected)
+            and all(within(one, other) for one, other in zip(expected, found, strict=True))
+        )
+    if isinstance(expected, str) and ANY.match(expected):
+        return bool(found)
+    return shape(str(expected)) == shape(str(found)) or same_amount(expected, found)
+
+
+def same_amount(expected, found):
+    try:
+        return Quantity.parse(expected) == Quantity.parse(found)
+    except (HoldfastError, TypeError, AttributeError):
+        return False
