@@ -34,7 +34,7 @@ from holdfast.scheduler.queue import SchedulingQueue
 
 STAMP = "2026-01-01T00:00:00Z"
 IMAGES, IMAGES_ON_A_NODE, WORKLOADS = 2000, 50, 500
-MEBI = 2**20
+FULL = "with pods MiB"
 
 
 def a_node(i: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def measure(nodes: int, pods: int) -> dict[str, float]:
     gc.collect()
     full = resident()
     return {
-        "empty MiB": empty, "with nodes MiB": with_nodes, "with pods MiB": full,
+        "empty MiB": empty, "with nodes MiB": with_nodes, FULL: full,
         "KiB a node": 1024 * (with_nodes - empty) / nodes,
         "KiB a pod": 1024 * (full - with_nodes) / max(1, pods),
         "µs a node": node_cost, "µs a pod": pod_cost,
@@ -186,9 +186,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
+    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    found = measure(args.nodes, args.pods)
+    if args.json:
+        print(json.dumps(found))
+        return
     print(f"{args.nodes} nodes, {args.pods} pods")
-    for name, value in measure(args.nodes, args.pods).items():
+    for name, value in found.items():
         print(f"  {name:16}{value:10.1f}")
 
 

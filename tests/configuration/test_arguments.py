@@ -2,10 +2,9 @@
 
 import pytest
 
-from configuration.writing import config, mistakes, profile, wrong_args
+from configuration.writing import config, mistakes, off, profile, wrong_args
 from holdfast.configuration.reading import read
 from holdfast.controllers.reservation_args import settings_of
-from holdfast.errors import NotBuilt
 
 SHAPE = "scoringStrategy.requestedToCapacityRatio"
 
@@ -156,7 +155,7 @@ def test_what_reservations_are_told_arrives():
         "controllerWorkers": 2, "gcDurationSeconds": 3600, "gcIntervalSeconds": 0,
         "disableGarbageCollection": True, "resyncIntervalSeconds": 30,
         "minCandidateNodesPercentage": 5, "minCandidateNodesAbsolute": 10,
-        "enablePreemption": False, "ignoredResources": ["e.com/x"],
+        "enablePreemption": True, "ignoredResources": ["e.com/x"],
         "ignoredResourceGroups": ["g.io"],
         "preAllocationConfig": {"clusterLabelKey": "k"},
         "reservationSelectorIndex": {"enable": True, "keys": ["a"], "keyPrefixes": ["b"]},
@@ -165,15 +164,15 @@ def test_what_reservations_are_told_arrives():
     told = settings_of(found.profiles.values())
     assert (told.workers, told.collect, told.keep_ended, told.collect_every) == (2, False, 3600, 60)
     args = found.profiles["koord-scheduler"].plugin("Reservation").args
+    assert args.enable_preemption
     assert args.ignores("e.com/x") and args.ignores("g.io/y") and not args.ignores("cpu")
 
 
-@pytest.mark.parametrize(
-    ("switch", "words"),
-    [
-        ({"enablePreemption": True}, "enablePreemption: preemption by reservations is not built"),
-    ],
-)
-def test_what_reservations_cannot_do_yet_is_said(switch, words):
-    with pytest.raises(NotBuilt, match=words):
-        read(config(profile(args={"Reservation": switch})))
+def test_preemption_by_reservations_needs_somebody_who_finds_the_victims():
+    none = {"postFilter": off("DefaultPreemption")}
+    asks = {"Reservation": {"enablePreemption": True}}
+    words = "enablePreemption of Reservation has no effect without DefaultPreemption"
+    (told,) = read(config(profile(args=asks, **none))).warnings
+    assert words in told
+    assert not read(config(profile(args=asks))).warnings
+    assert not read(config(profile(**none))).warnings

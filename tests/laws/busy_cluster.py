@@ -3,7 +3,8 @@
 import msgspec
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
-from holdfast.capacity.names import ALLOCATED
+from holdfast.capacity.names import ALLOCATED, PRIORITY
+from holdfast.capacity.names import DISABLE_PREEMPTIBLE as SPARED
 from holdfast.testing import a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object
 from holdfast.testing.random_cluster import RandomCluster
@@ -25,7 +26,8 @@ class BusyCluster(RandomCluster):
                 self.start_pod()
 
     def step(self):
-        more = [self.start_pod, self.change_budget, self.change_budget, self.nominate, self.own]
+        more = [self.start_pod, self.change_budget, self.change_budget, self.nominate, self.own,
+                self.spare_pod]  # fmt: skip
         if self.random.random() < 0.4:
             self.random.choice(more)()
         else:
@@ -39,6 +41,14 @@ class BusyCluster(RandomCluster):
             start = self.random.choice(STARTS[:5] * 4 + STARTS)
             status = msgspec.structs.replace(pod.status, start_time=start)
             self._tell_pod(msgspec.structs.replace(pod, status=status))
+
+    def spare_pod(self):
+        """A standing pod says that no reservation may evict it, or no longer says so."""
+        if self.pods:
+            pod = self.pods[self._pick(self.pods)]
+            labels = {**pod.metadata.labels, SPARED: self.random.choice(["true", "true", "false"])}
+            meta = msgspec.structs.replace(pod.metadata, labels=labels)
+            self._tell_pod(msgspec.structs.replace(pod, metadata=meta))
 
     def change_budget(self):
         """A budget comes, changes, or goes."""
@@ -91,6 +101,18 @@ class BusyCluster(RandomCluster):
                 notes = {**pod.metadata.annotations, ALLOCATED: taken}
                 meta = msgspec.structs.replace(pod.metadata, annotations=notes)
                 self._tell_pod(msgspec.structs.replace(pod, metadata=meta))
+
+    def a_preempting_reservation(self):
+        """An important reservation that looks for its node."""
+        self._made += 1
+        pick = self.random.choice
+        made = a_reservation(
+            f"r{self._made}", cpu=pick(["500m", "1", "2", "3"]), memory=pick([None, "3Gi"]),
+            labels={PRIORITY: pick(["10", "500", "2000"])}, owner_labels={"app": pick("abc")},
+            allocate_policy=pick([None, "Aligned"]),
+            template={"tolerations": [{"operator": "Exists"}]},
+        )  # fmt: skip
+        return typed(made)
 
     def a_preemptor(self):
         """An important pod that asks for much and, at times, for something odd."""

@@ -13,6 +13,7 @@ from holdfast.capacity.resizing import wanted
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 GPU = "example.com/gpu"
 """No node has any: devices serve it."""
+OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 HOLDING = ("Available", "Waiting")
 
 
@@ -140,6 +141,10 @@ def _overcommitted(census):
     for node in census.nodes:
         there = census.on(node)
         excused = sum((request_of(p) for p in there if ignores(p)), Counter())
+        for reservation in census.held_on(node):
+            # Room that is still in use: whoever has it must have it alone.
+            if reservation.phase == "Waiting":
+                excused += held_beside(reservation, census)
         for resource, amount in free_on(node, census).items():
             if amount + excused[resource] < 0 and resource != GPU:
                 yield f"{node} lacks {-amount} of {resource}"
@@ -147,6 +152,13 @@ def _overcommitted(census):
         for resource, amount in sum(map(request_of, there), Counter()).items():
             if amount > has[resource] and resource != GPU:
                 yield f"{node} has {has[resource]} of {resource}, pods take {amount}"
+
+
+def leaves_room_to(pod, reservation):
+    """Whether a pod offers its room to reservations, and this is one of those that take it."""
+    policy = reservation.spec.pre_allocation_policy
+    chosen = reservation.spec.pre_allocation and policy is not None and policy.mode == "Cluster"
+    return chosen and pod.metadata.labels.get(OFFERED) == "true"
 
 
 def ignores(pod):
@@ -162,7 +174,8 @@ def ports_of(spec):
 def _drawn_by_strangers(census):
     for reservation in census.reservations:
         for pod in census.standing:
-            if draw_of(pod, reservation) is not None and not owns(pod, reservation):
+            theirs = owns(pod, reservation) or leaves_room_to(pod, reservation)
+            if draw_of(pod, reservation) is not None and not theirs:
                 yield f"{pod.name} draws on {reservation.name}, which is not for it"
 
 
@@ -197,7 +210,8 @@ def _too_near(census):
 def _drawn_twice(census):
     for reservation in census.reservations:
         users = [p.name for p in census.standing if draw_of(p, reservation) is not None]
-        if reservation.spec.allocate_once and len(users) > 1:
+        inherits = reservation.spec.pre_allocation and reservation.phase in ("Waiting", "Failed")
+        if reservation.spec.allocate_once and len(users) > 1 and not inherits:
             yield f"allocate-once {reservation.name} is drawn on by {users}"
 
 
@@ -258,7 +272,7 @@ def stale_statuses(census):
         true = +Counter({k: used[k] for k in reserved})
         if +amounts_of(reservation.status.allocated) != true:
             yield f"{reservation.name} says {reservation.status.allocated}, true is {true}"
-        if users and reservation.spec.allocate_once:
+        if users and reservation.spec.allocate_once and reservation.phase != "Waiting":
             yield f"allocate-once {reservation.name} is used and still {reservation.phase}"
 
 
@@ -293,6 +307,13 @@ def left_waiting(census):
             asked = Counter(pod_request(pod).amounts)
             if not taken and free["pods"] > 0 and asked and asked <= left_of(r, census):
                 yield f"{pod.name} waits, its {r.name} has room"
+    for node in census.nodes:
+        waiting = [r for r in census.held_on(node) if r.phase == "Waiting"]
+        if (
+            not any(users_of(r, census) for r in waiting)
+            and min(free_on(node, census).values()) >= 0
+        ):
+            yield from (f"{r.name} is Waiting, its room on {node} is free" for r in waiting)
     for reservation in census.reservations:
         where = _room_for(reservation, census)
         spec = reservation.spec.template.spec

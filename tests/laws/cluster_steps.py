@@ -30,6 +30,9 @@ IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 ORDER = "scheduling.koordinator.sh/reservation-order"
 RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"
 INNER = "node.koordinator.sh/reservation"
+PRIORITY = "koordinator.sh/priority"
+SPARED = "scheduling.koordinator.sh/disable-preemptible"
+OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 APART = {
     "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -127,6 +130,7 @@ class Life:
         memory = self.rng.choice((None, "1Gi", "3Gi"))
         cpu = self.rng.choice(SIZES)
         more = {"priority_class_name": "urgent"} if self.rng.random() < 0.2 else {}
+        labels |= self.rng.choice(({}, {}, {SPARED: "true"}, {OFFERED: "true"}, {OFFERED: "true"}))
         labels |= (apart := self._apart())
         more |= {"affinity": APART} if apart and self.rng.random() < 0.6 else {}
         pod = a_pod(name, cpu=cpu, memory=memory, labels=labels, annotations=notes, **more)
@@ -159,6 +163,9 @@ class Life:
         apart = self._apart()
         template = {"node": pinned} | ({"affinity": APART} if apart else {})
         labels = apart | self.rng.choice(({}, {}, {ORDER: "7"}))
+        # Without a number it would be more important than everybody.
+        labels |= {PRIORITY: self.rng.choice(("0", "0", "500"))}
+        kind |= self._inherits()
         reservation = a_reservation(
             name, owner_labels={"app": owner}, annotations=notes, template=template, labels=labels,
             **kind,
@@ -166,6 +173,16 @@ class Life:
         ports = self._ports(reservation["spec"]["template"]["spec"])
         await self.cluster.create(reservation, settle=False)
         return f"{name} app={owner} on {pinned} {kind} {notes} {labels} {ports}"
+
+    def _inherits(self):
+        """Let a reservation have room that is still in use now and then."""
+        if self.rng.random() < 0.7:
+            return {}
+        ways = {"mode": self.rng.choice(("Default", "Cluster"))}
+        return {"pre_allocation": True, "pre_allocation_policy": ways | self._several()}
+
+    def _several(self):
+        return {"enableMultiple": self.rng.random() < 0.5}
 
     async def _edited_reservation(self):
         """One of the reservations asks for another size, or keeps new owners out."""

@@ -32,6 +32,7 @@ def shape_of(world):
         "offers": {offer.uid: _offer(nodes, offers, offer) for offer in offers},
         "pending": sorted(offers.pending),
         "placing": dict(offers.placing),
+        "leaving": dict(offers._leaving),
         "policies": sorted(policy.object.uid for policy in world.policies),
         "whole devices": dict(world.devices.holdings.whole),
         "shared devices": dict(world.devices.holdings.shares),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 PREFIX = "scheduling.koordinator.sh"
+OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 INNER = "node.koordinator.sh/reservation"
 DRAWS = "scheduling.holdfast.dev/reservation-draws"
 NODES = ("n0", "n1", "n2")
@@ -62,6 +63,8 @@ def pods(draw, name):
     """A pod that may own reservations, and may insist on one."""
     notes = {f"{PREFIX}/reservation-affinity": "{}"} if draw(st.integers(0, 4)) == 0 else {}
     labels = {"app": draw(st.sampled_from((*APPS, "none"))), "tier": draw(st.sampled_from("xyz"))}
+    if draw(st.integers(0, 3)) == 0:
+        labels[OFFERED] = "true"
     if draw(st.integers(0, 9)) == 0:
         labels[f"{PREFIX}/reservation-ignored"] = "true"
     cpu, memory = draw(sizes), draw(memories)
@@ -69,6 +72,20 @@ def pods(draw, name):
         name, cpu=cpu, memory=memory, labels=labels, annotations=notes, **draw(neighbourly())
     )
     return typed({**made, "spec": with_ports(made["spec"], draw(ports))})
+
+
+inheriting = st.one_of(
+    st.just({}),
+    st.just({}),
+    st.builds(
+        lambda mode, several: {
+            "pre_allocation": True,
+            "pre_allocation_policy": {"mode": mode, "enableMultiple": several},
+        },
+        st.sampled_from(("Default", "Cluster")),
+        st.booleans(),
+    ),
+)
 
 
 @st.composite
@@ -83,7 +100,7 @@ def reservations(draw, name):
         name, cpu=draw(sizes), memory=draw(memories), annotations=notes,
         owner_labels={"app": draw(st.sampled_from(APPS))}, allocate_once=draw(st.booleans()),
         allocate_policy=draw(policies), labels={"tier": draw(st.sampled_from("xyz"))},
-        template=draw(neighbourly()),
+        template=draw(neighbourly()), **draw(inheriting),
     )  # fmt: skip
     template = made["spec"]["template"]
     spec = {**template, "spec": with_ports(template["spec"], draw(ports))}
@@ -99,11 +116,9 @@ def held(draw, name):
     return on_its_node(pending, node, requests)
 
 
-def on_its_node(reservation, node, allocatable):
-    """The same reservation, Available."""
-    status = type(reservation.status)(
-        phase="Available", node_name=node, allocatable=dict(allocatable)
-    )
+def on_its_node(reservation, node, allocatable, phase="Available"):
+    """The same reservation, with its room."""
+    status = type(reservation.status)(phase=phase, node_name=node, allocatable=dict(allocatable))
     return replaced(reservation, status=status)
 
 

@@ -4,10 +4,13 @@ from collections import Counter
 from random import Random
 from unittest.mock import patch
 
+import pytest
 from busy_cluster import NOW, BusyCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.capacity.names import DISABLE_PREEMPTIBLE as SPARED
+from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns import journal
 from holdfast.framework.profile import build
 from holdfast.framework.rejection import Rejection
@@ -28,7 +31,20 @@ def by_name(candidates):
 
 def compare(profile, pod, world):
     """Ask both about a pod, unless it fits or may not preempt; tells what there was to compare."""
-    facts = world.facts(pod)
+    return both(profile, world.facts(pod), world)
+
+
+def compare_reservation(profile, reservation, world):
+    """The same for a reservation; those who are spared stay out of it."""
+    world.upsert(reservation)
+    facts = world.facts(reserve_pod(reservation), reserve_for=reservation.uid)
+    try:
+        return both(profile, facts, world, lambda pod: pod.labels.get(SPARED) == "true")
+    finally:
+        world.delete(reservation)
+
+
+def both(profile, facts, world, spares=lambda _: False):
     rejection = feasible(profile, facts, world, NOW)
     if not isinstance(rejection, Rejection) or rejection.error or not rejection.nodes:
         return Counter()
@@ -37,7 +53,7 @@ def compare(profile, pod, world):
     effect = plugin.after_reject(None, rejection, view)
     if "not eligible" in effect.message:
         return Counter()
-    wanted = preempt(rejection, view)
+    wanted = preempt(rejection, view, spares)
     assert effect.message == wanted.message
     assert tuple(effect.tied) == wanted.best
     if not wanted.best:
@@ -48,6 +64,27 @@ def compare(profile, pod, world):
     assert all(world.nodes.pod(v.uid)[0] is v for v in effect.evict)
     guarded = sum(victims[1] for victims in wanted.victims.values())
     return Counter({"found": 1, "guarded victims": guarded})
+
+
+def reserve(seed):
+    """Let things happen, and reservations look for room."""
+    cluster = BusyCluster(Random(seed), nodes=6)
+    cluster.fill()
+    args = {"Reservation": {"enablePreemption": True}}
+    profile = build("all", REGISTRY, enabled=EVERYTHING, args=args)
+    seen = Counter()
+    for _ in range(14):
+        for _ in range(cluster.random.randint(1, 6)):
+            cluster.step()
+        seen += compare_reservation(profile, cluster.a_preempting_reservation(), cluster.world)
+    return seen
+
+
+@LAW
+@given(seed=st.integers(0, 2**32), few=st.sampled_from([0, journal.FEW]))
+def test_reservations_find_what_trying_every_node_finds(seed, few):
+    with patch.object(journal, "FEW", few):
+        reserve(seed)
 
 
 def live(seed, plugins):
@@ -76,6 +113,7 @@ def test_columns_find_what_trying_every_node_finds(seed, few, plugins):
         live(seed, plugins)
 
 
-def test_the_law_compares_something():
-    seen = sum((live(seed, EVERYTHING) for seed in range(12)), Counter())
+@pytest.mark.parametrize("ask", [lambda seed: live(seed, EVERYTHING), reserve])
+def test_the_law_compares_something(ask):
+    seen = sum(map(ask, range(12)), Counter())
     assert min(seen[what] for what in ("found", "nothing", "guarded victims")) > 3, seen

@@ -10,16 +10,21 @@ from hypothesis import strategies as st
 from ledger_shape import rebuilt, shape_of
 
 from holdfast.api.reservation import Reservation
+from holdfast.capacity.inheritance import Inheritance
+from holdfast.capacity.names import ALLOCATED
 from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.configuration.reading import Configuration
 from holdfast.framework.invariants import check_invariants
 from holdfast.framework.plugin import Placement
+from holdfast.framework.profile import build
 from holdfast.framework.world import World
-from holdfast.plugins import default_profiles
-from holdfast.plugins.reservation.status import allocatable
+from holdfast.plugins import REGISTRY
+from holdfast.plugins.reservation.status import allocatable, allocated_from
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.testing.harness import Harness
 
-PROFILE = default_profiles()["default-scheduler"]
+ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": True}}
+PROFILE = build("default-scheduler", REGISTRY, args={"Reservation": ARGS})
 SEEDS = range(8)
 STEPS = 30
 LONG_ENOUGH = 400.0
@@ -29,7 +34,10 @@ LONG_ENOUGH = 400.0
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_promises_hold_through_faults_and_restarts(tmp_path, seed, repeatable):
     network = Network(seed)
-    async with Harness(tmp_path, wrap=network.wrap, seed=seed) as cluster:
+    configuration = Configuration({"default-scheduler": PROFILE})
+    async with Harness(
+        tmp_path, wrap=network.wrap, seed=seed, configuration=configuration
+    ) as cluster:
         life, nodes_of = Life(cluster, seed), {}
         try:
             await life.begin()
@@ -138,6 +146,8 @@ def test_no_sequence_of_decisions_breaks_a_promise_and_confirming_one_changes_no
             stored = confirmed(asking, outcome)
             world.upsert(stored)
             living.append(stored)
+            for pod in told(living, outcome):
+                world.upsert(pod)
             assert requested(world) == assumed
         check_invariants(world)
 
@@ -146,10 +156,25 @@ def requested(world):
     return {name: row["requested"] for name, row in shape_of(world)["nodes"].items()}
 
 
+def inherited(placement):
+    return getattr(placement.states.get("Reservation"), "chosen", Inheritance())
+
+
+def told(living, placement):
+    """The pods a reservation inherits from, as they are once they were told; replaced in place."""
+    uids = {pod.uid for pod in inherited(placement).pods}
+    notes = {ALLOCATED: allocated_from(placement.pod)} if uids else {}
+    for i, obj in enumerate(living):
+        if obj.uid in uids:
+            assert ALLOCATED not in obj.metadata.annotations, "nobody inherits the same pod twice"
+            living[i] = worlds.bound(obj, placement.node, notes)
+            yield living[i]
+
+
 def confirmed(asking, placement):
     """The object as the API server has it once it is bound."""
     if isinstance(asking, Reservation):
-        return worlds.on_its_node(
-            asking, placement.node, allocatable(worlds.raw(asking), placement.pod)
-        )
+        room, heir = allocatable(worlds.raw(asking), placement.pod), inherited(placement)
+        phase = "Waiting" if heir.pods or heir.lacking else "Available"
+        return worlds.on_its_node(asking, placement.node, room, phase)
     return worlds.bound(asking, placement.node, placement.annotations)

@@ -17,6 +17,7 @@ from parity.reserving import EVERYBODY, Account, a_user, asking, reservation
 from parity.scheduling import Asked, asked, node, pod
 
 FILE = "koord_reservation_filter.jsonl"
+NOBODY = [{"object": {"uid": "nobody"}}]
 PLENTY = {"cpu": "99", "memory": "99Gi", "ephemeral-storage": "99Gi", "pods": "9"}
 COUNTERS = {
     "nameUnmatched": Ground.NAME, "affinityUnmatched": Ground.AFFINITY,
@@ -89,8 +90,9 @@ def test_hypotheses(record):
     world, where = World(), "test-node"
     world.upsert(node(given["node"]))
     # More is reserved than any owner uses, so that what it frees is all lent again.
+    # Whoever is added draws on what it owns; upstream, on what it was nominated to.
     offer = reservation(
-        given["reservationIfWithR"], owners=EVERYBODY, where=where,
+        given["reservationIfWithR"], owners=EVERYBODY if given["withR"] else NOBODY, where=where,
         allocatable={"cpu": "100", "pods": "10"},
     )  # fmt: skip
     world.upsert(offer)

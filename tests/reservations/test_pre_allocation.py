@@ -3,9 +3,10 @@
 from contextlib import asynccontextmanager
 
 import pytest
+import yaml
 
 from holdfast.api.scheme import NODES, PODS
-from holdfast.configuration.reading import Configuration
+from holdfast.configuration.reading import Configuration, read
 from holdfast.framework.profile import build
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.status import TRIES
@@ -219,3 +220,59 @@ async def test_a_lost_answer_breaks_no_promise(tmp_path):
         await cluster.advance(15)
         assert await status(cluster) == ("Waiting", {"cpu": "4"}, ["p"])
         assert await drawn_from(cluster, "p") == "r"
+
+
+async def test_room_that_somebody_is_on_the_way_to_is_not_free(tmp_path):
+    """Until the pod is bound nobody but the scheduler knows of it."""
+    fault = Fault("delay", method="POST", path="/pods/late/binding", seconds=20)
+
+    def spoiled(transport, clock):
+        return FaultyTransport(transport, [fault], clock=clock)
+
+    async with Harness(tmp_path / "store", wrap=spoiled) as cluster:
+        await given(cluster, node(), stranger("late", cpu="16"), heir(cpu="8"))
+        assert (await status(cluster))[0] == "Pending"
+        await cluster.advance(40)
+        assert await cluster.node_of("late") == "n1"
+        assert (await status(cluster))[0] == "Waiting"
+
+
+GUIDES = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: koord-scheduler
+  plugins:
+    reservation:
+      enabled:
+      - name: Reservation
+  pluginConfig:
+  - name: Reservation
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: ReservationArgs
+      preAllocationConfig:
+        # Enable cluster-wide pre-allocation mode
+        enableClusterMode: true
+        # Custom label key for identifying pre-allocatable pods (optional)
+        clusterLabelKey: pod.koordinator.sh/is-pre-allocatable
+        # Custom annotation key for prioritizing pods (optional)
+        clusterPriorityAnnotationKey: pod.koordinator.sh/pre-allocatable-priority
+        # Prefer placing reservations without using pre-allocatable pods when possible
+        preferNoPreAllocatedPods: true
+"""
+
+
+async def test_the_guides_own_configuration_is_in_effect(tmp_path):
+    configuration = read(yaml.safe_load(GUIDES))
+    (warning,) = configuration.warnings
+    assert "plugins.reservation" in warning
+    async with Harness(tmp_path / "store", configuration=configuration) as cluster:
+        await given(
+            cluster, node(), filler("10"), offered("a", "2", "90"), offered("b", "2", "100")
+        )
+        ours = {"template": {"scheduler_name": "koord-scheduler"}, "pre_allocation_policy": CLUSTER}
+        await given(cluster, heir("first", cpu="2", **ours))
+        assert (await status(cluster, "first"))[0] == "Available"
+        await given(cluster, heir("second", cpu="2", **ours))
+        assert (await status(cluster, "second")) == ("Waiting", {"cpu": "2"}, ["b"])

@@ -223,3 +223,23 @@ async def test_the_new_size_outlives_trouble(tmp_path, trouble):
         await edit(cluster, cpu="3")
         await cluster.advance(5)
         assert (await size(cluster), used(cluster)) == ({"cpu": "3"}, 3000)
+
+
+@pytest.mark.parametrize("kind", ["pods", "reservations"])
+async def test_after_a_restart_it_grows_into_nothing_that_was_not_read_yet(tmp_path, kind):
+    """Lists arrive one after the other: until the last one the node looks emptier than it is."""
+    late = []
+
+    def spoiled(transport, clock):
+        faults = [Fault("delay", method="GET", path=f"/{kind}", seconds=5)] if late else []
+        return FaultyTransport(transport, faults, clock=clock)
+
+    async with Harness(tmp_path / "store", wrap=spoiled) as cluster:
+        await cluster.create(a_node("n1", cpu="8"), a_pod("p", cpu="4", node="n1"), held("4"))
+        await edit(cluster, cpu="8")
+        assert (await cluster.reservation("r")).status.allocatable["cpu"] == "4"
+        late.append(True)
+        await cluster.restart_components()
+        await cluster.advance(10)
+        assert (await cluster.reservation("r")).status.allocatable["cpu"] == "4"
+        assert used(cluster) == 8000

@@ -78,13 +78,19 @@ class Offer:
         kept = self.inner.get(resource, 0) + self.used(resource)
         return max(0, self.reserved.get(resource, resource == PODS) - kept)
 
-    def regained(self, gone: Collection[str]) -> tuple[dict[int, int], dict[int, int]]:
-        """What more it would hold beside its owners, and what more lend, were some of them gone."""
+    def regained(
+        self, gone: Collection[str], coming: Amounts | None = None
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """What more it would hold beside its owners, and what more lend, were some of them gone.
+
+        ``coming`` is what others would draw instead.
+        """
+        coming = coming or {}
         held, lent = {}, {}
         for resource in self.reserved.keys() | {PODS}:
             reserved, inner = self.reserved.get(resource, 1), self.inner.get(resource, 0)
             used = self.used(resource)
-            then = used - self.drawn.of(gone, resource)
+            then = used - self.drawn.of(gone, resource) + coming.get(resource, 0)
             held[resource] = max(reserved - then, inner) - max(reserved - used, inner)
             lent[resource] = max(0, reserved - inner - then) - max(0, reserved - inner - used)
         return held, lent

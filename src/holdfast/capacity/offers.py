@@ -155,14 +155,29 @@ class Offers:
         found = map(self._offer, self._ledger.places_of(pod_uid))
         return {offer.slot: offer.draws[pod_uid] for offer in found if offer is not None}
 
-    def regained(self, gone: Iterable[str]) -> list[tuple[Offer, Amounts, Amounts]]:
-        """Per offer that pods draw on: what more it would hold, and lend, were they gone."""
-        leaving: dict[Place, list[str]] = {}
+    def regained(
+        self, gone: Iterable[str], coming: Mapping[Place, Amounts] | None = None
+    ) -> list[tuple[Offer, Amounts, Amounts]]:
+        """Per offer that pods draw on: what more it would hold, and lend, were they gone.
+
+        ``coming`` is what others would draw there instead.
+        """
+        coming = coming or {}
+        leaving: dict[Place, list[str]] = {place: [] for place in coming}
         for pod_uid in gone:
             for place in self._ledger.places_of(pod_uid):
                 leaving.setdefault(place, []).append(pod_uid)
         found = ((self._offer(place), pods) for place, pods in leaving.items())
-        return [(offer, *offer.regained(pods)) for offer, pods in found if offer is not None]
+        return [
+            (offer, *offer.regained(pods, coming.get((offer.uid, offer.node))))
+            for offer, pods in found
+            if offer is not None
+        ]
+
+    def leaving(self, offer: Offer) -> list[str]:
+        """Who draws on an offer and has been asked to leave, by uid."""
+        standing = ((uid, self._picture.pod(uid)) for uid in offer.draws)
+        return [uid for uid, found in standing if found is not None and found[0].terminating]
 
     def on_row(self, row: int) -> list[Offer]:
         """The offers on a node, matchable or not."""

@@ -35,6 +35,7 @@ class Point(NamedTuple):
 QUEUE_SORT = Point("queue_sort", "queueSort", "QueueSortPlugin", None)
 PRE_FILTER = Point("pre_filter", "preFilter", "PreFilterPlugin", Prepares)
 FILTER = Point("filter", "filter", "FilterPlugin", Filters)
+POST_FILTER = Point("post_filter", "postFilter", "PostFilterPlugin", AfterRejects)
 PRE_SCORE = Point("pre_score", "preScore", "PreScorePlugin", PreScores)
 SCORE = Point("score", "score", "ScorePlugin", Scores)
 RESERVE = Point("reserve", "reserve", "ReservePlugin", Reserves)
@@ -44,7 +45,7 @@ POINTS = (
     QUEUE_SORT,
     PRE_FILTER,
     FILTER,
-    Point("post_filter", "postFilter", "PostFilterPlugin", AfterRejects),
+    POST_FILTER,
     PRE_SCORE,
     SCORE,
     RESERVE,

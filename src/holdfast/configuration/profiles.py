@@ -19,6 +19,7 @@ from holdfast.framework.profile import Profile
 
 MOST_TOTAL = 2**63 - 1
 RESERVATION = "Reservation"
+PREEMPTION = "DefaultPreemption"
 Lists = Mapping[Point, tuple[str, ...]]
 
 
@@ -164,6 +165,15 @@ class ProfileReading:
                 f"{self._path}.reserve: Reservation filters and does not reserve: owners are let "
                 "into reserved room, and nobody notes what they take of it"
             )
+        if PREEMPTION not in lists[points.POST_FILTER] and self._reservations_preempt(lists):
+            self._found.warn(
+                f"{self._path}.postFilter: enablePreemption of Reservation has no effect without "
+                "DefaultPreemption, which finds the victims"
+            )
+
+    def _reservations_preempt(self, lists: Lists) -> bool:
+        args = getattr(self._plugins.get(RESERVATION), "args", None)
+        return RESERVATION in lists[points.FILTER] and getattr(args, "enable_preemption", False)
 
 
 def _camel(field: str) -> str:

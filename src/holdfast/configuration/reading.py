@@ -33,6 +33,9 @@ from holdfast.framework.extender import TIMEOUT, ExtenderConfig, ignored_resourc
 from holdfast.framework.profile import Profile
 from holdfast.plugins import PROFILE_NAMES, default_profiles
 
+NO_POINT = "reservation"
+"""What Koordinator's guide shows among the extension points."""
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -58,7 +61,7 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     if not isinstance(raw, dict):
         found.wrong(invalid(KIND, raw, "must be an object"))
         raw = {}
-    document = _defaulted(read_struct(Document, raw, "", found.mistakes))
+    document = _defaulted(read_struct(Document, _with_real_points(raw, found), "", found.mistakes))
     _check_kind(document, found)
     check_process(document, found)
     profiles = _profiles(document, catalog or Catalog(), found)
@@ -76,6 +79,36 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
         client_connection=document.client_connection,
         warnings=tuple(found.warnings),
     )
+
+
+def _with_real_points(raw: dict[str, Any], found: Findings) -> dict[str, Any]:
+    """Read ``plugins.reservation``, which Koordinator's guide shows, as what it can only mean."""
+    profiles = raw.get("profiles")
+    if not isinstance(profiles, list):
+        return raw
+    return {**raw, "profiles": [_with_real_point(p, i, found) for i, p in enumerate(profiles)]}
+
+
+def _with_real_point(profile: Any, index: int, found: Findings) -> Any:
+    sets = profile.get("plugins") if isinstance(profile, dict) else None
+    if not isinstance(sets, dict) or not isinstance(sets.get(NO_POINT), dict):
+        return profile
+    found.warn(
+        f'profiles[{index}].plugins.{NO_POINT}: "{NO_POINT}" is no extension point; read as '
+        "multiPoint"
+    )
+    rest = {name: one for name, one in sets.items() if name != NO_POINT}
+    given, meant = rest.get("multiPoint") or {}, sets[NO_POINT]
+    if isinstance(given, dict):
+        keys = {*given, *meant}
+        rest["multiPoint"] = {k: [*_listed(given.get(k)), *_listed(meant.get(k))] for k in keys}
+    return {**profile, "plugins": rest}
+
+
+def _listed(given: Any) -> list[Any]:
+    if isinstance(given, list):
+        return given
+    return [] if given is None else [given]
 
 
 def _check_kind(document: Document, found: Findings) -> None:

@@ -101,20 +101,22 @@ class Search:
                 )
 
     def _all_devices(self, ask: Ask, pools: Sequence[Pool]) -> list[tuple[Pool, Candidate]]:
+        found = []
         for pool in pools:
-            state = "currently being updated" if pool.incomplete else "currently invalid"
             if pool.incomplete or pool.fault:
+                state = "currently being updated" if pool.incomplete else "currently invalid"
                 raise AllocationError(
                     f"claim {claim_label(self._claims[ask.claim])}, request"
                     f" {ask.sub or ask.request}: asks for all devices, but resource pool"
                     f" {pool.label} is {state}"
                 )
-        return [
-            (pool, candidate)
-            for pool, candidate in self._candidates
-            if self._matcher.selectable(ask, candidate, self._node)
-            and self._rooms.capacity_for(ask, candidate) is not None
-        ]
+            found += [
+                (pool, candidate)
+                for candidate in pool.candidates
+                if self._matcher.selectable(ask, candidate, self._node)
+                and self._rooms.capacity_for(ask, candidate) is not None
+            ]
+        return found
 
     def _count(self, ask: Ask) -> int:
         return len(self._everything[ask.index]) if ask.mode == ALL else ask.count

@@ -21,7 +21,7 @@ One pod's way through a plugin::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -218,6 +218,19 @@ class NeedsRoom(Protocol):
 
     def needs(self, state: State) -> Needs:
         """What must be free for the row to pass."""
+        ...
+
+
+@runtime_checkable
+class RulesEviction(Protocol):
+    """Have a say in whether others are evicted for a pod, and who never is."""
+
+    def forbids_eviction(self, rejection: Any) -> str | None:
+        """Tell why nobody may be evicted for the rejected pod, "" without words; None: allowed."""
+        ...
+
+    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
+        """Tell who is never evicted for a pod; None if that can be anybody."""
         ...
 
 

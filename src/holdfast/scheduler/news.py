@@ -16,6 +16,7 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
+from holdfast.capacity.names import ALLOCATED
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
@@ -92,6 +93,10 @@ class NewsDesk:
         self.world.upsert(new)
         if old is None or not old.spec.node_name:
             self.tell("AssignedPod", "Add", None, new)
+            promised = old is not None and old.status.nominated_node_name
+            if promised and ALLOCATED in new.metadata.annotations:
+                # It took what was held for it: those who counted its promise too counted twice.
+                self.promise_ended(self.world.facts(new), new.spec.node_name)
         else:
             for action in pod_changes(old, new):
                 self.tell("AssignedPod", action, old, new)

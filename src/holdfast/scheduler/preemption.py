@@ -52,7 +52,9 @@ class Evictor:
     def begin(self, preemptor: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
         """Promise the node and close the gate at once; answers what remains to be written."""
         assert effect.nominate, f"{effect.plugin} evicts pods without naming a node"
-        work = [self.reporter.clear_nomination(pod) for pod in self._outrank(preemptor, effect)]
+        outranked = self._outrank(preemptor, effect)
+        # A reservation's promise is written nowhere.
+        work = [self.reporter.clear_nomination(pod) for pod in outranked if not pod.reserve_for]
         victims = [pod for pod in effect.evict if not pod.terminating]
         if victims:
             self.world.evictions.begin(preemptor.uid, (pod.uid for pod in victims))

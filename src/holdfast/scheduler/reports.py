@@ -73,7 +73,7 @@ class Reporter:
         """Tell a victim for whom it had to leave."""
         self._recorder.record(
             victim.pod, "Normal", "Preempted", words, action="Preempting",
-            related=preemptor.pod, component=preemptor.scheduler_name,
+            related=_reference(preemptor), component=preemptor.scheduler_name,
         )  # fmt: skip
 
     async def clear_nomination(self, facts: PodFacts) -> None:
@@ -189,20 +189,23 @@ class Reporter:
         return found if same and _waits(found) else None
 
     def _event(self, facts: PodFacts, type_: str, reason: str, message: str, action: str) -> None:
-        meta = facts.pod.metadata
-        if facts.reserve_for:
-            about = ObjectReference(
-                api_version=RESERVATIONS.api_version, kind="Reservation", name=facts.name,
-                uid=facts.reserve_for, resource_version=meta.resource_version,
-            )  # fmt: skip
-        else:
-            about = ObjectReference(
-                api_version="v1", kind="Pod", namespace=facts.namespace, name=facts.name,
-                uid=facts.uid, resource_version=meta.resource_version,
-            )  # fmt: skip
         self._recorder.record(
-            about, type_, reason, message, action=action, component=facts.scheduler_name
-        )
+            _reference(facts), type_, reason, message, action=action,
+            component=facts.scheduler_name,
+        )  # fmt: skip
+
+
+def _reference(facts: PodFacts) -> ObjectReference:
+    version = facts.pod.metadata.resource_version
+    if facts.reserve_for:
+        return ObjectReference(
+            api_version=RESERVATIONS.api_version, kind="Reservation", name=facts.name,
+            uid=facts.reserve_for, resource_version=version,
+        )  # fmt: skip
+    return ObjectReference(
+        api_version="v1", kind="Pod", namespace=facts.namespace, name=facts.name,
+        uid=facts.uid, resource_version=version,
+    )  # fmt: skip
 
 
 def _waits(found: Pod | Reservation) -> bool:

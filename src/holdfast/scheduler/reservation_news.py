@@ -40,7 +40,7 @@ class ReservationDesk:
         gone = old if new is None or (old is not None and old.uid != new.uid) else None
         if gone is not None:
             self._desk.world.delete(gone)
-            self._desk.withdraw(gone.uid)
+            self._withdraw(gone.uid)
             self._refused.pop(gone.uid, None)
             self._resize(gone, gone=True)
         if new is not None:
@@ -86,16 +86,30 @@ class ReservationDesk:
             and desk.ours(new.scheduler_name)
         )
         if not waits:
-            desk.withdraw(new.uid)
+            self._withdraw(new.uid)
             self._refused.pop(new.uid, None)
         elif not desk.world.nodes.is_assumed(new.uid):
             wrong = self._wrong_with(old, new)
             if wrong:
-                desk.withdraw(new.uid)
+                self._withdraw(new.uid)
                 return
-            desk.queue.update(self._facts(new), desk.now())
+            facts = self._facts(new)
+            if promised := desk.world.nominations.node_of(new.uid):
+                desk.world.nominations.set(facts, promised)
+            desk.queue.update(facts, desk.now())
             if old is not None and _asks_otherwise(old, new):
                 desk.queue.activate((new.uid,))
+
+    def _withdraw(self, uid: str) -> None:
+        """Let it queue and wait no longer, and be promised no node."""
+        self._desk.withdraw(uid)
+        world = self._desk.world
+        world.evictions.end(uid)
+        promised = world.nominations.node_of(uid)
+        if promised:
+            facts = world.nominations.on(promised)[uid]
+            world.nominations.clear(uid)
+            self._desk.promise_ended(facts, promised)
 
     def _wrong_with(self, old: Reservation | None, new: Reservation) -> str:
         """Say what keeps it from being tried, once; "" if nothing does."""

@@ -49,15 +49,10 @@ class Resizer:
         self._world = world
         self._recorder = recorder
         self._go = go
-        self._begun = False
+        self._ready = False
         self._under_way: dict[str, Resize] = {}
         self._newest: dict[str, Reservation] = {}
         """Those under way or waiting to grow, as the API server last had them."""
-
-    def start(self) -> None:
-        """Begin, now that the whole cluster is known: until then every node looks empty."""
-        self._begun = True
-        self.retry()
 
     def seen(self, news: Reservation) -> Reservation:
         """Read the news as the ledger must: what is being written is held already."""
@@ -80,7 +75,7 @@ class Resizer:
         """Give a reservation the size it asks for, if its node has the room."""
         uid = reservation.uid
         self._newest[uid] = reservation
-        if uid in self._under_way or not self._begun:
+        if not self._ready or uid in self._under_way:
             return
         try:
             amounts = wanted(reservation)
@@ -104,6 +99,11 @@ class Resizer:
         self._under_way[uid] = Resize(amounts)
         self._world.upsert(self.seen(reservation))
         self._go(self._write(reservation, amounts))
+
+    def begin(self) -> None:
+        """The whole cluster has been read: from here on the picture tells what room there is."""
+        self._ready = True
+        self.retry()
 
     def retry(self) -> None:
         """Try those again that had no room to grow; some may have come free."""

@@ -116,9 +116,9 @@ class Scheduler:
         """Read the whole cluster, then begin to decide; returns once reading is done."""
         self.recorder.start()
         await self.sources.start()
+        self._resizer.begin()
         await self.extenders.start()
         self.synced.set()
-        self._resizer.start()
         self._loops = [
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
             asyncio.create_task(self._flush_forever(), name="scheduler: flush"),

@@ -7,7 +7,7 @@ nothing and leaves nothing out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
 
 _SHIFT = 2**31
+Spares = Callable[[PodFacts], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class Found:
     """By node: the names of the victims, most important first, and how many are guarded."""
 
 
-def preempt(rejection: Rejection, view: View) -> Found:
-    """Dry-run every node that eviction could help."""
+def preempt(rejection: Rejection, view: View, spares: Spares = lambda _: False) -> Found:
+    """Dry-run every node that eviction could help; nobody is evicted who is spared."""
     victims: dict[str, tuple[tuple[str, ...], int]] = {}
     losses: dict[str, tuple[float, ...]] = {}
     words: Counter[str] = Counter()
@@ -42,7 +43,7 @@ def preempt(rejection: Rejection, view: View) -> Found:
         if rejection.codes[row] != Code.UNSCHEDULABLE:
             words["Preemption is not helpful for scheduling"] += 1
             continue
-        code, reasons, gone, guarded = _dry_run(rejection, view, row)
+        code, reasons, gone, guarded = _dry_run(rejection, view, row, spares)
         if code is Code.PASS:
             name = view.nodes.names[row]
             victims[name] = (tuple(pod.name for pod in gone), guarded)
@@ -61,12 +62,12 @@ def preempt(rejection: Rejection, view: View) -> Found:
 
 
 def _dry_run(
-    rejection: Rejection, view: View, row: int
+    rejection: Rejection, view: View, row: int, spares: Spares
 ) -> tuple[Code, Sequence[str], list[PodFacts], int]:
     ceiling = view.pod.priority
     lower = [
         pod for pod in view.nodes.pods_on(row).values()
-        if pod.priority < ceiling and not pod.reserve_for
+        if pod.priority < ceiling and not (pod.reserve_for or spares(pod))
     ]  # fmt: skip
     if not lower:
         return Code.UNRESOLVABLE, ("No preemption victims found for incoming pod",), [], 0

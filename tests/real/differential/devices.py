@@ -11,6 +11,7 @@ and each of them gives a device away twice or leaves one that is free.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,15 +69,54 @@ def some_slices(dice: Dice, nodes: Sequence[Raw]) -> list[Raw]:
     return made
 
 
+def a_leftover(pod: Raw) -> Raw:
+    """The special claim of an earlier attempt to schedule a pod that asks for devices by name."""
+    meta = pod["metadata"]
+    claim = a_claim("leftover", namespace=meta["namespace"])
+    claim["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    owned_by(claim, pod)
+    return claim
+
+
 def _pool(dice: Dice, name: str, driver: str, **fields: Any) -> list[Raw]:
     devices = [_device(dice, f"d{i}", driver) for i in range(dice.randint(1, 4))]
     slices = 1
     if dice.chance(0.05):
         slices = 2  # one of them has not been published yet
     made = [a_slice(name, driver=driver, devices=devices, slices=slices, **fields)]
-    if dice.chance(0.15) and slices == 1 and driver == GPU:
+    if dice.chance(0.06):
+        made += _second_slice(dice, made[0], name)
+    if dice.chance(0.05):
+        _part_by_node(dice, made[0])
+    if len(made) == 1 and dice.chance(0.15) and slices == 1 and driver == GPU:
         _partition(dice, made, name, driver, fields)
     return made
+
+
+def _second_slice(dice: Dice, first: Raw, name: str) -> list[Raw]:
+    """More of the pool: the rest of it, an older or newer generation, or devices told twice."""
+    spec = first["spec"]
+    more = copy.deepcopy(first)
+    more["metadata"]["name"] = f"{name}-more"
+    kind = dice.pick("rest", "rest", "older", "newer", "twice")
+    if kind != "twice":
+        for device in more["spec"]["devices"]:
+            device["name"] += "-more"
+    if kind in ("rest", "twice"):
+        spec["pool"]["resourceSliceCount"] = more["spec"]["pool"]["resourceSliceCount"] = 2
+    else:
+        more["spec"]["pool"]["generation"] = 0 if kind == "older" else 2
+    return [more]
+
+
+def _part_by_node(dice: Dice, piece: Raw) -> None:
+    """Let each device of a slice say for itself which nodes reach it."""
+    spec = piece["spec"]
+    for key in ("nodeName", "allNodes", "nodeSelector"):
+        spec.pop(key, None)
+    spec["perDeviceNodeSelection"] = True
+    for device in spec["devices"]:
+        device |= dice.pick({"nodeName": "n0"}, {"nodeName": "n1"}, {"allNodes": True})
 
 
 def _partition(dice: Dice, made: list[Raw], name: str, driver: str, fields: Raw) -> None:
@@ -123,11 +163,13 @@ def _device(dice: Dice, name: str, driver: str) -> Raw:
 # --- claims
 
 
-def a_random_claim(dice: Dice, name: str, namespace: str, *, safe: bool = True) -> Raw:
+def a_random_claim(
+    dice: Dice, name: str, namespace: str, *, safe: bool = True, constrained: bool = True
+) -> Raw:
     """A claim of one or two requests."""
     requests = [_request(dice, f"r{i}", safe=safe) for i in range(dice.pick(1, 1, 1, 2))]
     constraints = []
-    if dice.chance(0.2):
+    if constrained and dice.chance(0.2):
         kind = dice.pick("matchAttribute", "matchAttribute", "distinctAttribute")
         constraint: Raw = {kind: f"{GPU}/{dice.pick('model', 'numa')}"}
         constraint |= dice.maybe(0.4, requests=["r0"])

@@ -24,6 +24,7 @@ from real.differential.pods import (
     part_ports,
     placed_pods,
 )
+from real.differential.profiles import a_configuration
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +35,14 @@ class Case:
     seed: int
     objects: list[Raw]
     pod: str
-    preempt: bool = True
+    config: Raw | None = None
 
     @property
     def line(self) -> bytes:
         """The question as both sides read it."""
-        asked = {"objects": self.objects, "pod": self.pod, "preempt": self.preempt}
+        asked = {"objects": self.objects, "pod": self.pod, "preempt": True}
+        if self.config is not None:
+            asked["config"] = self.config
         return json.dumps(asked).encode()
 
     @property
@@ -62,7 +65,8 @@ def make_case(family: str, seed: int) -> Case:
     meta = pod["metadata"]
     part_ports(objects)
     every = [identified(raw) for raw in (*objects, pod)]
-    return Case(family, seed, every, f"{meta['namespace']}/{meta['name']}")
+    config = a_configuration(dice) if family == "profiles" else None
+    return Case(family, seed, every, f"{meta['namespace']}/{meta['name']}", config)
 
 
 def resources(dice: Dice) -> tuple[list[Raw], Raw]:
@@ -94,8 +98,9 @@ def demands(dice: Dice) -> tuple[list[Raw], Raw]:
 
 def spreading(dice: Dice) -> tuple[list[Raw], Raw]:
     """Topology spread, asked for by the pod or for its workload by default."""
-    nodes = some_nodes(dice, most=12, roomy=dice.chance(0.8))
-    pods = placed_pods(dice, nodes, 30)
+    many = dice.chance(0.02)
+    nodes = some_nodes(dice, most=130 if many else 12, roomy=dice.chance(0.8))
+    pods = placed_pods(dice, nodes, 200 if many else 30)
     pod = a_random_pod(dice, "x")
     extra: list[Raw] = []
     if dice.chance(0.7):
@@ -161,10 +166,11 @@ def _with_devices(dice: Dice, *, safe: bool) -> tuple[list[Raw], Raw]:
         for user in users:
             devices.use_claims(dice, user, [f"busy{i}"])
         made.append(claim)
+    constrained = not any("sharedCounters" in s["spec"] for s in slices)
     pod = identified(a_random_pod(dice, "x", namespace="default"))
     names = [f"mine{i}" for i in range(dice.pick(0, 1, 1, 1, 2))]
     for name in names:
-        claim = devices.a_random_claim(dice, name, "default", safe=safe)
+        claim = devices.a_random_claim(dice, name, "default", safe=safe, constrained=constrained)
         if dice.chance(0.5):
             devices.owned_by(claim, pod)
         if dice.chance(0.12):
@@ -181,6 +187,8 @@ def _with_devices(dice: Dice, *, safe: bool) -> tuple[list[Raw], Raw]:
         grow_demands(dice, pod)
     if dice.chance(0.05):
         nominate(dice, pod, nodes)
+    if dice.chance(0.04):
+        made.append(devices.a_leftover(pod))
     return [*nodes, *pods, *slices, *devices.some_classes(dice), *made], pod
 
 
@@ -193,6 +201,8 @@ def preemption(dice: Dice) -> tuple[list[Raw], Raw]:
             grow_ports(dice, pod)
         if dice.chance(0.15):
             neighbours.grow_pod_affinity(dice, pod, 0.2)
+        if dice.chance(0.1):
+            grow_resources(dice, pod)
         if "deletionTimestamp" in pod["metadata"] and dice.chance(0.5):
             reason = "PreemptionByScheduler"
             condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
@@ -210,7 +220,14 @@ def preemption(dice: Dice) -> tuple[list[Raw], Raw]:
         neighbours.grow_pod_affinity(dice, pod, 0.3)
     if dice.chance(0.2):
         nominate(dice, pod, nodes)
-    return [*nodes, *pods, *neighbours.some_budgets(dice), *_waiting(dice, nodes)], pod
+    extra = neighbours.some_budgets(dice) + _waiting(dice, nodes)
+    if dice.chance(0.15):
+        for one in (*pods, pod):
+            if dice.chance(0.3):
+                storage.grow_volumes(dice, one, 1)
+        every = [identified(p) for p in (*pods, pod)]
+        extra += storage.some_storage(dice, nodes) + storage.ephemeral_claims(dice, every)
+    return [*nodes, *pods, *extra], pod
 
 
 def _waiting(dice: Dice, nodes: list[Raw]) -> list[Raw]:
@@ -226,6 +243,23 @@ def _waiting(dice: Dice, nodes: list[Raw]) -> list[Raw]:
             pod["spec"]["schedulerName"] = "another"
         made.append(pod)
     return made
+
+
+def profiles(dice: Dice) -> tuple[list[Raw], Raw]:
+    """Other strategies, weights and arguments than the default ones."""
+    nodes = some_nodes(dice, roomy=dice.chance(0.4))
+    pods = placed_pods(dice, nodes, 20)
+    pod = a_random_pod(dice, "x")
+    for one in (*pods, pod):
+        for grow, likelihood in _GROWTH:
+            if dice.chance(likelihood * (2 if one is pod else 0.5)):
+                grow(dice, one)
+    if dice.chance(0.5):
+        neighbours.own(dice, pod)
+    extra = neighbours.some_namespaces(dice) + neighbours.some_workloads(dice)
+    if dice.chance(0.2):
+        extra += devices.some_classes(dice) + devices.some_slices(dice, nodes)
+    return [*nodes, *pods, *extra], pod
 
 
 def mixed(dice: Dice) -> tuple[list[Raw], Raw]:
@@ -266,5 +300,5 @@ _GROWTH: tuple[tuple[Callable[[Dice, Raw], None], float], ...] = (
 FAMILIES: dict[str, Family] = {
     family.__name__: family
     for family in (resources, demands, spreading, affinity, volumes, claims, selectors, preemption,
-                   mixed)
+                   profiles, mixed)
 }  # fmt: skip

@@ -111,6 +111,8 @@ def grow_resources(dice: Dice, pod: Raw) -> None:
         _ask(spec["containers"][0], "example.com/gpu", dice.pick("0", "1", "2"))
     if dice.chance(0.1):
         _ask(spec["containers"][-1], "example.com/nic", "1")
+    if dice.chance(0.05):
+        _ask(spec["containers"][0], "deviceclass.resource.kubernetes.io/gpu", "1")
     if dice.chance(0.1):
         _ask(spec["containers"][0], "hugepages-2Mi", dice.pick("2Mi", "64Mi"))
         spec["containers"][0]["resources"]["requests"].setdefault("cpu", "10m")

@@ -10,9 +10,12 @@ from real.differential.dice import Dice, Raw
 from real.differential.nodes import HOST, REGION, ZONE, ZONES
 
 DRIVER, OTHER_DRIVER = "disk.example.com", "file.example.com"
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 FEW = 5
 MODES = ("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "ReadWriteMany")
+MIGRATED = ("kubernetes.io/gce-pd,kubernetes.io/aws-ebs,kubernetes.io/cinder",
+            "kubernetes.io/gce-pd", "")  # fmt: skip
 CLASSES = {
     "wait": (DRIVER, "WaitForFirstConsumer"),
     "now": (DRIVER, "Immediate"),
@@ -104,6 +107,8 @@ def _volume(dice: Dice, name: str, nodes: Sequence[str]) -> Raw:
         {"csi": {"driver": DRIVER, "volumeHandle": name}},
         {"csi": {"driver": OTHER_DRIVER, "volumeHandle": name}},
         {"gcePersistentDisk": {"pdName": name}},
+        {"awsElasticBlockStore": {"volumeID": f"vol-{name}"}},
+        {"cinder": {"volumeID": name}},
         {"nfs": {"server": "s", "path": "/p"}},
     )
     spec: Raw = {
@@ -117,6 +122,8 @@ def _volume(dice: Dice, name: str, nodes: Sequence[str]) -> Raw:
         spec["accessModes"] = ["ReadWriteOncePod"]
     if dice.chance(0.5):
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [_reach(dice, nodes)]}}
+    if "csi" in spec:
+        spec |= dice.maybe(0.05, volumeAttributesClassName="gold")
     labels = {}
     if dice.chance(0.3):
         labels[dice.pick(ZONE, ZONE, BETA_ZONE)] = dice.pick(
@@ -160,6 +167,7 @@ def _claim(dice: Dice, name: str, nodes: Sequence[str]) -> Raw:
         "accessModes": modes,
         **dice.maybe(0.95, storageClassName=dice.choice(["wait", "wait", *CLASSES, "gone", ""])),
         **dice.maybe(0.1, volumeMode=dice.pick("Block", "Filesystem")),
+        **dice.maybe(0.05, volumeAttributesClassName="gold"),
         **dice.maybe(0.15, selector=dice.pick({"matchLabels": {"speed": "fast"}}, {})),
     }
     marks = {}
@@ -173,6 +181,8 @@ def _claim(dice: Dice, name: str, nodes: Sequence[str]) -> Raw:
                      annotations=marks, metadata={"uid": f"claim-{name}"})  # fmt: skip
     if dice.chance(0.04):
         made["metadata"]["deletionTimestamp"] = "2026-01-10T00:00:00Z"
+    if dice.chance(0.05) and "storageClassName" in spec:
+        made["metadata"].setdefault("annotations", {})[BETA_CLASS] = spec.pop("storageClassName")
     phase = "Bound" if spec.get("volumeName") else "Pending"
     return made | {"status": {"phase": "Lost" if dice.chance(0.04) else phase}}
 
@@ -186,7 +196,7 @@ def _drivers(dice: Dice, name: str) -> Raw:
     made = an_object(scheme.CSI_NODES, name, {"drivers": drivers})
     if dice.chance(0.2):
         key = "storage.alpha.kubernetes.io/migrated-plugins"
-        made["metadata"]["annotations"] = {key: dice.pick("kubernetes.io/gce-pd", "")}
+        made["metadata"]["annotations"] = {key: dice.choice(MIGRATED)}
     return made | {"spec": {"drivers": drivers}}
 
 

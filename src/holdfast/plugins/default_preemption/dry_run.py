@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from holdfast.framework.rejection import Word
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.budgets import Budgets
 
+NAME = "DefaultPreemption"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
@@ -23,12 +24,15 @@ class Question:
     view: View
     filters: Sequence[tuple[Any, State]]
     budgets: Budgets
+    spares: Callable[[PodFacts], bool] | None = None
+    """Who is never evicted for this pod."""
 
     def lower_on(self, row: int) -> list[PodFacts]:
         """Pods that might have to go. What stands in for a reservation is no pod."""
         ceiling = self.view.pod.priority
         there = self.view.nodes.pods_on(row).values()
-        return [pod for pod in there if pod.priority < ceiling and not pod.reserve_for]
+        lower = [pod for pod in there if pod.priority < ceiling and not pod.reserve_for]
+        return [p for p in lower if not self.spares(p)] if self.spares is not None else lower
 
     def objection(self, row: int, gone: Sequence[PodFacts]) -> Word | None:
         """Why the row would still not do were these pods gone, or None."""
@@ -50,7 +54,7 @@ def dry_run(question: Question, row: int) -> Candidate | Word:
     nodes, now = question.view.nodes, question.view.now
     lower = question.lower_on(row)
     if not lower:
-        return Word("DefaultPreemption", Code.UNRESOLVABLE, (NO_VICTIMS,))
+        return Word(NAME, Code.UNRESOLVABLE, (NO_VICTIMS,))
     word = question.objection(row, lower)
     if word is not None:
         return word
@@ -66,7 +70,7 @@ def dry_run(question: Question, row: int) -> Candidate | Word:
     if not gone:
         # An extender refuses the node; that no plugin does, evicting nobody would show.
         words = f'expected at least one victim pod on node "{nodes.names[row]}"'
-        return Word("DefaultPreemption", Code.ERROR, (words,))
+        return Word(NAME, Code.ERROR, (words,))
     victims = tuple(sorted(gone, key=lambda pod: importance(pod, now)))
     return Candidate(nodes.names[row], victims, sum(p.uid in beyond for p in victims))
 

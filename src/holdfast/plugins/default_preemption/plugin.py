@@ -16,11 +16,13 @@ from holdfast.framework.plugin import (
     Code,
     Effect,
     Reject,
+    RulesEviction,
     State,
+    implements,
 )
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS
+from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS
 from holdfast.plugins.default_preemption.later import Later
 from holdfast.plugins.default_preemption.losses import loss_of
 from holdfast.plugins.default_preemption.search import NOT_HELPFUL, Search
@@ -29,7 +31,6 @@ NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 VICTIM_LEAVING = "preemption: not eligible due to a terminating pod on the nominated node."
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"
-BY_RESERVATION = "preemption: not eligible, preemption by reservations is not built yet."
 PERCENTAGE, ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
 
 
@@ -43,7 +44,7 @@ class PreemptionArgs(PluginArgs, frozen=True):
 class DefaultPreemption:
     """Name the node where the least is lost, and who has to go there."""
 
-    name: ClassVar[str] = "DefaultPreemption"
+    name: ClassVar[str] = NAME
     epochs: ClassVar[tuple[str, ...]] = ()
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Pod": ("Delete",)}
 
@@ -73,7 +74,7 @@ class DefaultPreemption:
         """Dry-run every node that eviction could help; nobody is evicted here."""
         pod = view.pod
         refusal = self._not_eligible(pod, rejection, view)
-        if refusal:
+        if refusal is not None:
             return Effect(self.name, refusal)
         if not view.nodes.pods_below(pod.priority):
             # The common case: everybody is as important. No need to look at any node.
@@ -82,11 +83,15 @@ class DefaultPreemption:
                 rejection, {NOT_HELPFUL: rejection.nodes - tried, NO_VICTIMS: tried}
             )
         search = Search(rejection, view)
+        if pod.reserve_for and (node := _room_being_made(search, rejection, view)):
+            return Effect(self.name, nominate=node, code=Code.PASS)
         found = search.best()
         if found is None:
             words, errors = search.words()
             if errors:
-                return Effect(self.name, f"preemption: {'; '.join(errors)}", code=Code.ERROR)
+                told = list(dict.fromkeys(errors))
+                text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+                return Effect(self.name, f"preemption: {text}", code=Code.ERROR)
             return self._no_use(rejection, words)
         if rejection.agreement is not None:
             return self._agreed(search.candidates(), rejection.agreement, view.now)
@@ -116,25 +121,47 @@ class DefaultPreemption:
         told = {reason: count for reason, count in words.items() if count}
         return Effect(self.name, f"preemption: {available(rejection.nodes, told)}", nominate="")
 
-    def _not_eligible(self, pod: PodFacts, rejection: Rejection, view: View) -> str:
+    def _not_eligible(self, pod: PodFacts, rejection: Rejection, view: View) -> str | None:
+        """Why it may evict nobody, in words or none; None if it may."""
+        rules = [plugin for plugin, _ in rejection.filters if implements(plugin, RulesEviction)]
+        if pod.reserve_for and not rules:
+            return ""
+        for plugin in rules:
+            forbidden: str | None = plugin.forbids_eviction(rejection)
+            if forbidden is not None:
+                return forbidden
         if pod.pod.spec.preemption_policy == "Never":
             return NEVER
-        if pod.reserve_for:
-            return BY_RESERVATION
         nominations = view.world.nominations
         node = nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
         row = view.nodes.row_of.get(node)
         if row is None or rejection.codes[row] == Code.UNRESOLVABLE:
-            return ""
+            return None
         leaving = any(
             other.priority < pod.priority and _is_leaving(other.pod)
             for other in view.nodes.pods_on(row).values()
         )
-        return VICTIM_LEAVING if leaving else ""
+        return VICTIM_LEAVING if leaving else None
 
     def hint(self, _event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
         """Nothing by itself: what was preempted comes back through the other plugins."""
         return False
+
+
+def _room_being_made(search: Search, rejection: Rejection, view: View) -> str:
+    """A node where room enough is being made and promised to nobody, or "".
+
+    A reservation's own promise lives in memory: after a restart this is how it is found again,
+    and nobody is evicted twice.
+    """
+    nominations = view.world.nominations
+    rows = {row for pod, row in view.nodes.pods() if pod.terminating and _is_leaving(pod.pod)}
+    for row in sorted(rows):
+        if rejection.codes[row] == Code.UNSCHEDULABLE and not nominations.on(view.nodes.names[row]):
+            outcome = search.outcome(row)
+            if isinstance(outcome, Candidate) and all(v.terminating for v in outcome.victims):
+                return outcome.node
+    return ""
 
 
 def _is_leaving(pod: Pod) -> bool:

@@ -11,12 +11,13 @@ loss found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
@@ -25,13 +26,14 @@ from holdfast.framework.plugin import (
     NeedsRoom,
     RestsOnPods,
     Rows,
+    RulesEviction,
     Scope,
     State,
     implements,
 )
 from holdfast.framework.rejection import Rejection, Word, count_reasons
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.dry_run import NO_VICTIMS, Question, dry_run
+from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS, Question, dry_run
 from holdfast.plugins.default_preemption.losses import NOTHING, Loss, at_least, loss_of
 from holdfast.plugins.default_preemption.trial import Trial
 from holdfast.plugins.default_preemption.trials import trials_of
@@ -49,7 +51,7 @@ class Search:
         self._view = view
         self._size = view.nodes.size
         self._rejection = rejection
-        self._question = Question(view, rejection.filters, trials.budgets)
+        self._question = Question(view, rejection.filters, trials.budgets, spares_of(rejection))
         self._outcomes: dict[int, Candidate | Word] = {}
         self._tried: Bools = rejection.codes == Code.UNSCHEDULABLE
         self._room = _by_room(rejection)
@@ -73,7 +75,7 @@ class Search:
         for bound, row in self._bounds():
             if best is not None and bound > best:
                 break
-            outcome = self._outcome(row)
+            outcome = self.outcome(row)
             if isinstance(outcome, Candidate):
                 loss = loss_of(outcome, self._view.now)
                 if best is None or loss < best:
@@ -85,7 +87,7 @@ class Search:
     def candidate(self, row: int) -> Candidate:
         """The victims on a row where the pod would fit."""
         if self._hard[row]:
-            outcome = self._outcome(row)
+            outcome = self.outcome(row)
             assert isinstance(outcome, Candidate)
             return outcome
         assert self._trial is not None
@@ -98,7 +100,7 @@ class Search:
         hard = [
             row
             for row in self._hard.nonzero()[0].tolist()
-            if isinstance(self._outcome(row), Candidate)
+            if isinstance(self.outcome(row), Candidate)
         ]
         return [self.candidate(row) for row in sorted([*self._plain_rows().tolist(), *hard])]
 
@@ -111,10 +113,10 @@ class Search:
         words[NO_VICTIMS] = int(np.count_nonzero(asked & ~self._tried))
         errors: list[str] = []
         for row in self._hard.nonzero()[0].tolist():
-            outcome = self._outcome(row)
+            outcome = self.outcome(row)
             assert isinstance(outcome, Word)
             if outcome.code is Code.ERROR:
-                errors.extend(outcome.reasons)
+                errors.append(_failure(outcome.plugin, outcome.reasons))
             else:
                 words.update(outcome.reasons)
         self._plain_words(words, errors)
@@ -148,8 +150,10 @@ class Search:
                 verdicts = plugin.filter(state, rows)
                 failing = verdicts == Code.ERROR
                 words.update(count_reasons(plugin, state, rows[(verdicts != 0) & ~failing]))
-                for row in rows[failing].tolist():
-                    errors.extend(plugin.reasons(state, row))
+                errors += (
+                    _failure(plugin.name, plugin.reasons(state, row))
+                    for row in rows[failing].tolist()
+                )
             left[rows[verdicts != 0]] = False
 
     def _shortages(self, rows: Rows) -> Counter[str]:
@@ -177,7 +181,11 @@ class Search:
         apart = self._room[0].needs(self._room[1]).apart
         if apart is not None:
             beyond |= apart[: self._size]
-        beyond |= self._view.nodes.importance().newest[: self._size] >= self._view.now
+        ranks = self._view.nodes.importance()
+        beyond |= ranks.newest[: self._size] >= self._view.now
+        if (spares := self._question.spares) is not None:
+            spared = ranks.column(("spared", spares), lambda pod: int(spares(pod)))
+            beyond |= spared[:, : self._size].any(axis=0)
         # What an extender refuses has room enough: only trying shows that evicting is no use.
         beyond[[r for r, word in self._rejection.words.items() if word.plugin == EXTENDER]] = True
         own = self._view.world.nominations.node_of(self._view.pod.uid)
@@ -211,7 +219,8 @@ class Search:
                 bounds.append((at_least(self._trial.loss(row, self._view.now)), row))
         return sorted(bounds)
 
-    def _outcome(self, row: int) -> Candidate | Word:
+    def outcome(self, row: int) -> Candidate | Word:
+        """What trying one row for real comes to."""
         found = self._outcomes.get(row)
         if found is None:
             found = self._outcomes[row] = dry_run(self._question, row)
@@ -221,6 +230,23 @@ class Search:
         return self._room is not None and plugin is self._room[0]
 
 
+def spares_of(rejection: Rejection) -> Callable[[PodFacts], bool] | None:
+    """Who is never evicted for the rejected pod, if any filter says so."""
+    for plugin, _ in rejection.filters:
+        if implements(plugin, RulesEviction):
+            rule: Callable[[PodFacts], bool] | None = plugin.spares(rejection.pod)
+            if rule is not None:
+                return rule
+    return None
+
+
 def _by_room(rejection: Rejection) -> tuple[Any, State] | None:
     """The filter that asks for room, if there is one."""
     return next((pair for pair in rejection.filters if implements(pair[0], NeedsRoom)), None)
+
+
+def _failure(plugin: str, reasons: Iterable[str]) -> str:
+    """Say which filter failed, unless the words say what was being run."""
+    words = ", ".join(reasons)
+    told = plugin == NAME or words.startswith("running ")
+    return words if told else f'running "{plugin}" filter plugin: {words}'

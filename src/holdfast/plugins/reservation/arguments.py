@@ -9,7 +9,6 @@ import msgspec
 
 from holdfast.api.causes import invalid
 from holdfast.api.resource_names import is_extended
-from holdfast.errors import NotBuilt
 from holdfast.framework.arguments import Arguments, PluginArgs
 
 _AT_LEAST_NOTHING = (
@@ -38,6 +37,7 @@ class SelectorIndex(msgspec.Struct, frozen=True, rename="camel"):
 class ReservationArgs(PluginArgs, frozen=True):
     """The arguments; garbage collection and workers are the controller's.
 
+    ``min_candidate_nodes_*`` change nothing: preemption weighs every node.
     ``falls_back``: an owner that insists on no reservation and fits in none of its own may still
     run on what nobody holds. 0 seconds or workers mean the default.
     """
@@ -88,10 +88,4 @@ def read_args(given: Mapping[str, Any]) -> ReservationArgs:
         elif group == "kubernetes.io":
             wrong.append(invalid(path, group, "is not a group of extended resources"))
     wrong.refuse_if_wrong()
-    _refuse_unbuilt(args)
     return args
-
-
-def _refuse_unbuilt(args: ReservationArgs) -> None:
-    if args.enable_preemption:
-        raise NotBuilt("enablePreemption: preemption by reservations is not built; leave it out")

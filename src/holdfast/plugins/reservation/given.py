@@ -1,14 +1,22 @@
-"""What a hypothesis gives back: pods taken away free room on their node, or in their offers."""
+"""What a hypothesis gives back: pods taken away free room on their node, or in their offers.
+
+Pods that come take it. One that owns an offer on the row, say because it made room for itself
+there, is taken to draw on it: that room is not for other owners.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
+from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import Change
 
 Ints = NDArray[np.int64]
@@ -35,16 +43,63 @@ NOTHING = Given({}, {})
 
 
 def given_back(offers: Offers, change: Change) -> Given:
-    """Work out a change: what victims drew goes back to their offers, the rest to the row."""
+    """Work out a change: what pods draw on offers moves there, the rest on the row."""
     given = Given({}, {})
     for row in {*change.removed, *change.added}:
         room, slots = change.freed(row)
         to_row = given.rows[int(row)] = {**room, PODS: slots}
-        for offer, held, lent in offers.regained(pod.uid for pod in change.removed.get(row, ())):
+        gone = {pod.uid for pod in change.removed.get(row, ())}
+        coming, replaced = _draws_to_come(offers, int(row), change.added.get(row, ()), gone)
+        for resource, amount in replaced.items():
+            to_row[resource] = to_row.get(resource, 0) + amount
+        for offer, held, lent in offers.regained(gone, coming):
             given.slots[offer.slot] = dict(lent)
             for resource, amount in held.items():
                 to_row[resource] = to_row.get(resource, 0) - amount
     return given
+
+
+def _draws_to_come(
+    offers: Offers, row: int, pods: Sequence[PodFacts], gone: Collection[str]
+) -> tuple[dict[tuple[str, str], Counter[int]], Counter[int]]:
+    """What pods would draw on their offers beyond, and instead of, those who leave them."""
+    found: dict[str, Counter[int]] = {}
+    for pod in pods:
+        offer = _offer_for(offers, row, pod)
+        if offer is not None:
+            found.setdefault(offer.uid, Counter()).update({**dict(pod.request), PODS: 1})
+    coming, replaced = {}, Counter[int]()
+    for uid, drawn in found.items():
+        offer = offers.by_uid[uid]
+        left = Counter[int]()
+        for leaving in set(offers.leaving(offer)).difference(gone):
+            left.update(offer.draws[leaving])
+        replaced += drawn & left
+        coming[uid, offer.node] = drawn - left
+    return coming, replaced
+
+
+def _offer_for(offers: Offers, row: int, pod: PodFacts) -> Offer | None:
+    """The offer on a row that a pod will probably take: one that has, or will have, the room."""
+    match = offers.match(pod)
+    if match is None or match.ignoring:
+        return None
+    here = [offers.at(int(slot)) for slot in match.slots[offers.columns.row[match.slots] == row]]
+    wanted = dict(pod.request)
+
+    def rank(offer: Offer) -> tuple[bool, bool, bool, int, float, str]:
+        named = [r for r in offer.reserved if r != PODS]
+        full = any(wanted.get(r, 0) > offer.left(r) for r in named)
+        small = any(wanted.get(r, 0) > offer.reserved[r] - offer.inner.get(r, 0) for r in named)
+        by_label = (not offer.order, offer.order)
+        return (full, small, *by_label, offer.created, offer.reservation.name)
+
+    usable = [
+        offer
+        for offer in here
+        if (offer.matchable or offer.waits) and any(r in offer.reserved for r in wanted)
+    ]
+    return min(usable, default=None, key=rank)
 
 
 def _picked(amounts: Amounts, places: NDArray[np.intp], resource: int) -> Ints | int:

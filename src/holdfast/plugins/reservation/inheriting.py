@@ -42,6 +42,8 @@ NO_CLUSTER_MODE = "reservation requires cluster mode pre-allocation which is dis
 NOBODY = "node(s) no pod match reservation with pre allocation required"
 NONE_SUITABLE = "node(s) no pod(s) to meet the pre-allocation requirements"
 
+UNSEEN = "node(s) had pods that are being bound"
+
 NOTHING = Inheritance()
 _COVERED = 51
 
@@ -85,6 +87,14 @@ class InheritState:
         waits = Inheritance(lacking=max(0, -score))
         self.chosen = self._seen.heirs.get(row, waits)
         return self.chosen
+
+    def awaits_binding(self, row: int, but: str) -> bool:
+        """Whether others are on their way to a row.
+
+        Who decides when the room is free cannot see them yet, and would find it free too early.
+        """
+        there = self.nodes.pods_on(row)
+        return any(uid != but and self.nodes.is_assumed(uid) for uid in there)
 
     def at(self, row: int, change: Change = NONE) -> Inheritance:
         """What becomes of one row, as things are or would be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.capacity.offer import Offer
+from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
@@ -12,6 +13,21 @@ from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matcha
 _NO_ORDER = 2**63
 """After every label there can be."""
 TAKEN = "reservation has allocateOnce enabled and has already been allocated"
+
+
+def take(state: OwnerState, pod: PodFacts, row: int) -> tuple[Offer | None, list[Offer]]:
+    """Choose for an owner that is assumed on its row: of equals none that another was promised."""
+    # It must not count against itself.
+    without = {row: (pod,)}
+    beside = state.nominations.beside(pod, row) if state.nominations else None
+    if beside:
+        found = nominate(state, row, Change({row: tuple(beside.values())}, without))
+        if found[0] is not None:
+            return found
+    before = state.kept.before(row) if state.kept is not None else None
+    if before is not None:
+        return choose(state, before)
+    return nominate(state, row, Change(removed=without))
 
 
 def nominate(

@@ -26,6 +26,7 @@ from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.ports import HostPort
+from holdfast.framework.nominations import Nominations
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.given import NOTHING, Given, given_back
 
@@ -88,6 +89,7 @@ class OwnerState:
     ports: frozenset[HostPort] = frozenset()
     backed: frozenset[int] = frozenset()
     """Resources that devices serve on nodes which have none of their own: no room is needed."""
+    nominations: Nominations | None = None
     falls_back: bool = False
     """It may do without an offer where those it shares something with do not suffice."""
     ignored: frozenset[int] = frozenset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,14 +34,15 @@ from holdfast.framework.plugin import (
     Verdicts,
     hears,
 )
+from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
-from holdfast.plugins.reservation import diagnosis, inheriting
+from holdfast.plugins.reservation import diagnosis, evicting, inheriting
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import claims, draw, notes, unsaid
 from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
 from holdfast.plugins.reservation.kept import kept_of
-from holdfast.plugins.reservation.nomination import choose, nominate, why_none
+from holdfast.plugins.reservation.nomination import take, why_none
 from holdfast.plugins.reservation.one_row import judge
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.placing import (
@@ -114,7 +115,7 @@ class Reservation:
             view.nodes, view.world.offers, matched, request, must=affinity is not None,
             named=affinity is not None and bool(affinity.name), ports=pod.host_ports,
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
-            ignored=ignored,
+            ignored=ignored, nominations=view.world.nominations,
         )  # fmt: skip
         if affinity is None:
             return state
@@ -195,10 +196,20 @@ class Reservation:
             return Effect(self.name)
         return Effect(self.name, ", ".join(told), notes=_event(told, rejection) if must else ())
 
+    def forbids_eviction(self, rejection: Rejection) -> str | None:
+        """Reservations evict where that is switched on; owners not while their own room opens."""
+        return evicting.why_not(rejection, enabled=self.args.enable_preemption)
+
+    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
+        """For a reservation nobody is evicted who says that it must not be."""
+        return evicting.spared if pod.reserve_for else None
+
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
         if isinstance(state, InheritState):
             heir = state.decide(placement.row)
+            if heir.lacking and state.awaits_binding(placement.row, placement.pod.uid):
+                return Reject(Code.UNSCHEDULABLE, (inheriting.UNSEEN,))
             state.offers.bequeath(heir.pods, placement.pod.uid, placement.node)
             state = state.site
         if isinstance(state, ReserveState):
@@ -208,13 +219,7 @@ class Reservation:
         if isinstance(state, Unrelated) or state.ignoring:
             placement.annotations.update(unsaid(placement.pod))
             return None
-        # The pod is assumed already: it must not count against itself.
-        before = state.kept.before(placement.row) if state.kept is not None else None
-        if before is not None:
-            chosen, others = choose(state, before)
-        else:
-            without = Change(removed={placement.row: (placement.pod,)})
-            chosen, others = nominate(state, placement.row, without)
+        chosen, others = take(state, placement.pod, placement.row)
         if chosen is None:
             if state.must:
                 return Reject(Code.UNSCHEDULABLE, (why_none(state, placement.row),))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	configscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	configvalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
@@ -31,12 +35,22 @@ type cluster struct {
 	snapshot  *internalcache.Snapshot
 }
 
-func newCluster(ctx context.Context, objects []runtime.Object) (*cluster, error) {
+func newCluster(
+	ctx context.Context, objects []runtime.Object, config []byte,
+) (*cluster, error) {
+	every := int32(100)
+	options := []scheduler.Option{scheduler.WithPercentageOfNodesToScore(&every)}
+	if len(config) > 0 {
+		read, err := readConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, scheduler.WithProfiles(read.Profiles...),
+			scheduler.WithComponentConfigVersion(read.TypeMeta.APIVersion))
+	}
 	client := fake.NewSimpleClientset(objects...)
 	factory := &attentive{SharedInformerFactory: scheduler.NewInformerFactory(client, 0)}
-	every := int32(100)
-	made, err := scheduler.New(ctx, client, factory, nil, silent,
-		scheduler.WithPercentageOfNodesToScore(&every))
+	made, err := scheduler.New(ctx, client, factory, nil, silent, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +62,20 @@ func newCluster(ctx context.Context, objects []runtime.Object) (*cluster, error)
 		return nil, err
 	}
 	return &cluster{made, profile, snapshot}, nil
+}
+
+// readConfig reads a KubeSchedulerConfiguration as the scheduler reads its file.
+func readConfig(text []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	obj, kind, err := configscheme.Codecs.UniversalDecoder().Decode(text, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	config, ok := obj.(*schedulerconfig.KubeSchedulerConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("config: got a %s", kind)
+	}
+	config.TypeMeta.APIVersion = kind.GroupVersion().String()
+	return config, configvalidation.ValidateKubeSchedulerConfiguration(config)
 }
 
 func silent(string) events.EventRecorderLogger {

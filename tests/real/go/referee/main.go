@@ -26,6 +26,7 @@ type Question struct {
 	Objects []json.RawMessage `json:"objects"`
 	Pod     string            `json:"pod"`
 	Preempt bool              `json:"preempt"`
+	Config  json.RawMessage   `json:"config"`
 }
 
 func main() {
@@ -96,7 +97,7 @@ func decide(question Question) *Answer {
 		answer.Invalid = err.Error()
 		return answer
 	}
-	cluster, err := newCluster(ctx, objects)
+	cluster, err := newCluster(ctx, objects, question.Config)
 	if err != nil {
 		answer.Invalid = err.Error()
 		return answer

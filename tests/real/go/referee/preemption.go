@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
@@ -18,7 +19,7 @@ const draws = 200
 func (a *attempt) preempt(ctx context.Context, state fwk.CycleState, nodes fwk.NodeToStatusReader) {
 	told := &Preemption{Tied: []string{}, Candidates: []Candidate{}}
 	a.answer.Preemption = told
-	a.dryRun(ctx, state.Clone(), nodes, told)
+	a.dryRun(ctx, nodes, told)
 	result, status := a.profile.RunPostFilterPlugins(ctx, state, a.pod, nodes)
 	told.Message = status.Message()
 	if status.IsSuccess() && result != nil && result.NominatedNodeName != "" {
@@ -26,9 +27,10 @@ func (a *attempt) preempt(ctx context.Context, state fwk.CycleState, nodes fwk.N
 	}
 }
 
-func (a *attempt) dryRun(
-	ctx context.Context, state fwk.CycleState, nodes fwk.NodeToStatusReader, told *Preemption,
-) {
+func (a *attempt) dryRun(ctx context.Context, nodes fwk.NodeToStatusReader, told *Preemption) {
+	// In a state of its own: clones share what plugins remember of the nodes they have seen.
+	state := framework.NewCycleState()
+	a.profile.RunPreFilterPlugins(ctx, state, a.pod)
 	plugin := a.preemptor()
 	name := a.pod.Status.NominatedNodeName
 	if able, _ := plugin.PodEligibleToPreemptOthers(ctx, a.pod, nodes.Get(name)); !able {

@@ -1,0 +1,87 @@
+"""Who may be evicted for whom where reservations are concerned.
+
+A reservation evicts only where that is switched on. And whoever owns a reservation whose room is
+being made already waits for it: evicting others somewhere else would make the same room twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from holdfast.capacity import names
+from holdfast.capacity.admission import Wishes, refusal
+from holdfast.capacity.matching import ignores
+from holdfast.capacity.offer import Offer
+from holdfast.capacity.offers import Offers
+from holdfast.columns.interner import PODS
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.errors import BadRequest
+from holdfast.framework.plugin import Change, Code
+from holdfast.framework.rejection import Rejection
+from holdfast.plugins.reservation.given import given_back
+
+OWN_OPENS = "preemption: not eligible due to a reservation for this pod about to become available."
+
+
+def why_not(rejection: Rejection, *, enabled: bool) -> str | None:
+    """Tell why nobody may be evicted for a rejected pod; None if somebody may."""
+    pod, view = rejection.pod, rejection.view
+    if pod.reserve_for:
+        view.nodes.show_labels(frozenset((names.DISABLE_PREEMPTIBLE,)))
+        return None if enabled else ""
+    opens = any(
+        rejection.codes[view.nodes.row_of[offer.node]] == Code.UNSCHEDULABLE
+        and opens_for(offer, pod, view.world.offers, rejection)
+        for offer in _waiting(pod, view.world.offers)
+    )
+    return OWN_OPENS if opens else None
+
+
+def spared(pod: PodFacts) -> bool:
+    """Tell whether a pod says that it must not be evicted for a reservation."""
+    return pod.labels.get(names.DISABLE_PREEMPTIBLE) == "true"
+
+
+def opens_for(offer: Offer, pod: PodFacts, offers: Offers, rejection: Rejection) -> bool:
+    """Tell whether an offer holds enough for the pod once those who are leaving have left."""
+    nodes = rejection.view.nodes
+    row = nodes.row_of[offer.node]
+    leaving = [other for other in nodes.pods_on(row).values() if other.terminating]
+    if offer.draws.keys() - {other.uid for other in leaving}:
+        return False
+    freed = Counter(given_back(offers, Change(removed={row: leaving})).rows.get(row, {}))
+    for later in offers.on_row(row):
+        if later.waits and (later.created, later.uid) > (offer.created, offer.uid):
+            freed.update({**later.top_up, PODS: later.slots})
+
+    def free(resource: int) -> int:
+        return (
+            int(nodes.allocatable[resource, row] - nodes.requested[resource, row]) + freed[resource]
+        )
+
+    if any(free(resource) < 0 for resource in (PODS, *offer.reserved)):
+        return False
+    for resource, wanted in pod.request:
+        inside = offer.reserved.get(resource, 0) - offer.inner.get(resource, 0)
+        beside = 0 if resource in offer.restricted else max(0, free(resource))
+        if wanted > inside + beside:
+            return False
+    return True
+
+
+def _waiting(pod: PodFacts, offers: Offers) -> Iterator[Offer]:
+    """The pod's reservations that wait for their room."""
+    groups = [] if ignores(pod) else offers.index.owned_by(pod.pod)
+    if not groups:
+        return
+    try:
+        wishes = Wishes.of(pod)
+    except BadRequest:
+        return
+    columns = offers.columns
+    for group in groups:
+        for slot in group.slots[~columns.matchable[group.slots] & (columns.row[group.slots] >= 0)]:
+            offer = offers.at(int(slot))
+            if offer.waits and refusal(offers, int(slot), pod, wishes) is None:
+                yield offer

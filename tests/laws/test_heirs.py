@@ -1,0 +1,198 @@
+"""Reservations of room still in use: nothing is promised twice, and in the end they get it."""
+
+from collections import Counter
+from random import Random
+
+import msgspec
+import numpy as np
+import pytest
+import random_worlds as worlds
+from ledger_shape import shape_of
+
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
+from holdfast.capacity.inheritance import Inheritance, given
+from holdfast.capacity.names import ALLOCATED
+from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.columns.interner import PODS
+from holdfast.controllers.reservation_plan import plan_reservation
+from holdfast.controllers.reservation_usage import Ground
+from holdfast.framework.invariants import check_invariants
+from holdfast.framework.plugin import Placement
+from holdfast.framework.profile import build
+from holdfast.framework.world import World
+from holdfast.plugins import REGISTRY
+from holdfast.plugins.reservation.status import allocatable, allocated_from
+from holdfast.scheduler.cycle import attempt, release
+from holdfast.testing import a_node, a_pod, a_reservation, typed
+
+ARGS = {"preAllocationConfig": {"enableClusterMode": True}}
+PROFILE = build("default-scheduler", REGISTRY, args={"Reservation": ARGS})
+SEEDS, STEPS = range(16), 40
+HOLDING = ("Available", "Waiting")
+
+
+class Town:
+    """A small crowded cluster as objects, and the world the scheduler makes of them."""
+
+    def __init__(self, seed):
+        self.random = Random(seed)
+        self.world = World()
+        self.nodes = [typed(a_node(f"n{i}", cpu="4", memory="8Gi", pods="5")) for i in range(2)]
+        self.living = {}
+        self.made = 0
+        self.seen = Counter()
+        for node in self.nodes:
+            self.world.upsert(node)
+
+    def put(self, obj):
+        """An object is new or changed."""
+        self.living[obj.uid] = obj
+        self.world.upsert(obj)
+
+    def all(self, kind):
+        return [obj for obj in self.living.values() if isinstance(obj, kind)]
+
+    def step(self):
+        deed = self.random.choices([self.pod, self.reservation, self.leave], [4, 4, 3])[0]
+        deed()
+        check_invariants(self.world)
+        self.look_after()
+        check_invariants(self.world)
+
+    def pod(self):
+        pick = self.random.choice
+        labels = {"app": pick("ab")} | ({worlds.OFFERED: "true"} if pick([0, 1]) else {})
+        self.place(
+            typed(a_pod(self.name("p"), cpu=pick(["500m", "500m", "1", "2"]), labels=labels))
+        )
+
+    def reservation(self):
+        pick = self.random.choice
+        ways = {
+            "mode": pick(["Default", "Default", "Cluster"]),
+            "enableMultiple": pick([True, True, False]),
+        }
+        inherits = {"pre_allocation": True, "pre_allocation_policy": ways}
+        asking = a_reservation(
+            self.name("r"), cpu=pick(["1", "2", "4"]), owner_labels={"app": pick("ab")},
+            allocate_once=pick([True, False]), **(inherits if pick([0, 1, 1]) else {}),
+        )  # fmt: skip
+        self.place(typed(asking))
+
+    def name(self, kind):
+        self.made += 1
+        return f"{kind}{self.made}"
+
+    def leave(self):
+        if self.living:
+            gone = self.living.pop(self.random.choice(list(self.living)))
+            self.world.delete(gone)
+
+    def place(self, asking):
+        """Give it its turn; now and then the binding fails."""
+        reserves = isinstance(asking, Reservation)
+        if reserves:
+            self.world.upsert(asking)
+            facts = self.world.facts(reserve_pod(asking), reserve_for=asking.uid)
+        else:
+            facts = self.world.facts(asking)
+        before = shape_of(self.world)
+        outcome = attempt(PROFILE, facts, self.world, 0.0, np.random.default_rng(0))
+        if not isinstance(outcome, Placement):
+            self.world.delete(asking)
+            return
+        check_invariants(self.world)
+        if self.random.random() < 0.2:
+            release(PROFILE, self.world, outcome)
+            assert shape_of(self.world) == before, "undone is as if never done"
+            self.seen["undone"] += 1
+            self.world.delete(asking)
+            return
+        self.confirm(asking, outcome)
+
+    def confirm(self, asking, placement):
+        held, shared = requested(self.world), Counter()
+        if not isinstance(asking, Reservation):
+            self.put(worlds.bound(asking, placement.node, placement.annotations))
+        else:
+            heir = getattr(placement.states["Reservation"], "chosen", Inheritance())
+            for pod in heir.pods:
+                told = self.living[pod.uid]
+                assert ALLOCATED not in told.metadata.annotations, "it was inherited already"
+                notes = {ALLOCATED: allocated_from(placement.pod)}
+                self.put(worlds.bound(told, placement.node, notes))
+                shared = Counter({**(shared + given(pod)), PODS: 1})
+            room = allocatable(worlds.raw(asking), placement.pod)
+            phase = "Waiting" if heir.pods or heir.lacking else "Available"
+            self.put(worlds.on_its_node(asking, placement.node, room, phase))
+            self.seen.update(inherit=bool(heir.pods), several=len(heir.pods) > 1,
+                             wait=bool(heir.lacking))  # fmt: skip
+        for resource, amount in shared.items():
+            # Until it is confirmed both count; from then on the larger of them.
+            held[placement.node][self.world.nodes.resources[resource]] -= amount
+        assert requested(self.world) == held, "what was confirmed is what was assumed"
+
+    def look_after(self):
+        """Let the controller write what it would."""
+        for reservation in self.all(Reservation):
+            plan = plan_reservation(reservation, self.ground(reservation.status.node_name), 0.0)
+            for write in plan.writes:
+                phase = write.patch["status"].get("phase", reservation.phase)
+                self.seen[f"{reservation.phase} to {phase}"] += 1
+                after = msgspec.structs.replace(reservation.status, phase=phase)
+                owners = write.patch["status"].get("currentOwners")
+                if owners is not None:
+                    raw = msgspec.json.encode({"currentOwners": owners})
+                    known = msgspec.json.decode(raw, type=type(after)).current_owners
+                    used = {k: v for k, v in write.patch["status"]["allocated"].items() if v}
+                    after = msgspec.structs.replace(after, current_owners=known, allocated=used)
+                self.put(msgspec.structs.replace(reservation, status=after))
+
+    def ground(self, name):
+        node = next(n for n in self.nodes if n.name == name)
+        pods = tuple(p for p in self.all(Pod) if p.spec.node_name == name)
+        there = (r for r in self.all(Reservation) if r.phase in HOLDING)
+        return Ground(node, pods, tuple(r for r in there if r.status.node_name == name))
+
+
+def cpu_of(town, reservation):
+    return town.world.offers.by_uid[reservation.uid].reserved[0]
+
+
+def requested(world):
+    return {name: row["requested"] for name, row in shape_of(world)["nodes"].items()}
+
+
+def live(seed):
+    town = Town(seed)
+    for _ in range(STEPS):
+        town.step()
+    fresh = World()
+    for obj in (*town.nodes, *town.living.values()):
+        fresh.upsert(obj)
+    assert shape_of(fresh) == shape_of(town.world), "a restart reads the same promises"
+    for pod in town.all(Pod):
+        town.world.delete(town.living.pop(pod.uid))
+    for _ in town.living:
+        town.look_after()
+    check_invariants(town.world)
+    held = [r for r in town.all(Reservation) if r.phase in HOLDING]
+    for node in town.nodes:
+        there = [r for r in held if r.status.node_name == node.name]
+        free = 4000 - sum(cpu_of(town, r) for r in there if r.phase == "Available")
+        # The one that came first is served first; others wait behind it.
+        first = min((r for r in there if r.phase == "Waiting"), key=lambda r: r.uid, default=None)
+        assert first is None or cpu_of(town, first) > free, f"{first.name} waits for free room"
+    return town.seen
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_room_in_use_is_promised_once_and_given_when_it_is_free(seed):
+    live(seed)
+
+
+def test_the_law_meets_what_it_is_about():
+    seen = sum((live(seed) for seed in SEEDS), Counter())
+    for what in ("inherit", "several", "wait", "undone", "Waiting to Available"):
+        assert seen[what] > 1, (what, seen)
