@@ -142,6 +142,7 @@ class Scheduler:
         await self.sources.start()
         await self.extenders.start()
         self.synced.set()
+        self._resizer.begin()
         self._loops = [
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
             asyncio.create_task(self._flush_forever(), name="scheduler: flush"),
