@@ -192,6 +192,15 @@ async def test_free_tells_used_from_reserved_from_free(cluster):
                                 "20Gi"]  # fmt: skip
 
 
+async def test_free_tells_of_pod_slots_too(cluster):
+    await cluster.create(a_node("n1", cpu="8", pods="10"))
+    await cluster.create(a_reservation("r", cpu="4", requests={"pods": "3"}, owner_labels=WEB,
+                                       allocate_once=False))  # fmt: skip
+    await cluster.create(a_pod("in", labels=WEB), a_pod("out"))
+    [n1] = room.rooms(world_of(await everything(cluster.client)), ("pods",))
+    assert n1["pods"] == {"has": 10, "used": 2, "reserved": 2, "free": 6}
+
+
 def test_the_commands_are_there_and_say_what_they_are_for(holdfast):
     said = holdfast("reservation", "--help").out
     for command in ("create", "list", "why", "free"):

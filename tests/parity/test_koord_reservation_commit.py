@@ -96,7 +96,10 @@ def test_bind(record):
     raw, stored = given["pod"], given.get("reservation")
     uid = raw["metadata"].get("uid")
     world = World()
-    facts = world.facts(pod(raw, name="reserve-pod-0"), reserve_for=uid or "")
+    # A reserve pod carries its reservation's annotations; the Go case leaves them out.
+    notes = [(obj or {}).get("metadata", {}).get("annotations") or {} for obj in (raw, stored)]
+    found = pod(raw, name="reserve-pod-0", annotations={**notes[0], **notes[1]})
+    facts = world.facts(found, reserve_for=uid or "")
     placement = Placement(facts, 0, given["nodeName"], {})
     steps = Reservation().bind(None, placement)
     if want["want"]["code"] == "Skip":

@@ -14,6 +14,7 @@ from holdfast.api import scheme
 from holdfast.cli.connection import connected, everything
 from holdfast.cli.snapshot import world_of
 from holdfast.cli.table import shown, table
+from holdfast.columns.interner import PODS
 from holdfast.framework.world import World
 
 ASKED = (scheme.NODES, scheme.PODS, scheme.RESERVATIONS)
@@ -57,7 +58,8 @@ def _held(world: World) -> Counter[tuple[int, int]]:
     for offer in world.offers:
         row = world.nodes.row_of.get(offer.node)
         if row is not None:
-            held.update({(row, resource): amount for resource, amount in offer.top_up.items()})
+            beside = {**offer.top_up, PODS: offer.slots}
+            held.update({(row, resource): amount for resource, amount in beside.items()})
     return held
 
 

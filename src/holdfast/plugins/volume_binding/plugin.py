@@ -42,7 +42,6 @@ from holdfast.plugins.volume_binding.choice import (
     SPACE,
     Choice,
     Claims,
-    unique,
 )
 from holdfast.plugins.volume_binding.writing import Waiting, bind_volumes, given_to, kept_for
 
@@ -136,7 +135,7 @@ class VolumeBinding:
                 return Reject(Code.UNRESOLVABLE, (obstacle,))
             assert claim is not None
             claims.append(claim)
-        state = _sorted_out(view.nodes, volumes, unique(claims))
+        state = _sorted_out(view.nodes, volumes, tuple(claims))
         if isinstance(state, _State):
             try:
                 _ = state.choice
