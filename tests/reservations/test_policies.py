@@ -49,19 +49,24 @@ async def test_R020_a_restricted_reservation_limits_what_it_reserves(cluster):
     assert await drawn_from(cluster, "owner") == "r"
 
 
-@pytest.mark.parametrize("policy", ["Restricted", "Aligned"])
-async def test_R021_R022_the_fourth_owner_fits_in_an_aligned_reservation_only(cluster, policy):
+async def four_owners(cluster, policy):
     room = held(cpu="4", memory="8Gi", allocate_once=False, allocate_policy=policy)
     await given(cluster, node(), room)
     await given(cluster, *[owner(f"o{i}", cpu="2", memory="2Gi") for i in range(2)])
     await cluster.create(owner("third", cpu=None, memory="3Gi"))
     await cluster.create(owner("fourth", cpu=None, memory="2Gi"))
-    if policy == "Aligned":
-        _, allocated, owners = await status(cluster)
-        assert (allocated["memory"], len(owners)) == ("9Gi", 4)
-    else:
-        assert "1 Reservation(s) Insufficient memory" in await cluster.why("fourth")
-        assert len((await status(cluster))[2]) == 3
+
+
+async def test_R021_the_fourth_owner_does_not_fit_in_a_restricted_reservation(cluster):
+    await four_owners(cluster, "Restricted")
+    assert "1 Reservation(s) Insufficient memory" in await cluster.why("fourth")
+    assert len((await status(cluster))[2]) == 3
+
+
+async def test_R022_the_fourth_owner_fits_in_an_aligned_reservation(cluster):
+    await four_owners(cluster, "Aligned")
+    _, allocated, owners = await status(cluster)
+    assert (allocated["memory"], len(owners)) == ("9Gi", 4)
 
 
 async def test_R023_aligned_reservations_do_not_add_up(cluster):
