@@ -200,7 +200,7 @@ def test_deleted_in_use_it_leaves_its_pod_alone(cluster):
     cluster.create(owner("a"))
     until(lambda: cluster.used("r"), "4")
     cluster.create(pod("stranger", "12", node_name=None, affinity=on("rsv-0")))
-    time.sleep(1)
+    until(lambda: "FailedScheduling" in cluster.events("stranger"))
     assert cluster.node_of("stranger") == ""
     cluster.forget("reservation", "r")
     until(lambda: cluster.node_of("stranger"), "rsv-0")
