@@ -34,7 +34,10 @@ def _plugins(dice: Dice) -> Raw:
             "enabled": [{"name": name, "weight": dice.randint(1, 10)} for name in heavy]
         }
     if dice.chance(0.3):
-        made["score"] = {"disabled": [{"name": name} for name in dice.some(SCORING, 2)]}
+        # Not NodeAffinity: kube-scheduler still reads wishes then, and may fail on one it cannot
+        # read; here nobody reads what nobody weighs (docs/configuration.md).
+        off = dice.some([name for name in SCORING if name != "NodeAffinity"], 2)
+        made["score"] = {"disabled": [{"name": name} for name in off]}
     if dice.chance(0.3):
         made["filter"] = {"disabled": [{"name": name} for name in dice.some(FILTERING, 2)]}
     return made

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +30,9 @@ func readObjects(question Question) ([]runtime.Object, *v1.Pod, error) {
 			return nil, nil, fmt.Errorf("objects[%d]: %w", i, err)
 		}
 		legacyscheme.Scheme.Default(obj)
+		if obj, err = stored(obj); err != nil {
+			return nil, nil, fmt.Errorf("objects[%d]: %w", i, err)
+		}
 		if err := identify(obj, kind); err != nil {
 			return nil, nil, fmt.Errorf("objects[%d]: %w", i, err)
 		}
@@ -48,6 +53,17 @@ func readObjects(question Question) ([]runtime.Object, *v1.Pod, error) {
 		return nil, nil, fmt.Errorf("pod %q is not among the objects", question.Pod)
 	}
 	return objects, wanted, nil
+}
+
+// stored writes an object and reads it again: amounts that are not in canonical form behave
+// otherwise in memory.
+func stored(obj runtime.Object) (runtime.Object, error) {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	read := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(runtime.Object)
+	return read, json.Unmarshal(text, read)
 }
 
 // identify fills in what a server gives every object.
