@@ -71,6 +71,23 @@ async def test_repeats_in_a_burst_are_one_write(recorder, wire, clock, faulty):
     assert calls.count("POST") == 1 and calls.count("PATCH") <= 1
 
 
+async def test_of_many_repeats_the_number_is_told_once_a_minute(recorder, wire, clock, faulty):
+    async def told():
+        return [e.count for e in await stored(wire)]
+
+    for n in range(1, 31):
+        recorder.record(POD, "Warning", "FailedScheduling", "no")
+        await clock.advance(1)
+        assert await told() == [min(n, 10)]
+    await clock.advance(50)
+    assert await told() == [30]
+    recorder.record(POD, "Warning", "FailedScheduling", "no")
+    await clock.settle()
+    assert await told() == [30]
+    await recorder.stop()
+    assert await told() == [31]
+
+
 async def test_an_event_about_something_without_a_namespace_lives_in_default(recorder, wire, clock):
     related = ObjectReference(kind="Pod", name="web", namespace="default")
     recorder.record(typed(a_node("n")), "Normal", "RegisteredNode", "hello", related=related)

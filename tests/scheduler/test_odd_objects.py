@@ -1,5 +1,8 @@
 """Objects that make no sense: whoever wrote one hurts nobody else."""
 
+import json
+from contextlib import asynccontextmanager
+
 import pytest
 
 from holdfast.api.scheme import NODES, PODS
@@ -175,3 +178,99 @@ async def test_one_object_a_handler_fails_on_does_not_stop_the_scheduler(tmp_pat
         await cluster.client.patch(PODS, "odd", {"metadata": {"labels": {"a": "b"}}}, "default")
         await cluster.settle()
         assert await cluster.node_of("odd") == "n"
+
+
+class Spoiling:
+    """A way to the server on which objects named ``odd`` arrive changed, as from the future."""
+
+    def __init__(self, inner, spoil):
+        self._inner, self._spoil = inner, spoil
+        self.send, self.close = inner.send, inner.close
+
+    @asynccontextmanager
+    async def stream(self, request):
+        async with self._inner.stream(request) as stream:
+            yield self._spoiled(stream)
+
+    def _spoiled(self, stream):
+        outer = self
+
+        class Lines:
+            status, headers = stream.status, stream.headers
+
+            async def __aiter__(self):
+                async for line in stream:
+                    if b'"name":"odd"' in line:
+                        event = json.loads(line)
+                        outer._spoil(event["object"])
+                        yield json.dumps(event).encode()
+                    else:
+                        yield line
+
+        return Lines()
+
+
+def put(path, value):
+    """Change one field of an object."""
+
+    def spoil(obj):
+        *way, last = path.split(".")
+        for step in way:
+            obj = obj[int(step)] if step.isdigit() else obj.setdefault(step, {})
+        obj[int(last) if last.isdigit() else last] = value
+
+    spoil.__name__ = f"{path}={value}"
+    return spoil
+
+
+def of_the_future(obj):
+    """Add fields nobody knows yet, at every level; maps of strings have no fields."""
+    pairs = list(obj.items()) if isinstance(obj, dict) else enumerate(obj)
+    for key, value in pairs:
+        if isinstance(value, dict | list) and key not in ("requests", "labels", "annotations"):
+            of_the_future(value)
+    if isinstance(obj, dict):
+        obj["fromTheFuture"] = {"what": [1, None, "is"], "this": True}
+
+
+WRONG_TYPES = [
+    put("spec.containers", "none"), put("spec.containers.0.resources", 5),
+    put("spec.priority", "high"), put("spec.affinity", []), put("spec.tolerations", {"a": 1}),
+    put("metadata.labels", ["a"]), put("metadata.ownerReferences", 7), put("spec", None),
+    put("status.conditions", "fine"), put("metadata.deletionTimestamp", 12),
+    put("spec.containers.0.ports", [{"hostPort": "http"}]), put("spec.nodeSelector", [1]),
+]  # fmt: skip
+NONSENSE = [
+    put("spec.containers.0.resources.requests.cpu", "many"),
+    put("spec.containers.0.resources.requests.cpu", "-1"),
+    put("spec.overhead", {"cpu": "1zz"}),
+    put("spec.affinity", {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "", "labelSelector": {"matchExpressions": [
+            {"key": "a", "operator": "Resembles"}]}}]}}),
+    put("spec.affinity", {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Resembles"}]}]}}}),
+    put("spec.topologySpreadConstraints", [{"maxSkew": -1, "topologyKey": "", "whenUnsatisfiable":
+        "Whatever", "labelSelector": {"matchLabels": {"a": "b"}}}]),
+    put("spec.tolerations", [{"operator": "Resembles", "effect": "Sometimes"}]),
+    put("spec.volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": ""}}]),
+    put("spec.resourceClaims", [{"name": "c"}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "spoil", [*WRONG_TYPES, *NONSENSE, of_the_future], ids=lambda s: s.__name__
+)
+async def test_no_pod_whatever_it_says_stops_the_scheduler(tmp_path, spoil):
+    """Neither while it waits nor, after a restart, while it is read with all the others."""
+    async with Harness(tmp_path, wrap=lambda inner, _clock: Spoiling(inner, spoil)) as cluster:
+        await cluster.create(a_node("n"), settle=False)
+        await cluster.create(a_pod("odd"), a_pod("good"))
+        await cluster.advance(10)
+        assert await cluster.node_of("good") == "n"
+        await cluster.restart_components()
+        await cluster.create(a_pod("later"))
+        await cluster.advance(10)
+        assert await cluster.node_of("later") == "n"
+        assert cluster.components.scheduler.healthy
+        if spoil is of_the_future:
+            assert await cluster.node_of("odd") == "n"

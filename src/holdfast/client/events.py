@@ -1,7 +1,9 @@
 """Tell users what happened, as core/v1 Events that ``kubectl describe`` shows.
 
 Recording never waits and never fails: events are queued, repeats of one are counted instead of
-written again, and what cannot be written after a few tries is dropped with a log line.
+written again, and what cannot be written after a few tries is dropped with a log line. The first
+repeats are counted on the server at once, later ones once a minute: thousands of pods that fit
+nowhere say the same again and again.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ WRITERS = 8
 REMEMBERED = 4096
 MOST_WAITING = 20_000
 DRAIN_SECONDS = 5.0
+FEW, REPEAT_SECONDS = 10, 60.0
+"""After so many repeats their number is written no more often than that."""
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +45,8 @@ class _Entry:
     count: int
     last: float
     stored: int = 0
+    quiet_until: float = 0.0
+    """When the next repeat may be counted on the server."""
 
 
 class EventRecorder:
@@ -93,7 +99,7 @@ class EventRecorder:
             self._forget_oldest()
         else:
             return
-        self._queue.add(key)
+        self._queue.add_after(key, entry.quiet_until - self._clock.now() if entry else 0.0)
 
     def start(self) -> None:
         """Begin writing in the background."""
@@ -102,6 +108,7 @@ class EventRecorder:
 
     async def stop(self, seconds: float = DRAIN_SECONDS) -> None:
         """Write what is waiting, give up after ``seconds``, and end."""
+        self._queue.hurry()
         drained = asyncio.create_task(self._queue.drained())
         if self._writers:
             deadline = asyncio.create_task(self._clock.sleep(seconds))
@@ -169,6 +176,8 @@ class EventRecorder:
                 raise  # it is the namespace that is gone
             # Events live an hour.
             await self._client.create(scheme.EVENTS, entry.body | now, namespace)
+        if count >= FEW:
+            entry.quiet_until = self._clock.now() + REPEAT_SECONDS
         entry.stored = count
 
     def _body(

@@ -80,6 +80,11 @@ class WorkQueue:
         heapq.heappush(self._delayed, (due, next(self._order), key))
         self._set_timer()
 
+    def hurry(self) -> None:
+        """Put everything that is delayed in line now."""
+        for key in tuple(self._due):
+            self.add(key)
+
     def retry(self, key: str, after: float | None = None) -> None:
         """Put a key whose work failed in line again, later each time it fails."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1

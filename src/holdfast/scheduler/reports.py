@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ from holdfast.api import reservation_status
 from holdfast.api.meta import Condition, ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
+from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client, PatchType
@@ -24,6 +27,11 @@ log = logging.getLogger(__name__)
 
 LONGEST_NOTE = 1024
 TRIES = 4
+MOST_WRITES = 16
+"""Statuses written at once: bindings have other things to do than to wait for reports."""
+MOST_REMEMBERED = 4096
+Said = tuple[str, str, str]
+"""The reason, message and nomination of a pod without a node."""
 BodyOf = Callable[[Sequence[Condition]], dict[str, Any]]
 """What to write, seeing the conditions that the newest version has."""
 
@@ -48,8 +56,11 @@ class Reporter:
         self._recorder = recorder
         self._clock = clock
         self._numbers = itertools.count()
-        self._newest: dict[str, int] = {}
-        """The newest write about each object that has one under way."""
+        self._newest: dict[str, tuple[int, Said | None]] = {}
+        """The newest write about each object that has one under way, and what it says."""
+        self._written: OrderedDict[str, tuple[str, Said]] = OrderedDict()
+        """What we last wrote about a pod, and the version that was."""
+        self._turns = asyncio.Semaphore(MOST_WRITES)
 
     def scheduled(self, placement: Placement) -> None:
         """Tell that the pod (or reservation) has its node, and what plugins noted on the way."""
@@ -113,6 +124,9 @@ class Reporter:
         same = old and (old.status, old.reason, old.message) == ("False", reason, message)
         if same and nominated == status.nominated_node_name:
             return
+        said = (reason, message, nominated)
+        if self._said_already(facts, said):
+            return
         condition: dict[str, Any] = {
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
             "lastProbeTime": None, "observedGeneration": facts.pod.metadata.generation or None,
@@ -123,7 +137,15 @@ class Reporter:
         body: dict[str, Any] = {"status": {"conditions": [condition]}}
         if nominated != status.nominated_node_name:
             body["status"]["nominatedNodeName"] = nominated or None
-        await self._write(facts, lambda _: body, PatchType.STRATEGIC)
+        await self._write(facts, lambda _: body, PatchType.STRATEGIC, said)
+
+    def _said_already(self, facts: PodFacts, said: Said) -> bool:
+        """Tell whether the same is being written, or was and the pod we look at is older."""
+        under_way = self._newest.get(facts.uid)
+        if under_way is not None:
+            return under_way[1] == said
+        version, written = self._written.get(facts.uid, ("", None))
+        return written == said and not _newer(facts.pod.metadata.resource_version, version)
 
     async def refuse(self, facts: PodFacts, words: str) -> None:
         """Say why a reservation is not even tried, unless it says so already."""
@@ -141,38 +163,63 @@ class Reporter:
 
         await self._write(facts, body, PatchType.MERGE)
 
-    async def _write(self, facts: PodFacts, body: BodyOf, kind: PatchType) -> None:
+    async def _write(
+        self, facts: PodFacts, body: BodyOf, kind: PatchType, said: Said | None = None
+    ) -> None:
         """Write a status unless the object has found its node, or gone, since the attempt.
 
         The write is bound to the version it is about: a late one must not undo a later success,
-        nor a later write about the same object.
+        nor a later write about the same object. Only so many are under way at once; of several
+        that wait their turn about one object, the newest is written.
         """
-        number = self._newest[facts.uid] = next(self._numbers)
+        number = next(self._numbers)
+        self._newest[facts.uid] = (number, said)
         try:
-            await self._insist(facts, body, kind, number)
+            async with self._turns:
+                stored = await self._insist(facts, body, kind, number)
+            if stored is not None and said is not None:
+                self._remember(facts.uid, stored.metadata.resource_version, said)
         finally:
-            if self._newest.get(facts.uid) == number:
+            if self._overtaken(facts.uid, number) is False:
                 del self._newest[facts.uid]
 
-    async def _insist(self, facts: PodFacts, body: BodyOf, kind: PatchType, number: int) -> None:
-        resource, namespace = (RESERVATIONS, "") if facts.reserve_for else (PODS, facts.namespace)
+    def _overtaken(self, uid: str, number: int) -> bool | None:
+        """Tell whether a newer write about the object was begun; None if none is known at all."""
+        newest = self._newest.get(uid)
+        return None if newest is None else newest[0] != number
+
+    def _remember(self, uid: str, version: str, said: Said) -> None:
+        self._written.pop(uid, None)
+        self._written[uid] = (version, said)
+        if len(self._written) > MOST_REMEMBERED:
+            self._written.popitem(last=False)
+
+    async def _insist(
+        self, facts: PodFacts, body: BodyOf, kind: PatchType, number: int
+    ) -> Pod | Reservation | None:
+        """Write until it is written, or of no use any more; answers what was stored."""
+        resource: Resource[Any] = RESERVATIONS if facts.reserve_for else PODS
+        namespace = "" if facts.reserve_for else facts.namespace
         seen: Pod | Reservation = facts.pod
         for attempt in range(TRIES):
+            if self._overtaken(facts.uid, number):
+                return None
             guard = {"uid": seen.uid, "resourceVersion": seen.metadata.resource_version}
             guarded = {**body(seen.status.conditions), "metadata": guard}
             try:
-                await self._client.patch(
+                stored: Pod | Reservation = await self._client.patch(
                     resource, facts.name, guarded, namespace, type=kind, subresource="status"
-                )  # type: ignore[misc]
-                return
+                )
+                return stored
             except Retryable as failure:
                 await self._clock.sleep(failure.after or 0.1 * 2**attempt)
             except HoldfastError:
-                return
+                return None
             newer = await self._still_waiting(facts)
-            if newer is None or self._newest.get(facts.uid) != number:
-                return
+            if newer is None:
+                return None
             seen = newer
+        return None
 
     async def _still_waiting(self, facts: PodFacts) -> Pod | Reservation | None:
         """The newest version of what is still without a node, None if that is over."""
@@ -206,6 +253,11 @@ def _reference(facts: PodFacts) -> ObjectReference:
         api_version="v1", kind="Pod", namespace=facts.namespace, name=facts.name,
         uid=facts.uid, resource_version=version,
     )  # fmt: skip
+
+
+def _newer(version: str, than: str) -> bool:
+    """Tell whether a version is later than another; versions count up."""
+    return not (version.isdigit() and than.isdigit()) or int(version) > int(than)
 
 
 def _waits(found: Pod | Reservation) -> bool:

@@ -1,0 +1,118 @@
+"""How much is written about pods that fit nowhere: enough, and no more than that."""
+
+import asyncio
+
+import pytest
+
+from holdfast.api.scheme import PODS
+from holdfast.scheduler.reports import MOST_WRITES
+from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
+from holdfast.testing.harness import Harness
+
+
+class Counting:
+    """A way to the server on which status patches of pods are counted, and can be held up."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.stream, self.close = inner.stream, inner.close
+        self.under_way = self.most = 0
+        self.patches = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def send(self, request):
+        if request.method != "PATCH" or not request.path.endswith("/status"):
+            return await self._inner.send(request)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        self.patches.append(request.path.split("/")[-2])
+        await self.go_on.wait()
+        self.under_way -= 1
+        return await self._inner.send(request)
+
+
+@pytest.fixture
+async def scene(tmp_path):
+    lines = []
+
+    def wrap(transport, clock):
+        lines.append(Counting(FaultyTransport(transport, clock=clock)))
+        return lines[-1]
+
+    async with Harness(tmp_path, wrap=wrap) as cluster:
+        yield cluster, lines[0]
+
+
+async def test_only_so_many_statuses_are_written_at_once(scene):
+    cluster, line = scene
+    line.go_on.clear()
+    names = [f"p{n}" for n in range(3 * MOST_WRITES)]
+    await cluster.create(a_node("n", cpu="1"), *(a_pod(name, cpu="2") for name in names))
+    assert (line.under_way, line.most) == (MOST_WRITES, MOST_WRITES)
+    line.go_on.set()
+    await cluster.settle()
+    assert line.most == MOST_WRITES
+    assert sorted(line.patches) == sorted(names)
+    for name in names:
+        assert (await cluster.why(name)).startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+async def test_of_several_reports_about_a_pod_that_wait_the_newest_is_written(scene):
+    cluster, line = scene
+    line.go_on.clear()
+    crowd = [a_pod(f"c{n}", cpu="2") for n in range(MOST_WRITES)]
+    await cluster.create(a_node("n", cpu="1"), *crowd)
+    await cluster.create(a_pod("p", cpu="2"))
+    uid = (await cluster.pod("p")).uid
+    for node in ("m", "o"):
+        await cluster.create(a_node(node, cpu="1"))
+        cluster.components.scheduler.queue.activate((uid,))
+        await cluster.settle()
+    assert "p" not in line.patches
+    line.go_on.set()
+    await cluster.settle()
+    assert line.patches.count("p") == 1
+    assert (await cluster.why("p")).startswith("0/3 nodes are available: ")
+
+
+async def test_the_same_words_are_not_written_again_before_news_of_them_came(scene):
+    """The informer may bring our own write late; the attempt after it knows all the same."""
+    cluster, line = scene
+    await cluster.create(a_node("n", cpu="1"))
+    for n in range(3):
+        await cluster.create(a_pod(f"p{n}", cpu="99"))
+    assert sorted(line.patches) == ["p0", "p1", "p2"]
+    pods = cluster.components.scheduler.sources.informers.get(PODS)
+    pods._teller._handlers.clear()  # nothing is heard of pods any more
+    line.patches.clear()
+    await cluster.create(a_pod("late", cpu="99"))
+    for uid in [pods.cache[f"default/p{n}"].uid for n in range(3)]:
+        cluster.components.scheduler.queue.activate((uid,))
+    await cluster.advance(15)
+    assert line.patches == []
+
+
+async def test_words_that_somebody_else_changed_are_written_again(scene):
+    cluster, _ = scene
+    await cluster.create(a_node("n", cpu="1"), a_pod("p", cpu="99"))
+    before = await cluster.why("p")
+    other = {"type": "PodScheduled", "status": "False", "reason": "Odd", "message": "says who"}
+    await cluster.client.patch(
+        PODS, "p", {"status": {"conditions": [other]}}, "default", subresource="status"
+    )
+    await cluster.settle()
+    assert await cluster.why("p") == "says who"
+    cluster.components.scheduler.queue.activate(((await cluster.pod("p")).uid,))
+    await cluster.settle()
+    assert await cluster.why("p") == before
+
+
+async def test_a_report_that_fails_is_tried_again_with_the_newest_version(scene):
+    cluster, line = scene
+    line._inner.add(Fault("unavailable", method="PATCH", path="/pods/p/status", times=2))
+    await cluster.create(a_node("n", cpu="1"), a_pod("p", cpu="99"))
+    assert await cluster.why("p") == ""
+    await cluster.advance(1)
+    assert (await cluster.why("p")).startswith("0/1 nodes are available")
+    assert line.patches == ["p"] * 3
