@@ -157,19 +157,8 @@ def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:
         table.now(words)
         count = 300 if case != "first" else 100
         found = preemption.measure(case, TARGET_NODES, 30, count, seed=1)
-        target = PREEMPTIONS.get(case)
-        table.add(
-            Figure(
-                "preemption",
-                words,
-                TARGET_NODES,
-                found.pods,
-                0,
-                found.best_per_second,
-                None,
-                target,
-            )  # fmt: skip
-        )
+        target, rate = PREEMPTIONS.get(case), found.best_per_second
+        table.add(Figure("preemption", words, TARGET_NODES, found.pods, 0, rate, None, target))
 
 
 def measure_backlog(table: Table, *, full: bool, repeat: int) -> None:
@@ -216,7 +205,8 @@ def measure_server(table: Table, *, full: bool, repeat: int) -> None:
 
 MEASURES = {
     "decisions": measure_decisions, "reservations": measure_reservations,
-    "preemption": measure_preemption, "backlog": measure_backlog, "memory": measure_memory, "server": measure_server,
+    "preemption": measure_preemption, "backlog": measure_backlog, "memory": measure_memory,
+    "server": measure_server,
 }  # fmt: skip
 
 
