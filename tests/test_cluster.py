@@ -9,7 +9,7 @@ from holdfast.api.scheme import NODES, PODS
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
 from holdfast.errors import Refused
-from holdfast.scheduler import scheduler as scheduling
+from holdfast.framework.audit import Auditor
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
 from holdfast.testing import a_pod
 
@@ -59,11 +59,10 @@ async def test_nodes_that_are_there_stay_whatever_number_is_asked_for(tmp_path):
 
 
 async def test_a_part_that_dies_is_named_with_the_cause(cluster, monkeypatch):
-    def broken(_world, *, ours):
-        del ours
+    def broken(_auditor):
         raise AssertionError("I1: n promised 9 of cpu and has 8")
 
-    monkeypatch.setattr(scheduling, "check_invariants", broken)
+    monkeypatch.setattr(Auditor, "complain", broken)
     noticing = asyncio.create_task(cluster.failure())
     await asyncio.sleep(0)
     assert not noticing.done()
