@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import backlog
 import decisions
 import memory
 import preemption
@@ -28,7 +29,7 @@ import reservations
 from kinds import KINDS
 
 HERE = Path(__file__).parent
-PARTS = ("decisions", "reservations", "preemption", "memory", "server")
+PARTS = ("decisions", "reservations", "preemption", "backlog", "memory", "server")
 NODES, MORE_NODES = (100, 1000, 5000), (100, 1000, 5000, 20_000)
 TARGET_NODES = 5000
 PLACED, MORE_PLACED = (0, 50_000), (0, 50_000, 200_000)
@@ -36,6 +37,8 @@ MOST_A_NODE = 60
 STEADY = ("basic", "near", "deployment", "classes")
 """Kinds that also decide in clusters full of pods, without ``--full``."""
 PREEMPTIONS = {"warm": 3000, "first": 300, "budgets": 300}
+BACKLOGS, WAITING = ("equal", "labels"), 10_000
+"""Pods that wait for room, and how many."""
 OWNERS, SCHEDULED, SHARE_OF_OTHERS = 5000, 2000, 0.8
 GIBI = 1024.0
 
@@ -154,10 +157,25 @@ def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:
         table.now(words)
         count = 300 if case != "first" else 100
         found = preemption.measure(case, TARGET_NODES, 30, count, seed=1)
-        target = PREEMPTIONS.get(case)
-        table.add(
-            Figure("preemption", words, TARGET_NODES, found.pods, 0, found.per_second, None, target)
-        )
+        target, rate = PREEMPTIONS.get(case), found.best_per_second
+        table.add(Figure("preemption", words, TARGET_NODES, found.pods, 0, rate, None, target))
+
+
+def measure_backlog(table: Table, *, full: bool, repeat: int) -> None:
+    """Events while many pods wait, and trying those again."""
+    del repeat
+    for kind in backlog.KINDS if full else BACKLOGS:
+        words = backlog.KINDS[kind][0]
+        table.now(f"a backlog, {words}")
+        found = backlog.measure(kind, TARGET_NODES, WAITING)
+        for what, cost in (
+            ("event for nobody", found.idle_event_microseconds),
+            ("event for everybody", found.helpful_event_microseconds),
+            ("tried again", found.try_microseconds),
+        ):
+            table.add(
+                Figure("backlog", f"{words}: {what}", TARGET_NODES, 0, 0, cost, unit=" µs")
+            )  # fmt: skip
 
 
 def measure_memory(table: Table, *, full: bool, repeat: int) -> None:
@@ -187,7 +205,8 @@ def measure_server(table: Table, *, full: bool, repeat: int) -> None:
 
 MEASURES = {
     "decisions": measure_decisions, "reservations": measure_reservations,
-    "preemption": measure_preemption, "memory": measure_memory, "server": measure_server,
+    "preemption": measure_preemption, "backlog": measure_backlog, "memory": measure_memory,
+    "server": measure_server,
 }  # fmt: skip
 
 
@@ -219,6 +238,7 @@ def planned(parts: list[str], *, full: bool) -> int:
         "decisions": len(list(sizes(full))), "memory": 1, "server": 2,
         "reservations": 7 + (len(reservations.COUNTS) if full else 2),
         "preemption": len(preemption.CASES if full else PREEMPTIONS),
+        "backlog": 3 * len(backlog.KINDS if full else BACKLOGS),
     }  # fmt: skip
     return sum(counts[part] for part in parts)
 

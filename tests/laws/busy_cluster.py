@@ -77,8 +77,14 @@ class BusyCluster(RandomCluster):
     def nominate(self):
         """A waiting pod is promised a node, or no longer."""
         if self.nodes:
-            facts = self.world.facts(self.a_waiting_pod())
+            make = self.random.choice([self.a_waiting_pod, self.a_preemptor, self.a_preemptor])
+            facts = self.world.facts(make())
             self.world.nominations.set(facts, self.random.choice([*self.nodes, "unknown"]))
+
+    def promise_again(self, facts):
+        """One that waits is itself promised a node, as after its own preemption."""
+        self.world.nominations.set(facts, self._pick(self.nodes))
+        return facts
 
     def own(self):
         """A reservation comes, and pods of its node draw on it."""

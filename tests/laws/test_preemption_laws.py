@@ -87,6 +87,19 @@ def test_reservations_find_what_trying_every_node_finds(seed, few):
         reserve(seed)
 
 
+def decided(profile, facts, world):
+    """What is made of a pod, by node; pods that are nominated crowd their rows."""
+    found = feasible(profile, facts, world, NOW)
+    names = world.nodes.names
+    if not isinstance(found, Rejection):
+        return sorted(names[row] for row in found.rows.tolist()), found.chosen
+    told = {
+        names[row]: (int(found.codes[row]), found.plugin_at(row), found.reasons(row))
+        for row in world.nodes.rows.tolist()
+    }
+    return found.message(), found.rejectors, told
+
+
 def live(seed, plugins):
     """Let things happen and compare, again and again: what is remembered shall have its chance."""
     cluster = BusyCluster(Random(seed), nodes=6)
@@ -97,7 +110,14 @@ def live(seed, plugins):
     for _ in range(14):
         for _ in range(cluster.random.randint(1, 6)):
             cluster.step()
-        seen += compare(profile, cluster.random.choice(pods), cluster.world)
+        pod = cluster.random.choice(pods)
+        seen += compare(profile, pod, cluster.world)
+        facts, anew = cluster.world.facts(pod), cluster.world.fork()
+        if cluster.random.random() < 0.3:
+            facts = cluster.promise_again(facts)
+            anew = cluster.world.fork()
+        kept = decided(profile, facts, cluster.world)
+        assert kept == decided(profile, anew.facts(facts.pod), anew)
     return seen
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -87,7 +87,7 @@ def first_objections(
         told = Rejection(
             view.pod, view, view.nodes.node_count, kept.codes[:size].copy(),
             kept.plugin_of[:size].copy(), kept.filters, kept.states, kept.prepared,
-            objectors=kept.objectors,
+            objectors=kept.objectors, memo=kept.memo,
         )  # fmt: skip
     else:
         told = rejection_of(view, active)
@@ -99,7 +99,7 @@ def first_objections(
         _beside_nominated(told, crowd)
     if told.words:
         rows = told.words.write_codes(told.codes)
-        told.plugin_of[rows], told.objectors = PASSED, None
+        told.plugin_of[rows], told.objectors, told.memo = PASSED, None, None
     return told
 
 
@@ -174,6 +174,8 @@ class Objections:
         self._verdicts = [a.verdicts for a in answers if a is not None and a.verdicts is not None]
         self._at = [cells(verdicts) for verdicts in self._verdicts]
         self._counts: list[int] = []
+        self.memo: list[Mapping[str, int]] = []
+        """What these objections come to, put there by the first who asks."""
         self.codes: Verdicts = np.zeros(nodes.capacity, np.int8)
         self.plugin_of: Verdicts = np.full(nodes.capacity, PASSED, np.int8)
 
@@ -186,6 +188,8 @@ class Objections:
         """Look again at rows that moved; the answers themselves must be up to date."""
         size = self._nodes.size
         stale = self._follower.stale(size)
+        if isinstance(stale, slice) or len(stale):
+            self.memo = []
         if isinstance(stale, list):
             for row in stale:
                 self._one(row)

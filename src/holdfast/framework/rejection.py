@@ -57,6 +57,8 @@ class Rejection:
     error: str = ""
     objectors: list[int] | None = None
     """What there is in ``plugin_of`` besides PASSED, if it is known already."""
+    memo: list[Mapping[str, int]] | None = None
+    """Where the histogram goes once it is worked out, shared by all who are rejected alike."""
     agreement: Agreement | None = None
     """What extenders said to evicting pods for this one, if they were asked."""
 
@@ -134,6 +136,8 @@ class Rejection:
 
     def histogram(self) -> Mapping[str, int]:
         """How many nodes give each reason; one node may give several."""
+        if self.memo:
+            return self.memo[0]
         # Rows that have a word count as passed by all filters: none is counted twice.
         tally = self.words.tally(self._silence)
         for index in self._objectors():
@@ -143,7 +147,10 @@ class Rejection:
             else:
                 plugin, state = self.filters[index]
                 tally.update(count_reasons(plugin, state, rows))
-        return {reason: count for reason, count in tally.items() if count}
+        found = {reason: count for reason, count in tally.items() if count}
+        if self.memo is not None:
+            self.memo.append(found)
+        return found
 
     @property
     def _silence(self) -> tuple[str, ...]:

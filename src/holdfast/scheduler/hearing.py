@@ -68,16 +68,27 @@ class Hearing:
         return worth
 
     def alike(self, queued: QueuedPod) -> Hashable:
-        """Tell which pods the same events help: of equal spec, namespace and labels.
+        """Tell which pods the same events help: of equal spec, namespace and visible labels.
 
-        Unless a rejector looks at more of a pod than that.
+        Unless a rejector looks at more of a pod than that. Holds while ``mark`` does.
         """
         facts = queued.facts
         plugins = self._plugins[facts.scheduler_name]
-        if any(_looks_closer(plugins.get(name)) for name in queued.rejectors):
+        if any(self._looks_closer(plugins.get(name), facts) for name in queued.rejectors):
             return facts.uid
-        labels = tuple(sorted(facts.labels.items()))
-        return (facts.scheduler_name, facts.namespace, labels, facts.shape, facts.reserve_for)
+        kind = self._world.nodes.kind_of(facts).id
+        return (facts.scheduler_name, kind, facts.shape, facts.reserve_for)
+
+    def mark(self) -> int:
+        """What ``alike`` depends on besides the pods: which of their labels anybody looks at."""
+        return self._world.nodes.epochs["labels"]
+
+    def _looks_closer(self, plugin: Any, facts: PodFacts) -> bool:
+        if getattr(plugin, "beyond_spec", False):
+            beyond = getattr(plugin, "beyond", None)
+            view = View(self._world, facts, self._now())
+            return beyond is None or beyond(facts, view) is not None
+        return implements(plugin, Filters) and plugin.scope is Scope.CLUSTER
 
     def _helps(self, plugin: Any, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
         """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
@@ -102,9 +113,3 @@ class Hearing:
                 if hears(plugin, event)
             )
         return found
-
-
-def _looks_closer(plugin: Any) -> bool:
-    if getattr(plugin, "beyond_spec", False):
-        return True
-    return implements(plugin, Filters) and plugin.scope is Scope.CLUSTER

@@ -13,14 +13,18 @@ from holdfast.scheduler.queued_pod import QueuedPod
 
 Alike = Callable[[QueuedPod], Hashable]
 """Equal for pods that the same events help."""
+Mark = Callable[[], Hashable]
+"""Answers something else when pods that were alike may be so no longer."""
 File = dict[Hashable, dict[str, QueuedPod]]
 
 
 class Parking:
     """Parked pods by uid, by plugin and by what makes them alike."""
 
-    def __init__(self, alike: Alike) -> None:
+    def __init__(self, alike: Alike, mark: Mark = lambda: None) -> None:
         self._alike = alike
+        self._mark = mark
+        self._marked = mark()
         self._pods: dict[str, QueuedPod] = {}
         self._files: dict[str, File] = {}
         self._filed: dict[str, tuple[Hashable, Collection[str]]] = {}
@@ -58,6 +62,10 @@ class Parking:
 
     def concerned(self, plugins: Collection[str] | None) -> list[list[QueuedPod]]:
         """Pods kept here by one of the plugins, alike ones together; None takes all, singly."""
+        if self._marked != self._mark():
+            self._marked = self._mark()
+            for pod in self:
+                self.put(pod)
         if plugins is None:
             return [[pod] for pod in self._pods.values()]
         groups = {group: pods for name in plugins for group, pods in self._file(name).items()}

@@ -24,7 +24,7 @@ from itertools import count
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.events import WILDCARD, ClusterEvent
 from holdfast.scheduler.backoff import Backoff
-from holdfast.scheduler.parking import Alike, Parking
+from holdfast.scheduler.parking import Alike, Mark, Parking
 from holdfast.scheduler.queued_pod import QueuedPod, Worth
 
 LONGEST_WAIT = 300.0
@@ -53,13 +53,15 @@ class SchedulingQueue:
     ``judge`` says what an event is worth for a rejected pod (the rejectors' hints);
     ``gatekeeper`` names the plugin that keeps a pod out of the queue, or "". ``hearers`` names the
     plugins that want to hear of an event: none, and it is no news; None, and every pod is looked
-    at. ``alike`` tells which pods one judgement serves. ``on_move`` hears (place, why).
+    at. ``alike`` tells which pods one judgement serves, as long as ``mark`` stays the same.
+    ``on_move`` hears (place, why).
     """
 
     judge: Judge
     gatekeeper: Gatekeeper = lambda _facts: ""
     hearers: Hearers = lambda _event: None
     alike: Alike = lambda pod: pod.uid
+    mark: Mark = lambda: None
     initial_backoff: float = 1.0
     longest_backoff: float = 10.0
     on_ready: Callable[[], None] = lambda: None
@@ -75,7 +77,7 @@ class SchedulingQueue:
     _tick: Iterator[int] = field(default_factory=count, init=False)
 
     def __post_init__(self) -> None:
-        self._parked = Parking(self.alike)
+        self._parked = Parking(self.alike, self.mark)
         self._backoff = Backoff(self.initial_backoff, self.longest_backoff)
 
     def __len__(self) -> int:

@@ -80,7 +80,7 @@ class Scheduler:
         hearing.watch = Stopwatch(clock.monotonic, self.metrics.hint_seconds.observe)
         self.queue = SchedulingQueue(
             judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
-            alike=hearing.alike, on_move=self.metrics.incoming.add,
+            alike=hearing.alike, mark=hearing.mark, on_move=self.metrics.incoming.add,
             initial_backoff=backoff[0], longest_backoff=backoff[1],
         )  # fmt: skip
         self.recorder = EventRecorder(client, clock)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.memory import Memory
@@ -28,8 +29,11 @@ from holdfast.framework.plugin import (
     Filters,
     Hints,
     JudgesOne,
+    Needs,
+    NeedsRoom,
     Normalizes,
     Prepares,
+    RestsOnPods,
     Rows,
     ScalarTwin,
     Scales,
@@ -113,6 +117,7 @@ def _check_step(plugin: Any, memory: Memory, cluster: RandomCluster, pod: Any) -
         _check_rows(case, case.verdicts, cluster.random, "filter")
         _check_verdicts(case)
         _check_changes(case, cluster)
+        _check_leaving(case, cluster.random)
     if case.prepared.scores:
         _check_rows(case, case.scores, cluster.random, "score")
         _check_scaling(case)
@@ -202,6 +207,43 @@ def _check_changes(case: Case, cluster: RandomCluster) -> None:
     real = prepare(case.plugin, fork, case.pod.pod)
     if real.prepared.filters:
         assert (real.verdicts(rows) == asked).all(), f"{name}: a change answers what would be"
+
+
+def _check_leaving(case: Case, random: Random) -> None:
+    """What a plugin says rests on pods does, or may; where it says no, nobody's leaving matters."""
+    plugin, state, nodes = case.plugin, case.prepared.state, case.world.nodes
+    row = int(random.choice(case.rows.tolist()))
+    there = [pod for pod in nodes.pods_on(row).values() if not pod.reserve_for]
+    gone = [pod for pod in there if random.random() < 0.5]
+    asked = np.array([row], np.intp)
+    verdict = int(case.verdicts(asked, Change(removed={row: gone}))[0])
+    rests = False
+    if implements(plugin, RestsOnPods):
+        found = plugin.rests_on_pods(state)
+        rests = found is not None and bool(found[row])
+        if not rests and not implements(plugin, NeedsRoom):
+            plain = int(case.verdicts(asked)[0])
+            assert verdict == plain, f"{plugin.name}: a row that rests on no pods keeps its verdict"
+    if implements(plugin, NeedsRoom):
+        needs: Needs = plugin.needs(state)
+        if needs.apart is not None and needs.apart[row]:
+            return
+        enough = _room_left(case, row, gone, needs)
+        law = f"{plugin.name}: a row passes where there is room"
+        assert enough or verdict, law
+        assert rests or enough is (verdict == 0), law
+
+
+def _room_left(case: Case, row: int, gone: list[PodFacts], needs: Needs) -> bool:
+    """Tell whether what a plugin needs would be free on a row without some pods."""
+    amounts = case.world.nodes.amounts
+    room, slots = Change(removed={row: gone}).freed(row)
+    enough = int(amounts.free[PODS][row]) + slots >= 1
+    for resource, amount in needs.amounts:
+        waived = resource in needs.waived and not amounts.allocatable[resource][row]
+        free = int(amounts.free[resource][row]) + room.get(resource, 0)
+        enough = enough and (waived or free >= amount)
+    return enough
 
 
 def _check_scaling(case: Case) -> None:

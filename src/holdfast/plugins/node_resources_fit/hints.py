@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from holdfast.api.devices import DeviceClass
@@ -12,44 +13,42 @@ from holdfast.api.requests import pod_request
 
 Backs = Callable[[str], bool]
 """Tells whether devices may serve a resource on nodes that have none of it."""
+Asked = Mapping[str, int]
+"""What the pod requests, by name, leaving out zeros."""
+_read: deque[tuple[Node, Mapping[str, int]]] = deque(maxlen=2)
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
-def asked_for(pod: Pod) -> Mapping[str, int]:
-    """What the pod requests, by name, leaving out zeros."""
-    return {name: amount for name, amount in pod_request(pod).amounts.items() if amount}
-
-
-def fits_empty(pod: Pod, node: Node, backs: Backs) -> bool:
+def fits_empty(asked: Asked, node: Node, backs: Backs) -> bool:
     """Tell whether the pod would fit were the node empty."""
     has = _allocatable(node)
     if has.get("pods", 0) < 1:
         return False
     return all(
         amount <= has.get(name, 0) or (not has.get(name, 0) and backs(name))
-        for name, amount in asked_for(pod).items()
+        for name, amount in asked.items()
     )
 
 
-def grew(pod: Pod, old: Node, new: Node, backs: Backs) -> bool:
+def grew(asked: Asked, old: Node, new: Node, backs: Backs) -> bool:
     """Tell whether the node has more of something the pod asks for, or more pod slots."""
     had, has = _allocatable(old), _allocatable(new)
     if has.get("pods", 0) > had.get("pods", 0):
         return True
     return any(
         has.get(name, 0) > had.get(name, 0) or (not has.get(name, 0) and backs(name))
-        for name in asked_for(pod)
+        for name in asked
     )
 
 
-def node_helps(pod: Pod, old: Node | None, new: Node | None, backs: Backs) -> bool:
+def node_helps(asked: Asked, old: Node | None, new: Node | None, backs: Backs) -> bool:
     """Tell whether a node that came or changed may take the pod."""
-    if new is None or not fits_empty(pod, new, backs):
+    if new is None or not fits_empty(asked, new, backs):
         return False
-    return old is None or grew(pod, old, new, backs)
+    return old is None or grew(asked, old, new, backs)
 
 
-def pod_helps(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
+def pod_helps(pod: Pod, asked: Asked, old: Pod | None, new: Pod | None) -> bool:
     """Tell whether a pod that went or shrank leaves room; the pod itself may have shrunk."""
     if new is None:
         return old is not None and bool(old.spec.node_name or old.status.nominated_node_name)
@@ -58,21 +57,27 @@ def pod_helps(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
     if old is None or not new.spec.node_name:
         return False
     before, after = pod_request(old).amounts, pod_request(new).amounts
-    return any(before.get(name, 0) > after.get(name, 0) for name in asked_for(pod))
+    return any(before.get(name, 0) > after.get(name, 0) for name in asked)
 
 
-def class_helps(pod: Pod, old: DeviceClass | None, new: DeviceClass | None) -> bool:
+def class_helps(asked: Asked, old: DeviceClass | None, new: DeviceClass | None) -> bool:
     """Tell whether a device class now serves a resource the pod asks for."""
     if new is None:
         return False
     named = new.spec.extended_resource_name
     if old is not None:
-        return named != old.spec.extended_resource_name and named in asked_for(pod)
-    return named in asked_for(pod) or f"{_IMPLICIT}{new.name}" in asked_for(pod)
+        return named != old.spec.extended_resource_name and named in asked
+    return named in asked or f"{_IMPLICIT}{new.name}" in asked
 
 
 def _allocatable(node: Node) -> Mapping[str, int]:
-    return {
+    # An event is put to every class of pods that waits: its nodes are read once.
+    for seen, amounts in _read:
+        if seen is node:
+            return amounts
+    found = {
         name: milli(amount) if name == "cpu" else units(amount)
         for name, amount in node.status.allocatable.items()
     }
+    _read.appendleft((node, found))
+    return found

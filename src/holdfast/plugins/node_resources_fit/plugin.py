@@ -242,14 +242,16 @@ class NodeResourcesFit:
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """A node with more room, a pod or reservation that left or shrank, a device class."""
+        names = view.nodes.resources
+        asked = {names[resource]: amount for resource, amount in pod.request}
         if event.resource == "Node":
             backs = view.world.devices.class_for
-            return hints.node_helps(pod.pod, event.old, event.new, lambda n: backs(n) is not None)
+            return hints.node_helps(asked, event.old, event.new, lambda n: backs(n) is not None)
         if event.resource == "DeviceClass":
-            return hints.class_helps(pod.pod, event.old, event.new)
+            return hints.class_helps(asked, event.old, event.new)
         if event.resource not in ("AssignedPod", "UnschedulablePod"):
             return False
-        return hints.pod_helps(pod.pod, event.old, event.new)
+        return hints.pod_helps(pod.pod, asked, event.old, event.new)
 
 
 Freed = Callable[[Offers, int, Change], tuple[dict[int, int], int]]

@@ -1,0 +1,184 @@
+"""What cluster events cost while many pods wait for room, and what trying those again costs.
+
+    python benchmarks/backlog.py [--nodes 5000] [--pods 10000] [--kind equal ...]
+
+Every node is full and the pods that wait were turned away for want of room. Each event is told
+to the scheduler's news desk as its informers would, the clock moving on a second each time:
+``events`` that help nobody, then pods that go, each of which may help all of them. Figures are CPU
+time of this process: microseconds an event, how many pods it sent back into the queue and what
+moving each costs; microseconds to try one of them again; all in process, nothing is written.
+"""
+
+import argparse
+import gc
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from clusters import ZONE
+from holdfast.framework.runner import closed_gate
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.cycle import TurnedAway, attempt
+from holdfast.scheduler.hearing import Hearing
+from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.testing import a_node, a_pod, typed
+
+NAME = "default-scheduler"
+EVENTS = 50
+PROFILE = default_profiles()[NAME]
+Pods = Callable[[int], Iterator[dict[str, Any]]]
+
+
+def equal(count: int) -> Iterator[dict[str, Any]]:
+    for i in range(count):
+        yield a_pod(f"p{i}", cpu="2", labels={"app": "web"})
+
+
+def own_labels(count: int) -> Iterator[dict[str, Any]]:
+    for i in range(count):
+        labels = {"app": "web", "statefulset.kubernetes.io/pod-name": f"web-{i}"}
+        yield a_pod(f"web-{i}", cpu="2", labels=labels)
+
+
+def classes(count: int) -> Iterator[dict[str, Any]]:
+    for i in range(count):
+        yield a_pod(f"p{i}", cpu=f"{2000 + i % 500}m")
+
+
+def spread(count: int) -> Iterator[dict[str, Any]]:
+    constraint = {
+        "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }  # fmt: skip
+    for i in range(count):
+        yield a_pod(
+            f"p{i}", cpu="2", labels={"app": "web"}, topology_spread_constraints=[constraint]
+        )
+
+
+KINDS: dict[str, tuple[str, Pods]] = {
+    "equal": ("equal pods", equal),
+    "labels": ("a label of its own each", own_labels),
+    "classes": ("500 classes", classes),
+    "spread": ("hard spread over zones", spread),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    kind: str
+    nodes: int
+    pods: int
+    idle_event_microseconds: float
+    helpful_event_microseconds: float
+    moved: int
+    try_microseconds: float
+
+
+class Desk:
+    """The queue and the news desk of a scheduler, on a clock of our own."""
+
+    def __init__(self, nodes: int) -> None:
+        self.now = 1000.0
+        self.world = World()
+        for i in range(nodes):
+            node = a_node(f"n{i}", cpu="4", memory="16Gi", labels={ZONE: f"z{i % 3}"})
+            self.world.upsert(typed(node))
+            self.world.upsert(typed(a_pod(f"old{i}", cpu="4", node=f"n{i}", priority=10)))
+        hearing = Hearing({NAME: PROFILE}, self.world, lambda: self.now)
+        self.moved = 0
+        self.queue = SchedulingQueue(
+            judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
+            alike=hearing.alike, mark=hearing.mark, on_move=self._on_move,
+        )  # fmt: skip
+        self.desk = NewsDesk(self.world, self.queue, lambda _: True, lambda: self.now)
+        self._rng = np.random.default_rng(1)
+
+    def _gate(self, facts: Any) -> str:
+        closed = closed_gate(PROFILE, facts, self.world, self.now)
+        return "" if closed is None else closed[0]
+
+    def _on_move(self, place: str, _why: str) -> None:
+        self.moved += place in ("active", "backoff")
+
+    def try_all(self) -> int:
+        """Give everybody who is due a try; nobody finds room. Answers how many."""
+        tried = 0
+        self.now += 400  # backoff is over for all
+        self.queue.flush(self.now)
+        while (queued := self.queue.pop(self.now)) is not None:
+            outcome = attempt(PROFILE, queued.facts, self.world, self.now, self._rng)
+            assert isinstance(outcome, TurnedAway)
+            self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self.now)
+            tried += 1
+        return tried
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Microseconds of CPU time, and what came of it."""
+    began = time.process_time()
+    found = work()
+    return (time.process_time() - began) * 1e6, found
+
+
+def measure(kind: str, nodes: int, pods: int) -> Result:
+    here = Desk(nodes)
+    for raw in KINDS[kind][1](pods):
+        here.desk.on_pod("added", None, typed(raw))
+    here.try_all()
+    gc.collect()
+    gc.freeze()
+    idle, _ = timed(lambda: idle_events(here))
+    gone = typed(a_pod("gone", cpu="100m", node="n0", priority=10))
+    here.desk.on_pod("added", None, gone)
+    here.moved, here.now = 0, here.now + 400
+    helpful, _ = timed(lambda: here.desk.on_pod("deleted", gone, None))
+    moved = here.moved
+    trying, tried = timed(here.try_all)
+    gc.unfreeze()
+    return Result(kind, nodes, pods, idle / EVENTS, helpful, moved, trying / max(1, tried))
+
+
+def idle_events(here: Desk) -> None:
+    """Nodes get something nobody waits for."""
+    for i in range(EVENTS):
+        here.now += 1
+        node = here.world.nodes.nodes[i]
+        assert node is not None
+        amounts = {**node.status.allocatable, "memory": "17Gi"}
+        status = msgspec.structs.replace(node.status, allocatable=amounts)
+        here.desk.on_node("modified", node, msgspec.structs.replace(node, status=status))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=10_000)
+    parser.add_argument("--kind", nargs="+", choices=list(KINDS), default=list(KINDS))
+    parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    args = parser.parse_args()
+    results = []
+    print(f"{'waiting':28}{'pods':>8}{'idle µs':>10}{'helps µs':>12}{'moved':>8}{'try µs':>9}")
+    for kind in args.kind:
+        found = measure(kind, args.nodes, args.pods)
+        results.append(found)
+        print(
+            f"{KINDS[kind][0]:28}{found.pods:>8}{found.idle_event_microseconds:>10,.0f}"
+            f"{found.helpful_event_microseconds:>12,.0f}{found.moved:>8}"
+            f"{found.try_microseconds:>9,.0f}",
+            flush=True,
+        )
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump([asdict(r) for r in results], file, indent=2)
+
+
+if __name__ == "__main__":
+    main()

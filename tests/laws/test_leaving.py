@@ -1,0 +1,49 @@
+"""What filters say of a row without some pods holds once those pods have left."""
+
+import random_worlds as worlds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.framework.hypothesis import judge
+from holdfast.framework.memory import Memory
+from holdfast.framework.objections import filters_of
+from holdfast.framework.plugin import Change
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+
+PROFILE = default_profiles()["default-scheduler"]
+
+
+def filters(world, pod):
+    """What filters for a pod, or None if preparing turned it away."""
+    facts, memory = world.facts(pod), Memory(PROFILE)
+    view = View(world, facts, 0.0)
+    active = memory.complete(memory.record(facts, view), facts, view)
+    return None if any(p.reject is not None for p in active) else filters_of(active)
+
+
+@settings(derandomize=True, deadline=None, max_examples=250)
+@given(data=st.data(), objects=worlds.clusters(), asking=worlds.pods("asking"))
+def test_a_victim_gives_back_no_more_than_its_leaving_does(data, objects, asking):
+    """Offers that owners overdraw or that limit them, pod slots, several draws of one pod.
+
+    It may give back less: an offer that serves once is had again after its owner left, but nobody
+    is evicted for that.
+    """
+    world = World()
+    for obj in objects:
+        world.upsert(obj)
+    there = {row: [*world.nodes.pods_on(row).values()] for row in world.nodes.row_of.values()}
+    drawn = set(world.offers.rows_drawn().tolist())
+    rows = sorted(row for row in drawn or there if there[row])
+    if not rows or (before := filters(world, asking)) is None:
+        return
+    row = data.draw(st.sampled_from(rows))
+    gone = data.draw(st.lists(st.sampled_from(there[row]), min_size=1, unique=True))
+    promised = judge(before, row, Change(removed={row: gone}))
+    for pod in gone:
+        world.delete(pod.pod)
+    after = filters(world, asking)
+    if promised is None and after is not None:
+        assert judge(after, row) is None, "the dry run saw room that eviction does not make"
