@@ -7,7 +7,9 @@ moves as it would: the preemptor is nominated to its node and its victims leave.
 the same class again and again, ``first`` for a new class (and priority) each time, ``budgets`` is
 warm with ten disruption budgets over all pods, one of which the controller updates after each
 preemption. ``ports`` and ``far`` are preemptors that a host port, or required anti-affinity, keeps
-from many nodes. Rates are by the CPU time of this process and contain all of that.
+from many nodes. Rates are by the CPU time of this process and cover the attempt with its message,
+not the moving of the world; ``best`` is the best window of 25, which is what to compare on a
+machine that does other things too. ``cold`` is the very first attempt in a world.
 """
 
 import argparse
@@ -22,6 +24,7 @@ import numpy as np
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import Effect
 from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -31,6 +34,7 @@ from holdfast.testing.builders import an_object
 
 NOW = 1.8e9
 APPS = 10
+WINDOW = 25
 HOST = "kubernetes.io/hostname"
 FAR = {
     "podAntiAffinity": {
@@ -107,20 +111,25 @@ class Result:
     pods: int
     decisions: int
     per_second: float
+    best_per_second: float
     slowest_milliseconds: float
-    first_milliseconds: float
+    cold_milliseconds: float
     victims: int
 
 
-def preempt(profile: Profile, world: World, facts: PodFacts, rng: np.random.Generator) -> int:
-    """Plan one preemption and let it happen; answers how many had to go."""
+def plan(profile: Profile, world: World, facts: PodFacts, rng: np.random.Generator) -> Effect:
+    """Plan one preemption."""
     outcome = attempt(profile, facts, world, NOW, rng)
     assert isinstance(outcome, TurnedAway), f"{facts.key} fits on {outcome.node}"
     assert outcome.effect is not None and outcome.effect.nominate, outcome.message
-    world.nominations.set(facts, outcome.effect.nominate)
-    for victim in outcome.effect.evict:
+    return outcome.effect
+
+
+def carry_out(world: World, facts: PodFacts, effect: Effect) -> None:
+    """Let the world move as it would: the node is promised, the victims are gone."""
+    world.nominations.set(facts, effect.nominate)
+    for victim in effect.evict:
         world.delete(victim.pod)
-    return len(outcome.effect.evict)
 
 
 def measure(case: str, nodes: int, per_node: int, count: int, seed: int) -> Result:
@@ -131,25 +140,24 @@ def measure(case: str, nodes: int, per_node: int, count: int, seed: int) -> Resu
     if case == "budgets":
         for app in range(APPS):
             world.upsert(typed(a_budget(app, count)))
-    waiting = [world.facts(typed(raw)) for raw in CASES[case][1](count + 2)]
-    begun = time.process_time()
-    preempt(profile, world, waiting[0], rng)
-    very_first = time.process_time() - begun
-    preempt(profile, world, waiting[1], rng)
+    waiting = [world.facts(typed(raw)) for raw in CASES[case][1](count + 1)]
     gc.collect()
     gc.freeze()
-    victims, slowest = 0, 0.0
-    began = time.process_time()
-    for i, facts in enumerate(waiting[2:]):
+    spent, victims = [], 0
+    for i, facts in enumerate(waiting):
         start = time.process_time()
-        victims += preempt(profile, world, facts, rng)
+        effect = plan(profile, world, facts, rng)
+        spent.append(time.process_time() - start)
+        victims += len(effect.evict)
+        carry_out(world, facts, effect)
         if case == "budgets":
-            world.upsert(typed(a_budget(i % APPS, count - i)))
-        slowest = max(slowest, time.process_time() - start)
-    spent = time.process_time() - began
+            world.upsert(typed(a_budget(i % APPS, max(0, count - i))))
     gc.unfreeze()
+    cold, times = spent[0], np.array(spent[1:])
+    windows = [times[i : i + WINDOW].mean() for i in range(0, len(times), WINDOW)]
     return Result(
-        case, nodes, pods, count, count / spent, slowest * 1e3, very_first * 1e3, victims
+        case, nodes, pods, count, 1 / times.mean(), 1 / min(windows), times.max() * 1e3, cold * 1e3,
+        victims,
     )  # fmt: skip
 
 
@@ -164,7 +172,7 @@ def main() -> None:
     args = parser.parse_args()
     results = []
     print(
-        f"{'case':28}{'nodes':>7}{'pods':>9}{'per s':>9}{'worst ms':>10}{'cold ms':>9}"
+        f"{'case':28}{'nodes':>7}{'pods':>9}{'per s':>9}{'best':>9}{'worst ms':>10}{'cold ms':>9}"
         f"{'victims':>9}"
     )
     for nodes in args.nodes:
@@ -173,8 +181,8 @@ def main() -> None:
             results.append(found)
             print(
                 f"{CASES[case][0]:28}{nodes:>7}{found.pods:>9}{found.per_second:>9,.0f}"
-                f"{found.slowest_milliseconds:>10.1f}{found.first_milliseconds:>9.0f}"
-                f"{found.victims:>9}",
+                f"{found.best_per_second:>9,.0f}{found.slowest_milliseconds:>10.1f}"
+                f"{found.cold_milliseconds:>9.0f}{found.victims:>9}",
                 flush=True,
             )
     if args.json:

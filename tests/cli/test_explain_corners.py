@@ -6,7 +6,13 @@ was left of a snapshot once everything that did not matter was taken away.
 
 from cli.asking import ask, node_of, verdicts
 from holdfast.testing import a_claim, a_device_class, a_namespace, a_node, a_pod
-from holdfast.testing.storage_builders import a_csi_node, a_volume, a_volume_claim, mounting
+from holdfast.testing.storage_builders import (
+    a_csi_node,
+    a_storage_class,
+    a_volume,
+    a_volume_claim,
+    mounting,
+)
 
 U, UU = "Unschedulable", "UnschedulableAndUnresolvable"
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -123,6 +129,19 @@ def test_a_volume_that_was_not_made_for_its_pod_fails_those_who_would_join_it():
         'running "NodeVolumeLimits" filter plugin: PVC default/there-v was not created for pod '
         "default/there (pod is not owner)"
     )
+
+
+def test_a_claim_mounted_twice_must_find_room_twice():
+    driver = {
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
+        "metadata": {"name": "disk.example.com"}, "spec": {"storageCapacity": True},
+    }  # fmt: skip
+    objects = [a_node("n"), a_storage_class(), driver, a_volume("v"), a_volume_claim()]
+    assert ask(*objects, a_pod("p", volumes=mounting("data")))["schedulable"]
+    again = [*mounting("data"), {**mounting("data")[0], "name": "again"}]
+    why = ["node(s) did not have enough free storage"]
+    answer = ask(*objects, a_pod("p", volumes=again))
+    assert verdicts(answer) == {"n": ("VolumeBinding", UU, why)}
 
 
 def test_a_claim_for_one_pod_is_free_once_one_of_its_users_would_be_gone():

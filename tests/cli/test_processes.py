@@ -119,6 +119,8 @@ def test_replicas_take_turns(server, start):
         assert asked(port, "/readyz") == (200, "ok")
         assert asked(port, "/healthz") == (200, "ok")
     assert "scheduler_schedule_attempts_total" in asked(ports[0], "/metrics")[1]
+    assert [("Leading: yes" in asked(port, "/statusz")[1]) for port in ports] == [True, False]
+    assert "check_invariants=True" in asked(ports[0], "/flagz")[1]
     first.send_signal(signal.SIGTERM)
     out, _ = first.communicate(timeout=30)
     assert (first.returncode, out) == (0, "stopped\n")
@@ -171,6 +173,10 @@ def test_a_lone_scheduler_needs_no_lease_and_reads_a_configuration(server, start
     said = read_until(lone, "scheduling for")
     assert said.endswith(" as default-scheduler\n")
     assert placed(server, "c") == "n"
+    lone.send_signal(signal.SIGUSR2)
+    dumped = read_until(lone, "activeQ:0; backoffQ:0; unschedulablePods:0")
+    assert "Nodes: missed [], redundant []" in dumped
+    assert "default/c uid" in dumped
     lone.send_signal(signal.SIGINT)
     out, _ = lone.communicate(timeout=30)
     assert (lone.returncode, out) == (0, "stopped\n")

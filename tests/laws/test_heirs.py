@@ -125,7 +125,7 @@ class Town:
                 notes = {ALLOCATED: allocated_from(placement.pod)}
                 self.put(worlds.bound(told, placement.node, notes))
                 shared = Counter({**(shared + given(pod)), PODS: 1})
-            room = allocatable(worlds.raw(asking), placement.pod)
+            room = allocatable(placement.pod)
             phase = "Waiting" if heir.pods or heir.lacking else "Available"
             self.put(worlds.on_its_node(asking, placement.node, room, phase))
             self.seen.update(inherit=bool(heir.pods), several=len(heir.pods) > 1,

@@ -173,7 +173,7 @@ def told(living, placement):
 def confirmed(asking, placement):
     """The object as the API server has it once it is bound."""
     if isinstance(asking, Reservation):
-        room, heir = allocatable(worlds.raw(asking), placement.pod), inherited(placement)
+        room, heir = allocatable(placement.pod), inherited(placement)
         phase = "Waiting" if heir.pods or heir.lacking else "Available"
         return worlds.on_its_node(asking, placement.node, room, phase)
     return worlds.bound(asking, placement.node, placement.annotations)

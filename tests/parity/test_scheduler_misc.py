@@ -103,7 +103,7 @@ def test_budgets(record):
     victims = [victim(world, raw) for raw in record.input["victims"] or ()]
     budgets = Budgets(world)
     budgets.refresh()
-    beyond = budgets.violating(victims)
+    beyond = {victims[place].uid for place in budgets.violating(victims)}
 
     def named(raws):
         return [one["pods"][0]["metadata"]["name"] for one in raws or ()]

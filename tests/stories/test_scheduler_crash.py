@@ -47,7 +47,7 @@ class Town:
         self.places = {}
         self._bound = asyncio.Event()
         self._fork = multiprocessing.get_context("forkserver")
-        self._fork.set_forkserver_preload(["holdfast.cli.app", "holdfast.cli.processes"])
+        self._fork.set_forkserver_preload(["holdfast.cli.app", "holdfast.cli.scheduling"])
 
     @asynccontextmanager
     async def running(self):

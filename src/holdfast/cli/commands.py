@@ -93,7 +93,7 @@ def apiserver(
     announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
 ) -> None:
     """Serve the Kubernetes API from one data directory until told to stop."""
-    from holdfast.cli.processes import serve
+    from holdfast.cli.serving import serve
 
     directory = running.data_dir(data_dir)
     running.claim(directory)
@@ -117,7 +117,7 @@ def scheduler(
     check_invariants: Check = False,
 ) -> None:
     """Place pods on any API server, a real one included."""
-    from holdfast.cli.processes import schedule
+    from holdfast.cli.scheduling import schedule
 
     settings = SchedulerSettings(
         check_invariants=check_invariants, leader_elect=leader_elect, config=config

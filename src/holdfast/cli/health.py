@@ -1,52 +1,75 @@
-"""The small page a scheduler process shows to probes and to Prometheus."""
+"""The pages a scheduler process shows on loopback: to probes, to Prometheus, to who wonders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
 
 from aiohttp import web
 
+from holdfast.api.scheme import PODS
+from holdfast.api.timestamps import rfc3339
+from holdfast.cli.checks import Checks
+from holdfast.clock import Clock
 from holdfast.errors import Refused
+from holdfast.scheduler.pod_resources import resources_page
 from holdfast.scheduler.reservation_view import node_reservations
 from holdfast.scheduler.scheduler import Scheduler
 
+EMULATES = "v1.36"
+
+
+@dataclass(slots=True)
+class Subject:
+    """What the pages are about. Who does not lead is well, and ready to take over."""
+
+    scheduler: Scheduler
+    clock: Clock
+    leads: Callable[[], bool]
+    lease: Callable[[], str] = lambda: ""
+    """What is wrong with the lease, "" for nothing."""
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    started: float = 0.0
+    stopping: bool = False
+
+    def alive(self) -> str:
+        """Say what is wrong with deciding and with following the cluster."""
+        scheduler = self.scheduler
+        if self.leads() and scheduler.synced.is_set() and not self.stopping:
+            return scheduler.ailment
+        return ""
+
+    def informed(self) -> str:
+        """Say whether every collection was read, and every handler told."""
+        if not self.leads() or self.scheduler.synced.is_set():
+            return ""
+        return "the cluster has not been read yet"
+
+    def handled(self) -> str:
+        """Say whether deciding has begun."""
+        return "handlers are not fully synchronized" if self.informed() else ""
+
+    def shutdown(self) -> str:
+        """Say whether the process is about to end."""
+        return "process is shutting down" if self.stopping else ""
+
 
 class HealthPage:
-    """/healthz, /livez, /readyz, /metrics and /nodeReservations/NODE on loopback."""
+    """Health, metrics and the like on loopback."""
 
     def __init__(self, runner: web.AppRunner) -> None:
         self._runner = runner
 
     @classmethod
-    async def start(cls, port: int, scheduler: Scheduler, leads: Callable[[], bool]) -> HealthPage:
-        """Listen; a busy port is a clear refusal. Who does not lead is ready to take over."""
-
-        async def live(_request: web.Request) -> web.Response:
-            return web.Response(text="ok")
-
-        async def ready(_request: web.Request) -> web.Response:
-            if not leads():
-                return web.Response(text="ok")
-            if not scheduler.synced.is_set():
-                return web.Response(status=503, text="waiting for the first read of the cluster")
-            if not scheduler.healthy:
-                return web.Response(status=503, text="a scheduling loop has stopped")
-            return web.Response(text="ok")
-
-        async def metrics(_request: web.Request) -> web.Response:
-            return web.Response(body=scheduler.metrics_page(), content_type="text/plain")
-
-        async def reservations(request: web.Request) -> web.Response:
-            found = node_reservations(scheduler.world, request.match_info["node"])
-            if found is None:
-                return web.Response(status=404, text="there is no such node")
-            return web.json_response(found)
-
+    async def start(cls, port: int, subject: Subject) -> HealthPage:
+        """Listen; a busy port is a clear refusal."""
+        subject.started = subject.started or subject.clock.now()
         app = web.Application()
-        app.add_routes([
-            web.get("/healthz", live), web.get("/livez", live), web.get("/readyz", ready),
-            web.get("/metrics", metrics), web.get("/nodeReservations/{node}", reservations),
-        ])  # fmt: skip
+        app.add_routes(_routes(subject))
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         try:
@@ -61,3 +84,64 @@ class HealthPage:
     async def close(self) -> None:
         """Stop listening."""
         await self._runner.cleanup()
+
+
+def _routes(subject: Subject) -> list[web.RouteDef]:
+    alive = {"leaderElection": subject.lease, "scheduling": subject.alive}
+    ready = {
+        **alive, "shutdown": subject.shutdown, "informer-sync": subject.informed,
+        "sched-handler-sync": subject.handled,
+    }  # fmt: skip
+    pages = _Pages(subject)
+    return [
+        *Checks("healthz", alive).routes(), *Checks("livez", alive).routes(),
+        *Checks("readyz", ready).routes(),
+        web.get("/metrics", pages.metrics), web.get("/metrics/resources", pages.resources),
+        web.get("/configz", pages.configz), web.get("/flagz", pages.flagz),
+        web.get("/statusz", pages.statusz),
+        web.get("/nodeReservations/{node}", pages.reservations),
+    ]  # fmt: skip
+
+
+class _Pages:
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        return _plain(self._subject.scheduler.metrics_page())
+
+    async def resources(self, _request: web.Request) -> web.Response:
+        """Only whoever leads tells, else every pod would be told as often as there are replicas."""
+        pods = self._subject.scheduler.sources.informers.get(PODS).cache
+        return _plain(resources_page(pods.values() if self._subject.leads() else ()))
+
+    async def configz(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._subject.configuration)
+
+    async def flagz(self, _request: web.Request) -> web.Response:
+        lines = [f"{name}={value}" for name, value in sorted(self._subject.flags.items())]
+        return _plain("\n".join(["holdfast scheduler flagz", "", *lines, ""]).encode())
+
+    async def statusz(self, _request: web.Request) -> web.Response:
+        subject = self._subject
+        up = int(subject.clock.now() - subject.started)
+        lines = [
+            "holdfast scheduler statusz", "",
+            f"Started: {rfc3339(subject.started)}",
+            f"Up: {up // 3600} hr {up // 60 % 60:02} min {up % 60:02} sec",
+            f"Python version: {platform.python_version()}",
+            f"Binary version: {version('holdfast')}",
+            f"Emulation version: {EMULATES}",
+            f"Leading: {'yes' if subject.leads() else 'no'}", "",
+        ]  # fmt: skip
+        return _plain("\n".join(lines).encode())
+
+    async def reservations(self, request: web.Request) -> web.Response:
+        found = node_reservations(self._subject.scheduler.world, request.match_info["node"])
+        if found is None:
+            return web.Response(status=404, text="there is no such node")
+        return web.json_response(found)
+
+
+def _plain(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="text/plain", charset="utf-8")

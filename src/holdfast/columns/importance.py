@@ -1,4 +1,4 @@
-"""Pods of each row, most important first, as padded columns.
+"""Pods of each row, most important first, as grids of row and place.
 
 Who would have to make room is asked of all rows at once; this is what the question is asked of.
 Nothing is kept up while nobody asks: rows that moved since are ranked again on demand.
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.follower import Follower
+from holdfast.columns.grid import Grid
 from holdfast.columns.pod_facts import PodFacts
 
 if TYPE_CHECKING:
@@ -27,11 +28,12 @@ Read = Callable[[PodFacts], int]
 
 
 class Importance:
-    """Columns [place, row]; in a row, places go from the most important pod to the least.
+    """Grids of row and place; in a row, places go from the most important pod to the least.
 
     More important is a higher priority, then an earlier start; a pod that has not started comes
     last among its equals (right, as long as no start lies in the future: ``newest`` is the latest
-    start per row). Stand-ins for reservations are left out: nobody can evict those.
+    start per row, ``latest`` the latest of all). ``count`` tells how many places of a row are
+    taken. Stand-ins for reservations are left out: nobody can evict those.
     """
 
     def __init__(self, nodes: Picture) -> None:
@@ -40,17 +42,19 @@ class Importance:
         self._capacity = nodes.capacity  # a picture that grows makes another
         self.pods: list[list[PodFacts]] = [[] for _ in range(self._capacity)]
         """The pods themselves, by row, in the order of the places."""
-        self._columns: dict[Hashable, tuple[Any, Read, NDArray[np.int64]]] = {}
+        self._others: dict[Hashable, tuple[Any, Read, Grid]] = {}
         self._lay_out(_FIRST_PLACES)
 
     def _lay_out(self, places: int) -> None:
-        shape = (places, self._capacity)
-        self.priority: NDArray[np.int64] = np.full(shape, NOBODY, np.int64)
-        self.started: NDArray[np.float64] = np.full(shape, UNSTARTED)
+        self._places = places
+        self.priority = Grid(self._capacity, places, np.int64, NOBODY)
+        self.started = Grid(self._capacity, places, np.float64, UNSTARTED)
         self.newest: NDArray[np.float64] = np.full(self._capacity, -math.inf)
-        self._columns = {
-            key: (version, read, np.zeros(shape, np.int64))
-            for key, (version, read, _) in self._columns.items()
+        self.latest = -math.inf
+        self.count: NDArray[np.int64] = np.zeros(self._capacity, np.int64)
+        self._others = {
+            key: (version, read, Grid(self._capacity, places, np.int64))
+            for key, (version, read, _) in self._others.items()
         }
 
     def refresh(self) -> None:
@@ -60,44 +64,61 @@ class Importance:
         for row in rows:
             self._rank(int(row))
 
-    def column(self, key: Hashable, read: Read, version: Any = None) -> NDArray[np.int64]:
+    def grid(self, key: Hashable, read: Read, version: Any = None) -> Grid:
         """What ``read`` says of each pod, 0 where none stands; kept until the version moves."""
-        known = self._columns.get(key)
+        known = self._others.get(key)
         if known is not None and known[0] == version:
             return known[2]
-        made = np.zeros(self.priority.shape, np.int64)
-        self._columns[key] = (version, read, made)
+        made = Grid(self._capacity, self._places, np.int64)
+        self._others[key] = (version, read, made)
         for row, pods in enumerate(self.pods):
             if pods:
                 # What nobody looked at so far may have changed in silence.
                 now = self._nodes.pods_on(row)
                 self.pods[row] = [now[pod.uid] for pod in pods]
-                made[: len(pods), row] = [read(pod) for pod in self.pods[row]]
+                made.write(row, [read(pod) for pod in self.pods[row]], 0)
         return made
 
-    def amounts(self, resource: int) -> NDArray[np.int64]:
+    def amounts(self, resource: int) -> Grid:
         """What each pod asks for of a resource."""
-        return self.column(("amount", resource), lambda pod: _amount(pod, resource))
+        known = self._others.get(resource)
+        return self.grid(resource, _reader(resource)) if known is None else known[2]
 
     def _rank(self, row: int) -> None:
-        pods = [pod for pod in self._nodes.pods_on(row).values() if not pod.reserve_for]
+        there, before = self._nodes.pods_on(row), self.pods[row]
+        # By identity, without a look at the pods: those of a row lie all over the memory.
+        present = set(map(id, there.values()))
+        left = [place for place, pod in enumerate(before) if id(pod) not in present]
+        stayed = len(before) - len(left)
+        if stayed == len(there) or stayed == sum(not p.reserve_for for p in there.values()):
+            if left:
+                self._close_ranks(row, left)
+            return
+        pods = [pod for pod in there.values() if not pod.reserve_for]
         pods.sort(key=_order)
-        count, before = len(pods), len(self.pods[row])
-        if count > len(self.priority):
-            self._deepen(count)
+        if len(pods) > self._places:
+            self._deepen(len(pods))
             return
         self.pods[row] = pods
+        self.count[row] = len(pods)
         starts = [pod.began for pod in pods]
-        self.priority[:count, row] = [pod.priority for pod in pods]
-        self.started[:count, row] = starts
-        self.newest[row] = max((s for s in starts if s != UNSTARTED), default=-math.inf)
-        for _, read, column in self._columns.values():
-            column[:count, row] = [read(pod) for pod in pods]
-        if count < before:
-            self.priority[count:before, row] = NOBODY
-            self.started[count:before, row] = UNSTARTED
-            for _, _, column in self._columns.values():
-                column[count:before, row] = 0
+        newest = max((s for s in starts if s != UNSTARTED), default=-math.inf)
+        self.newest[row] = newest
+        self.latest = max(self.latest, newest)
+        self.priority.write(row, [pod.priority for pod in pods], len(before))
+        self.started.write(row, starts, len(before))
+        for _, read, grid in self._others.values():
+            grid.write(row, [read(pod) for pod in pods], len(before))
+
+    def _close_ranks(self, row: int, left: list[int]) -> None:
+        """Some left and nobody came: the others move up."""
+        # ``newest`` stays: it may be of one who left, which only makes somebody look closer.
+        pods = self.pods[row]
+        before = len(pods)
+        self.pods[row] = [pod for place, pod in enumerate(pods) if place not in left]
+        self.count[row] = before - len(left)
+        for grid in (self.priority, self.started, *(g for _, _, g in self._others.values())):
+            grid.drop(row, left, before)
 
     def _deepen(self, places: int) -> None:
         """Make room for more pods a row, and rank every row again."""
@@ -111,8 +132,11 @@ def _order(pod: PodFacts) -> tuple[int, float]:
     return (-pod.priority, pod.began)
 
 
-def _amount(pod: PodFacts, resource: int) -> int:
-    for id_, amount in pod.request:
-        if id_ == resource:
-            return amount
-    return 0
+def _reader(resource: int) -> Read:
+    def amount(pod: PodFacts) -> int:
+        for id_, amount in pod.request:
+            if id_ == resource:
+                return amount
+        return 0
+
+    return amount

@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import NONE, Change, Code, JudgesOne, Rows, State, implements
-from holdfast.framework.rejection import Word
+from holdfast.framework.words import Word
 
 FilterPair = tuple[Any, State]
 

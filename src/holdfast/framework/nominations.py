@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.promised import Promised
 
 _NONE: Mapping[int, Mapping[str, PodFacts]] = {}
 
@@ -13,12 +14,13 @@ _NONE: Mapping[int, Mapping[str, PodFacts]] = {}
 class Nominations:
     """Pods nominated to nodes, by uid and by node name."""
 
-    __slots__ = ("_node_of", "_nodes", "_of_node")
+    __slots__ = ("_node_of", "_nodes", "_of_node", "promised")
 
     def __init__(self, nodes: Picture) -> None:
         self._nodes = nodes
         self._node_of: dict[str, str] = {}
         self._of_node: dict[str, dict[str, PodFacts]] = {}
+        self.promised = Promised(nodes)
 
     def __bool__(self) -> bool:
         return bool(self._node_of)
@@ -31,6 +33,7 @@ class Nominations:
             self._nodes.show_labels(facts.terms.label_keys)
             self._node_of[facts.uid] = node
             self._of_node.setdefault(node, {})[facts.uid] = facts
+            self.promised.put(facts, node)
             self._log(node)
 
     def clear(self, uid: str) -> None:
@@ -40,6 +43,7 @@ class Nominations:
             del self._of_node[node][uid]
             if not self._of_node[node]:
                 del self._of_node[node]
+            self.promised.drop(uid)
             self._log(node)
 
     def _log(self, node: str) -> None:
@@ -74,17 +78,12 @@ class Nominations:
             return ()
         return [other for other in there.values() if other.priority >= priority]
 
-    def all_rows(self) -> list[int]:
-        """Rows that anybody is nominated to."""
-        row_of = self._nodes.row_of
-        return [row_of[node] for node in self._of_node if node in row_of]
-
     def rows(self, pod: PodFacts) -> Mapping[int, Mapping[str, PodFacts]]:
         """Pods of at least this pod's priority, itself aside, per row they are nominated to."""
         if not self._of_node:
             return _NONE
         found: dict[int, Mapping[str, PodFacts]] = {}
-        for row in self.all_rows():
+        for row in self.promised.rows().tolist():
             if ahead := self.beside(pod, row):
                 found[row] = ahead
         return found
@@ -94,4 +93,7 @@ class Nominations:
         copy = Nominations(nodes)
         copy._node_of = dict(self._node_of)
         copy._of_node = {node: dict(pods) for node, pods in self._of_node.items()}
+        for node, pods in self._of_node.items():
+            for facts in pods.values():
+                copy.promised.put(facts, node)
         return copy

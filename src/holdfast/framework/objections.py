@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from holdfast.columns.cells import cells
+from holdfast.columns.follower import Follower
+from holdfast.columns.picture import Picture
+from holdfast.framework.crowding import Crowd
 from holdfast.framework.hypothesis import judge
 from holdfast.framework.plugin import Change, Code, Reject, Rows, State, Verdicts
 from holdfast.framework.prepared import Prepared
-from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection, Word
+from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection
 from holdfast.framework.view import View
+from holdfast.framework.words import Words
 
 _MOST_NOMINATED = 16
-
 _place = attrgetter("traits.place")
 
 
@@ -44,9 +48,12 @@ def rejection_of(
     return Rejection(
         pod=view.pod, view=view, nodes=nodes.node_count, codes=codes,
         plugin_of=np.full(nodes.size, PASSED, np.int8), filters=filters_of(active),
-        states={p.plugin.name: p.state for p in active if not p.skip and p.reject is None},
-        prepared=_reached(active), prefilter=prefilter, error=error,
+        states=_states(active), prepared=_reached(active), prefilter=prefilter, error=error,
     )  # fmt: skip
+
+
+def _states(active: Iterable[Prepared]) -> dict[str, State]:
+    return {p.plugin.name: p.state for p in active if not p.skip and p.reject is None}
 
 
 def _reached(active: Iterable[Prepared]) -> frozenset[str]:
@@ -67,12 +74,40 @@ def refused(view: View, active: list[Prepared], plugin: str, reject: Reject) -> 
     return rejection_of(view, active, prefilter=(plugin, reject))
 
 
-def first_objections(view: View, active: list[Prepared], words: Mapping[int, Word]) -> Rejection:
-    """Find each row's first objection, asking in order and only about rows still undecided."""
+def first_objections(
+    view: View,
+    active: list[Prepared],
+    words: Words,
+    kept: Objections | None = None,
+    crowd: Crowd | None = None,
+) -> Rejection:
+    """Find each row's first objection; what is kept of a class is taken if it is given."""
+    size = view.nodes.size
+    if kept is not None:
+        told = Rejection(
+            view.pod, view, view.nodes.node_count, kept.codes[:size].copy(),
+            kept.plugin_of[:size].copy(), kept.filters, kept.states, kept.prepared,
+            objectors=kept.objectors,
+        )  # fmt: skip
+    else:
+        told = rejection_of(view, active)
+        narrowing = [p for p in active if p.narrow is not None]
+        told.narrowed_by = tuple(p.plugin.name for p in narrowing)
+        _ask_in_turn(told, view, active, narrowing)
+    if words or view.world.nominations:
+        told.words = words.sized(size)
+        _beside_nominated(told, crowd)
+    if told.words:
+        rows = told.words.write_codes(told.codes)
+        told.plugin_of[rows], told.objectors = PASSED, None
+    return told
+
+
+def _ask_in_turn(
+    told: Rejection, view: View, active: list[Prepared], narrowing: list[Prepared]
+) -> None:
+    """Ask in order, and only about rows still undecided."""
     nodes = view.nodes
-    told = rejection_of(view, active)
-    narrowing = [p for p in active if p.narrow is not None]
-    told.narrowed_by = tuple(p.plugin.name for p in narrowing)
     undecided = nodes.alive[: nodes.size].copy()
     promised: int | None = None
     if narrowing:
@@ -93,26 +128,27 @@ def first_objections(view: View, active: list[Prepared], words: Mapping[int, Wor
     if promised is not None and told.plugin_of[promised] >= 0:
         # Upstream names it among those that narrowed.
         told.narrowed_by = tuple({*told.narrowed_by, told.plugin_at(promised)})
-    told.words = {**_beside_nominated(told), **words}
-    for row, word in told.words.items():
-        told.codes[row], told.plugin_of[row] = word.code, PASSED
-    return told
 
 
-def _beside_nominated(told: Rejection) -> Mapping[int, Word]:
-    """What is said first against rows that pods are nominated to: with those pods there.
+def _beside_nominated(told: Rejection, crowd: Crowd | None) -> None:
+    """Let rows that pods are nominated to say what is said first with those pods there.
 
     Only the words differ, the rows will not do either way; so only a few rows are asked again.
     """
-    nominated = told.view.nominated
-    if len(nominated) > _MOST_NOMINATED:
-        return {}
-    words = {
-        row: judge(told.filters, row, Change({row: tuple(others.values())}))
-        for row, others in nominated.items()
-        if told.plugin_of[row] >= 0
-    }
-    return {row: word for row, word in words.items() if word is not None}
+    nominations, pod = told.view.world.nominations, told.pod
+    rows = nominations.promised.rows(pod.priority)
+    own = told.view.nodes.row_of.get(nominations.node_of(pod.uid))
+    if len(rows) > _MOST_NOMINATED:
+        return
+    for row in rows.tolist():
+        if told.plugin_of[row] < 0 or told.words.at(row) is not None:
+            continue
+        if crowd is not None and row != own:
+            told.words.put(row, crowd.aside(row))
+        else:
+            others = tuple(nominations.beside(pod, row).values())
+            word = judge(told.filters, row, Change({row: others})) if others else None
+            told.words.put(row, word)
 
 
 def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:
@@ -121,6 +157,67 @@ def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:
         return kept
     answer: Verdicts = prepared.plugin.filter(prepared.state, rows)
     return answer
+
+
+class Objections:
+    """Each row's first objection, patched where rows moved.
+
+    For a class all of whose verdicts are kept, and which no plugin narrows to some rows.
+    """
+
+    def __init__(self, nodes: Picture, prepared: list[Prepared]) -> None:
+        self.filters, self.states = filters_of(prepared), _states(prepared)
+        self.prepared = _reached(prepared)
+        self._nodes = nodes
+        self._follower = Follower(nodes.journal)
+        answers = [p.answers for p in in_turn(prepared)]
+        self._verdicts = [a.verdicts for a in answers if a is not None and a.verdicts is not None]
+        self._at = [cells(verdicts) for verdicts in self._verdicts]
+        self._counts: list[int] = []
+        self.codes: Verdicts = np.zeros(nodes.capacity, np.int8)
+        self.plugin_of: Verdicts = np.full(nodes.capacity, PASSED, np.int8)
+
+    @staticmethod
+    def possible(prepared: Iterable[Prepared]) -> bool:
+        """Tell whether they can be kept for a class."""
+        return all(p.narrow is None and (not p.filters or p.answers) for p in prepared)
+
+    def refresh(self) -> None:
+        """Look again at rows that moved; the answers themselves must be up to date."""
+        size = self._nodes.size
+        stale = self._follower.stale(size)
+        if isinstance(stale, list):
+            for row in stale:
+                self._one(row)
+        elif isinstance(stale, slice) or len(stale):
+            alive = self._nodes.alive[stale]
+            codes = np.zeros(len(alive), np.int8)
+            plugin_of = np.full(len(alive), PASSED, np.int8)
+            for index in reversed(range(len(self._verdicts))):
+                verdicts = self._verdicts[index][stale]
+                objects = alive & (verdicts > 0)
+                codes = np.where(objects, verdicts, codes)
+                plugin_of[objects] = index
+            self.codes[stale], self.plugin_of[stale] = codes, plugin_of
+            # The last count is of rows that pass: PASSED is -1.
+            counts = np.bincount(self.plugin_of[:size] + 1, minlength=len(self._verdicts) + 1)
+            self._counts = [*counts[1:].tolist(), int(counts[0])]
+
+    def _one(self, row: int) -> None:
+        code, plugin = 0, PASSED
+        if self._nodes.alive[row]:
+            for index, verdicts in enumerate(self._at):
+                if verdicts[row]:
+                    code, plugin = verdicts[row], index
+                    break
+        self._counts[self.plugin_of[row]] -= 1
+        self._counts[plugin] += 1
+        self.codes[row], self.plugin_of[row] = code, plugin
+
+    @property
+    def objectors(self) -> list[int]:
+        """Which plugins object to some row, by their place."""
+        return [index for index in range(len(self._verdicts)) if self._counts[index]]
 
 
 def common_rows(narrowing: list[Prepared]) -> Rows:

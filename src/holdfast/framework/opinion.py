@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from holdfast.framework.extender import EXTENDER, HIGHEST_PRIORITY, ExtenderConfig, Filtered
 from holdfast.framework.objections import first_objections
 from holdfast.framework.plugin import Candidate, Code
-from holdfast.framework.rejection import Rejection, Word
+from holdfast.framework.rejection import Rejection
 from holdfast.framework.runner import Feasible
 from holdfast.framework.scoring import HIGHEST_SCORE
+from holdfast.framework.words import Word
 
 Points = NDArray[np.float64]
 
@@ -76,8 +77,10 @@ def hear(found: Feasible, opinion: Opinion) -> tuple[Feasible, Points] | Rejecti
         return found.only(np.array(left, np.intp)), points
     if any(names[row] not in opinion.asked for row in rows):
         return None
-    words = {row: opinion.words[names[row]] for row in rows}
-    return first_objections(found.view, found.active, {**found.words, **words})
+    words = found.words.sized(found.view.nodes.size)
+    for row in rows:
+        words.put(row, opinion.words[names[row]])
+    return first_objections(found.view, found.active, words)
 
 
 @dataclass(frozen=True, slots=True)

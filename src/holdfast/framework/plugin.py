@@ -206,8 +206,11 @@ class RestsOnPods(Protocol):
     again; a plugin without it is asked about every row. Scope NODE implies that it never has to.
     """
 
-    def rests_on_pods(self, state: State) -> NDArray[np.bool_]:
-        """Tell for every row whether some pods' leaving it could change the verdict there."""
+    def rests_on_pods(self, state: State) -> NDArray[np.bool_] | None:
+        """Tell for every row whether some pods' leaving it could change the verdict there.
+
+        None says that it never could.
+        """
         ...
 
 

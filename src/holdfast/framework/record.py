@@ -15,6 +15,8 @@ from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.framework.answers import Answers
+from holdfast.framework.crowding import Crowd
+from holdfast.framework.objections import Objections
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared
@@ -56,6 +58,9 @@ class Record:
         self.steady = False
         """Whether the last change was a single row; then keeping the best rows pays."""
         self.count = 0
+        self._objections: Objections | None = None
+        self.crowd: Crowd | None = None
+        """Made for a class when pods are nominated to nodes."""
         self._possible_at = possible.at
         self._ok_at, self._total_at = cells(self.ok), cells(self.total)
         self._cursor = self._node_cursor = -1
@@ -114,6 +119,15 @@ class Record:
             assert answers.raw is not None
             assert answers.raw_at is not None
             self.plain.append((answers.raw, answers.raw_at, float(weight)))
+
+    def objections(self) -> Objections | None:
+        """Each row's first objection, up to date after a refresh; None if it cannot be kept."""
+        if self._objections is None:
+            if not Objections.possible(self.prepared):
+                return None
+            self._objections = Objections(self._nodes, self.prepared)
+        self._objections.refresh()
+        return self._objections
 
     @property
     def flat(self) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import Code, Reject, Rows, State, Tallies, implements
 from holdfast.framework.view import View
+from holdfast.framework.words import SILENCE, Words
 
 if TYPE_CHECKING:
     from holdfast.framework.opinion import Agreement
@@ -21,15 +22,6 @@ NO_NODES = "no nodes available to schedule pods"
 EXCLUDED = -2
 """In ``plugin_of``: the row was never filtered, a plugin's ``prepare`` left it out."""
 PASSED = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A verdict on one row that no filter's state can tell again: nominated pods were counted."""
-
-    plugin: str
-    code: Code
-    reasons: tuple[str, ...]
 
 
 def available(total: int, reasons: Mapping[str, int]) -> str:
@@ -61,8 +53,10 @@ class Rejection:
     prepared: frozenset[str] = frozenset()
     prefilter: tuple[str, Reject] | None = None
     narrowed_by: tuple[str, ...] = ()
-    words: Mapping[int, Word] = field(default_factory=dict)
+    words: Words = SILENCE
     error: str = ""
+    objectors: list[int] | None = None
+    """What there is in ``plugin_of`` besides PASSED, if it is known already."""
     agreement: Agreement | None = None
     """What extenders said to evicting pods for this one, if they were asked."""
 
@@ -80,23 +74,23 @@ class Rejection:
             return frozenset()
         if self.prefilter is not None:
             return frozenset(self.prefilter[0].split(", "))
-        used = np.unique(self.plugin_of[self.alive])
+        used = self._objectors()
         named = {self.filters[i][0].name for i in used if i >= 0}
-        named.update(word.plugin for word in self.words.values())
         if EXCLUDED in used:
             named.update(self.narrowed_by)
-        return frozenset(named)
+        return frozenset(named | self.words.plugins())
+
+    def _objectors(self) -> list[int]:
+        """Who objects to some row: places in ``filters``, or EXCLUDED."""
+        if self.objectors is None:
+            there: Rows = np.bincount(self.plugin_of - EXCLUDED).nonzero()[0]
+            self.objectors = [i for i in (there + EXCLUDED).tolist() if i != PASSED]
+        return self.objectors
 
     @property
     def pending_on(self) -> frozenset[str]:
         """Plugins that wait for something outside: when it comes, skip backoff."""
         return self.rejectors if self.code is Code.PENDING else frozenset()
-
-    @property
-    def alive(self) -> Rows:
-        """Rows that are nodes."""
-        rows: Rows = (self.codes > 0).nonzero()[0]
-        return rows
 
     def rows_with(self, code: Code) -> Rows:
         """Rows rejected with this code."""
@@ -107,8 +101,8 @@ class Rejection:
         """The first plugin that rejected the row, or "" where none did."""
         if self.prefilter is not None:
             return self.prefilter[0]
-        if row in self.words:
-            return self.words[row].plugin
+        if word := self.words.at(row):
+            return word.plugin
         index = int(self.plugin_of[row])
         return str(self.filters[index][0].name) if index >= 0 else ""
 
@@ -116,10 +110,9 @@ class Rejection:
         """All reasons the first rejecting plugin gives for a row."""
         if self.prefilter is not None:
             return self.prefilter[1].reasons
-        if row in self.words:
+        if word := self.words.at(row):
             # Nodes that nobody says anything about upstream counts among those left out before.
-            silent = (self._exclusion,) if self.narrowed_by else ()
-            return self.words[row].reasons or silent
+            return word.reasons or self._silence
         index = int(self.plugin_of[row])
         if index == EXCLUDED:
             return (self._exclusion,)
@@ -141,18 +134,20 @@ class Rejection:
 
     def histogram(self) -> Mapping[str, int]:
         """How many nodes give each reason; one node may give several."""
-        tally: Counter[str] = Counter()
-        for row in self.words:
-            tally.update(self.reasons(row))
-        told = np.fromiter(self.words, np.intp, len(self.words))
-        for index in np.unique(self.plugin_of[self.alive]):
-            rows = np.setdiff1d((self.plugin_of == index).nonzero()[0], told)
+        # Rows that have a word count as passed by all filters: none is counted twice.
+        tally = self.words.tally(self._silence)
+        for index in self._objectors():
+            rows = (self.plugin_of == index).nonzero()[0]
             if index == EXCLUDED:
                 tally[self._exclusion] += len(rows)
-            elif index >= 0:
+            else:
                 plugin, state = self.filters[index]
                 tally.update(count_reasons(plugin, state, rows))
         return {reason: count for reason, count in tally.items() if count}
+
+    @property
+    def _silence(self) -> tuple[str, ...]:
+        return (self._exclusion,) if self.narrowed_by else ()
 
     @property
     def _exclusion(self) -> str:

@@ -8,13 +8,14 @@ remembered between calls only makes the next one cheaper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.crowding import Crowd
 from holdfast.framework.hypothesis import judge_beside_nominated
 from holdfast.framework.memory import Memory
 from holdfast.framework.objections import (
@@ -39,11 +40,12 @@ from holdfast.framework.plugin import (
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 from holdfast.framework.record import Record
-from holdfast.framework.rejection import Rejection, Word
+from holdfast.framework.rejection import Rejection
 from holdfast.framework.scoring import add_apart, best_tier, score_rows
 from holdfast.framework.scoring import total as total_of
 from holdfast.framework.ties import NOWHERE
 from holdfast.framework.view import View
+from holdfast.framework.words import SILENCE, Words
 from holdfast.framework.world import World
 
 
@@ -61,7 +63,7 @@ class Feasible:
     active: list[Prepared]
     mask: NDArray[np.bool_] | None = None
     chosen: int | None = None
-    words: dict[int, Word] = field(default_factory=dict)
+    words: Words = SILENCE
 
     @property
     def rows(self) -> Rows:
@@ -125,7 +127,9 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
     some = record.count if found.mask is None else found.mask.any()
     if some:
         return found
-    return first_objections(view, found.active, found.words)
+    same = found.active is record.prepared
+    kept, crowd = (record.objections(), record.crowd) if same else (None, None)
+    return first_objections(view, found.active, found.words, kept, crowd)
 
 
 def rank(
@@ -310,20 +314,27 @@ def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:
 
 def _leave_room(found: Feasible) -> None:
     """Strike out rows that would not take this pod beside the pods nominated to them."""
-    filters = filters_of(found.active)
-    for row, others in found.view.nominated.items():
-        mask = found.record.ok if found.mask is None else found.mask
-        if mask[row]:
-            objection = judge_beside_nominated(filters, row, others)
-            if objection is not None:
-                _own_mask(found)[row] = False
-                found.words[row] = objection
-
-
-def _own_mask(found: Feasible) -> NDArray[np.bool_]:
-    if found.mask is None:
-        found.mask = found.record.ok[: found.view.nodes.size].copy()
-    return found.mask
+    record, nominations = found.record, found.view.world.nominations
+    if record.domain or found.active is not record.prepared:
+        filters = filters_of(found.active)
+        found.words = Words(found.view.nodes.size)
+        for row, others in found.view.nominated.items():
+            mask = record.ok if found.mask is None else found.mask
+            if mask[row]:
+                found.words.put(row, judge_beside_nominated(filters, row, others))
+    else:
+        if record.crowd is None:
+            filters = filters_of(found.active)
+            record.crowd = Crowd(found.view.world, found.pod.priority, filters, record.ok)
+        found.words = record.crowd.refresh()
+        own = found.view.nodes.row_of.get(nominations.node_of(found.pod.uid))
+        if own is not None:
+            found.words = found.words.sized(found.view.nodes.size)
+            found.words.put(own, record.crowd.word(own, but=found.pod.uid))
+    if found.words:
+        size = found.view.nodes.size
+        mask = record.ok[:size] if found.mask is None else found.mask
+        found.mask = mask & (found.words.of[:size] == 0)
 
 
 def _prefer_nominated(found: Feasible) -> None:

@@ -118,9 +118,8 @@ class VolumeZone:
         """The same for one row."""
         return Code.PASS if state.fits()[row] else Code.UNRESOLVABLE
 
-    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+    def rests_on_pods(self, _state: _State) -> None:
         """Nowhere: it looks at nodes and volumes."""
-        return np.zeros(state.nodes.capacity, np.bool_)
 
     def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
         """There is only one."""

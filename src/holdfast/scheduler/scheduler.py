@@ -123,7 +123,18 @@ class Scheduler:
     @property
     def healthy(self) -> bool:
         """Every loop still runs."""
-        return bool(self._loops) and not any(task.done() for task in self._loops)
+        return not self.ailment
+
+    @property
+    def ailment(self) -> str:
+        """Say which loop has stopped, and of what; "" while all run."""
+        if not self._loops:
+            return "deciding has not begun"
+        for task in self._loops:
+            if task.done():
+                cause = None if task.cancelled() else task.exception()
+                return f"{task.get_name()} has stopped: {cause!r}"
+        return ""
 
     async def start(self) -> None:
         """Read the whole cluster, then begin to decide; returns once reading is done."""
@@ -131,6 +142,7 @@ class Scheduler:
         await self.sources.start()
         await self.extenders.start()
         self.synced.set()
+        self._resizer.begin()
         self._loops = [
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
             asyncio.create_task(self._flush_forever(), name="scheduler: flush"),

@@ -57,7 +57,9 @@ def preempt(rejection: Rejection, view: View, spares: Spares = lambda _: False) 
         best = tuple(name for name, loss in losses.items() if loss == least)
         return Found("", best, victims)
     if errors:
-        return Found(f"preemption: {'; '.join(errors)}")
+        told = list(dict.fromkeys(errors))
+        listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+        return Found(f"preemption: {listed}")
     return Found(f"preemption: {available(rejection.nodes, words)}")
 
 
@@ -82,6 +84,9 @@ def _dry_run(
         without = [other for other in gone if other is not pod]
         if _verdict(rejection, view, row, without)[0] is Code.PASS:
             gone = without
+    if not gone:
+        node = view.nodes.names[row]
+        return Code.ERROR, (f'expected at least one victim pod on node "{node}"',), [], 0
     gone.sort(key=lambda pod: (-pod.priority, pod.started(view.now)))
     return Code.PASS, (), gone, sum(pod.uid in beyond for pod in gone)
 

@@ -4,8 +4,8 @@ Three things are not asked, because our answers differ on purpose: kube-schedule
 and each of them gives a device away twice or leaves one that is free.
 
 - ``distinctAttribute`` over several devices of one request: it compares each with the latest only.
-- Counters where a taint or a constraint refuses a device, or where the device is shared: it does
-  not give back what it took for that device.
+- Constraints or taints beside counters, constraints beside shared devices: it does not take back
+  what it noted for a device that it then refuses for want of tolerance, likeness or capacity.
 - Counters of two drivers whose pools have one name: it takes them for one pool.
 """
 
@@ -67,6 +67,13 @@ def some_slices(dice: Dice, nodes: Sequence[Raw]) -> list[Raw]:
         selector = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
         made += _pool(dice, "zonal", GPU, node=None, pool="zonal", node_selector=selector)
     return made
+
+
+def are_shared(slices: Sequence[Raw]) -> bool:
+    """Tell whether devices share counters, or claims a device."""
+    every = [device for s in slices for device in s["spec"].get("devices", ())]
+    counters = any("sharedCounters" in s["spec"] for s in slices)
+    return counters or any(device.get("allowMultipleAllocations") for device in every)
 
 
 def a_leftover(pod: Raw) -> Raw:
@@ -152,7 +159,7 @@ def _device(dice: Dice, name: str, driver: str) -> Raw:
         effect = dice.pick("NoSchedule", "NoExecute", "None")
         made["taints"] = [{"key": "broken", "effect": effect, "value": "yes",
                            "timeAdded": "2026-01-01T00:00:00Z"}]  # fmt: skip
-    if dice.chance(0.12):
+    if dice.chance(0.04):
         made["allowMultipleAllocations"] = True
         if capacity and dice.chance(0.6):
             policy = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}

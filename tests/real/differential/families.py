@@ -166,7 +166,7 @@ def _with_devices(dice: Dice, *, safe: bool) -> tuple[list[Raw], Raw]:
         for user in users:
             devices.use_claims(dice, user, [f"busy{i}"])
         made.append(claim)
-    constrained = not any("sharedCounters" in s["spec"] for s in slices)
+    constrained = not devices.are_shared(slices)
     pod = identified(a_random_pod(dice, "x", namespace="default"))
     names = [f"mine{i}" for i in range(dice.pick(0, 1, 1, 1, 2))]
     for name in names:

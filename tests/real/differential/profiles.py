@@ -45,7 +45,8 @@ def _arguments(dice: Dice) -> dict[str, Raw]:
     if dice.chance(0.7):
         made["NodeResourcesFit"] = _fit(dice)
     if dice.chance(0.3):
-        named = dice.some(RESOURCES) or ["cpu"]
+        # Extended resources that devices serve make kube-scheduler crash here.
+        named = dice.some(RESOURCES[:3]) or ["cpu"]
         made["NodeResourcesBalancedAllocation"] = {
             "resources": [{"name": name, "weight": 1} for name in named]
         }

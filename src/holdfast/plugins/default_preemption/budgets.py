@@ -65,18 +65,21 @@ class Budgets:
             self.version += 1
         self.standings = tuple(_standing(budget) for budget, _ in usable)
 
-    def violating(self, victims: Sequence[PodFacts]) -> set[str]:
-        """Uids of the victims that go beyond a budget, were all of them evicted in this order."""
-        beyond: set[str] = set()
+    def violating(self, pods: Sequence[PodFacts], begin: int = 0) -> set[int]:
+        """Places of pods beyond a budget, were all from ``begin`` on evicted in this order.
+
+        They are counted from ``begin``.
+        """
+        beyond: set[int] = set()
         if not self.standings:
             return beyond
         left = [standing.allowed for standing in self.standings]
-        for victim in victims:
+        for place, victim in enumerate(pods[begin:]):
             for i in self._sets[self._set(victim)]:
                 if victim.name not in self.standings[i].disrupted:
                     left[i] -= 1
                     if left[i] < 0:
-                        beyond.add(victim.uid)
+                        beyond.add(place)
         return beyond
 
     def beyond(self, ranks: Importance, rows: SomeRows, lower: Bools) -> Bools | None:
@@ -86,7 +89,7 @@ class Budgets:
         """
         if not self.standings:
             return None
-        sets = ranks.column("budgets", self._set, self.version)[:, rows]
+        sets = ranks.grid("budgets", self._set, self.version).columns()[: len(lower), rows]
         nowhere = len(self.standings)
         allowed = np.array([s.allowed for s in self.standings] + [2**31], np.int64)
         counts = np.zeros((lower.shape[1], nowhere + 1), np.int32)
@@ -116,7 +119,7 @@ class Budgets:
         changed = sum(old != new for old, new in zip(before, self.standings, strict=True))
         if changed > _MANY:
             return np.ones(size, np.bool_)
-        sets = ranks.column("budgets", self._set, self.version)[:, :size]
+        sets = ranks.grid("budgets", self._set, self.version).columns()[:, :size]
         found = np.zeros(size, np.bool_)
         for i, (old, new) in enumerate(zip(before, self.standings, strict=True)):
             if old == new:

@@ -9,8 +9,8 @@ from typing import Any
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.hypothesis import judge_beside_nominated
 from holdfast.framework.plugin import Candidate, Change, Code, Scope, State
-from holdfast.framework.rejection import Word
 from holdfast.framework.view import View
+from holdfast.framework.words import Word
 from holdfast.plugins.default_preemption.budgets import Budgets
 
 NAME = "DefaultPreemption"
@@ -59,7 +59,7 @@ def dry_run(question: Question, row: int) -> Candidate | Word:
     if word is not None:
         return word
     lower.sort(key=lambda pod: importance(pod, now))
-    beyond = question.budgets.violating(lower)
+    beyond = {lower[place].uid for place in question.budgets.violating(lower)}
     order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
     gone = list(order)
     question = question.about_pods()

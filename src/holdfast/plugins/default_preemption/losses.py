@@ -48,6 +48,4 @@ def at_least(loss: Loss) -> Loss:
     """
     if loss.violations:
         return NOTHING._replace(violations=1)
-    if not loss.victims:
-        return NOTHING
     return Loss(0, loss.highest, loss.highest + SHIFT, 1, loss.minus_start)

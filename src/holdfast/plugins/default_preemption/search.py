@@ -23,6 +23,7 @@ from holdfast.framework.plugin import (
     Candidate,
     Change,
     Code,
+    Needs,
     NeedsRoom,
     RestsOnPods,
     Rows,
@@ -31,11 +32,12 @@ from holdfast.framework.plugin import (
     State,
     implements,
 )
-from holdfast.framework.rejection import Rejection, Word, count_reasons
+from holdfast.framework.rejection import Rejection, count_reasons
 from holdfast.framework.view import View
+from holdfast.framework.words import Word
 from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS, Question, dry_run
 from holdfast.plugins.default_preemption.losses import NOTHING, Loss, at_least, loss_of
-from holdfast.plugins.default_preemption.trial import Trial
+from holdfast.plugins.default_preemption.trial import NO_USE, Trial
 from holdfast.plugins.default_preemption.trials import trials_of
 
 Bools = NDArray[np.bool_]
@@ -55,23 +57,27 @@ class Search:
         self._outcomes: dict[int, Candidate | Word] = {}
         self._tried: Bools = rejection.codes == Code.UNSCHEDULABLE
         self._room = _by_room(rejection)
+        self._needs: Needs | None = None
         self._trial: Trial | None = None
         if self._room is not None:
             plugin, state = self._room
-            self._trial = trials.of(view.pod.priority, plugin.needs(state))
-            self._tried &= self._trial.lower[: self._size] > 0
-        self._unbounded = self._tried & self._beyond_room()
+            self._needs = plugin.needs(state)
+            self._trial = trials.of(view.pod.priority, self._needs)
+        self._unbounded = self._beyond_room()
         self._hard = self._tried & (self._unbounded | self._resting())
-        self._plain: Rows | None = None
+        if self._trial is not None:
+            # Where nobody has to go it is not for want of room that the row will not do.
+            self._hard |= self._tried & self._trial.idle[: self._size]
+        self._fits: Bools | None = None
 
     def best(self) -> tuple[list[int], Loss] | None:
         """The rows where least is lost, ascending, and what; None if there is no such row."""
         best: Loss | None = None
         rows: list[int] = []
-        plain = self._plain_rows()
-        if self._trial is not None and len(plain):
-            rows = self._trial.cheapest(plain).tolist()
-            best = self._trial.loss(rows[0], self._view.now)
+        if self._trial is not None:
+            rows = self._trial.cheapest(self._plain())
+            if rows:
+                best = self._trial.loss(rows[0], self._view.now)
         for bound, row in self._bounds():
             if best is not None and bound > best:
                 break
@@ -97,20 +103,20 @@ class Search:
 
     def candidates(self) -> list[Candidate]:
         """Every row where the pod would fit, tried for real if need be."""
-        hard = [
+        rows = [
             row
             for row in self._hard.nonzero()[0].tolist()
             if isinstance(self.outcome(row), Candidate)
         ]
-        return [self.candidate(row) for row in sorted([*self._plain_rows().tolist(), *hard])]
+        if self._trial is not None:
+            plain = self._plain() & (self._trial.weight[: self._size] < NO_USE)
+            rows += plain.nonzero()[0].tolist()
+        return [self.candidate(row) for row in sorted(rows)]
 
     def words(self) -> tuple[Mapping[str, int], list[str]]:
         """What stands in the way on how many nodes, and errors; asked if no row will do."""
-        rejection = self._rejection
-        asked = rejection.codes == Code.UNSCHEDULABLE
         words: Counter[str] = Counter()
-        words[NOT_HELPFUL] = rejection.nodes - int(np.count_nonzero(asked))
-        words[NO_VICTIMS] = int(np.count_nonzero(asked & ~self._tried))
+        words[NOT_HELPFUL] = self._rejection.nodes - int(np.count_nonzero(self._tried))
         errors: list[str] = []
         for row in self._hard.nonzero()[0].tolist():
             outcome = self.outcome(row)
@@ -119,33 +125,37 @@ class Search:
                 errors.append(_failure(outcome.plugin, outcome.reasons))
             else:
                 words.update(outcome.reasons)
-        self._plain_words(words, errors)
+        if self._trial is not None:
+            self._plain_words(self._trial, words, errors)
         return {reason: count for reason, count in words.items() if count}, errors
 
     # --- rows where room is all that pods have to do with it ------------------------------------
 
-    def _plain_rows(self) -> Rows:
-        """Those where the pod would fit."""
-        if self._plain is None:
+    def _plain(self) -> Bools:
+        """Those where the pod would fit, if there is room."""
+        if self._fits is None:
             fits = self._tried & ~self._hard
-            if self._trial is not None:
-                fits &= self._trial.short[: self._size] == 0
-            for index, (plugin, state) in enumerate(self._rejection.filters):
-                if not self._is_room(plugin):
-                    rows = (fits & (self._rejection.plugin_of <= index)).nonzero()[0]
+            rejection = self._rejection
+            # Whoever rejected a row, all before it in turn have passed it.
+            begin = 0 if rejection.words else min(rejection.objectors or (0,))
+            for index, (plugin, state) in enumerate(rejection.filters):
+                if index >= begin and not self._is_room(plugin):
+                    rows = (fits & (rejection.plugin_of <= index)).nonzero()[0]
                     if len(rows):
                         fits[rows] = plugin.filter(state, rows) == 0
-            self._plain = fits.nonzero()[0]
-        return self._plain
+            self._fits = fits
+        return self._fits
 
-    def _plain_words(self, words: Counter[str], errors: list[str]) -> None:
+    def _plain_words(self, trial: Trial, words: Counter[str], errors: list[str]) -> None:
         left = self._tried & ~self._hard
+        alone = left & (trial.lower[: self._size] == 0)
+        words[NO_VICTIMS] += int(np.count_nonzero(alone))
+        left &= ~alone
         for plugin, state in self._rejection.filters:
             rows = left.nonzero()[0]
             if self._is_room(plugin):
-                assert self._trial is not None
-                verdicts = (self._trial.short[rows] != 0).astype(np.int8)
-                words.update(self._shortages(rows[verdicts != 0]))
+                verdicts = (trial.short[rows] != 0).astype(np.int8)
+                words.update(self._shortages(trial, rows[verdicts != 0]))
             else:
                 verdicts = plugin.filter(state, rows)
                 failing = verdicts == Code.ERROR
@@ -156,12 +166,12 @@ class Search:
                 )
             left[rows[verdicts != 0]] = False
 
-    def _shortages(self, rows: Rows) -> Counter[str]:
+    def _shortages(self, trial: Trial, rows: Rows) -> Counter[str]:
         """Count what rows lack even without the lower pods; those that lack the same at once."""
-        assert self._room is not None and self._trial is not None
+        assert self._room is not None
         plugin, state = self._room
         words: Counter[str] = Counter()
-        short = self._trial.short[rows]
+        short = trial.short[rows]
         for pattern in np.unique(short):
             alike = rows[short == pattern]
             row = int(alike[0])
@@ -173,27 +183,28 @@ class Search:
 
     # --- rows where filters look at pods in other ways ------------------------------------------
 
-    def _beyond_room(self) -> Bools | bool:
+    def _beyond_room(self) -> Bools:
         """Rows of which the trial tells nothing: not the needs, not the order, not who is near."""
-        if self._trial is None or self._room is None:
-            return True
         beyond = np.zeros(self._size, np.bool_)
-        apart = self._room[0].needs(self._room[1]).apart
-        if apart is not None:
-            beyond |= apart[: self._size]
+        if self._trial is None or self._needs is None:
+            return ~beyond
         ranks = self._view.nodes.importance()
-        beyond |= ranks.newest[: self._size] >= self._view.now
+        if self._needs.apart is not None:
+            beyond |= self._needs.apart[: self._size]
+        if ranks.latest >= self._view.now:
+            beyond |= ranks.newest[: self._size] >= self._view.now
         if (spares := self._question.spares) is not None:
-            spared = ranks.column(("spared", spares), lambda pod: int(spares(pod)))
-            beyond |= spared[:, : self._size].any(axis=0)
-        # What an extender refuses has room enough: only trying shows that evicting is no use.
-        beyond[[r for r, word in self._rejection.words.items() if word.plugin == EXTENDER]] = True
-        own = self._view.world.nominations.node_of(self._view.pod.uid)
-        if own in self._view.nodes.row_of:
-            beyond[self._view.nodes.row_of[own]] = True
+            spared = ranks.grid("spared", lambda pod: int(spares(pod)), spares)
+            beyond |= spared.totals[: self._size] > 0
+        if self._rejection.words:
+            # What an extender refuses has room enough: only trying shows that evicting is no use.
+            beyond |= self._rejection.words.of_plugin(EXTENDER)
+        own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))
+        if own is not None:
+            beyond[own] = True
         return beyond
 
-    def _resting(self) -> Bools | bool:
+    def _resting(self) -> Bools:
         """Rows where the pods that stand there, or are to come, may decide by more than room."""
         resting = np.zeros(self._size, np.bool_)
         nominations = self._view.world.nominations
@@ -201,21 +212,22 @@ class Search:
             if getattr(plugin, "scope", None) is Scope.NODE:
                 continue
             if implements(plugin, RestsOnPods):
-                resting |= plugin.rests_on_pods(state)[: self._size]
+                rests = plugin.rests_on_pods(state)
+                if rests is not None:
+                    resting |= rests[: self._size]
             elif not self._is_room(plugin):
-                return True
+                resting[:] = True
             if not self._is_room(plugin) and nominations:
-                resting[nominations.all_rows()] = True
+                resting[nominations.promised.rows()] = True
         return resting
 
     def _bounds(self) -> list[tuple[Loss, int]]:
         """Hard rows with what they cost at least, the cheapest first."""
-        hard = self._hard.nonzero()[0].tolist()
         bounds = []
-        for row in hard:
-            if self._unbounded[row] or self._trial is None:
+        for row in self._hard.nonzero()[0].tolist():
+            if self._unbounded[row] or self._trial is None or self._trial.idle[row]:
                 bounds.append((NOTHING, row))
-            elif not self._trial.short[row]:
+            elif self._trial.weight[row] != NO_USE:
                 bounds.append((at_least(self._trial.loss(row, self._view.now)), row))
         return sorted(bounds)
 

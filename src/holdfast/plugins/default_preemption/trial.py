@@ -7,31 +7,50 @@ before all others. Worked out over columns, kept, and worked out again only for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.follower import Follower
-from holdfast.columns.importance import NOBODY, UNSTARTED, Importance
+from holdfast.columns.importance import UNSTARTED, Importance
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import Needs, Rows
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets, SomeRows, Standing
+from holdfast.plugins.default_preemption.leaders import HOW_MANY, Key, Leaders
+from holdfast.plugins.default_preemption.letting_back import Rest, let_back, let_back_columns
 from holdfast.plugins.default_preemption.losses import SHIFT, Loss
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-ENOUGH = 2**60
+NO_USE = 2**62
+"""The weight of a row on which nobody could make room."""
+_NO_USE: Key = (NO_USE, -1, 0.0)
+_ENOUGH = 2**60
+_GUARDED, _ONE = 2**33, 2**16
+_BITS = 62
+
+
+class Walk(NamedTuple):
+    """What came of one row: what is short, and who has to go, by place."""
+
+    lower: int
+    short: int
+    gone: list[int]
+    beyond: set[int]
 
 
 class Trial:
     """One question asked of all rows; arrays are [row].
 
     ``lower`` counts the pods that might go. ``short`` has a bit for each thing the row lacks even
-    without them: bit 0 a pod slot, then the needs in order. The other columns are the loss:
-    ``start`` is UNSTARTED where the most important victims have not started, or nobody has to go.
+    without them: bit 0 a pod slot, then the needs in order. The loss is packed for comparing:
+    ``weight`` is broken budgets and the highest priority, NO_USE where evicting does not help (or
+    is not needed: ``idle``, there it is not for want of room that the row will not do); ``total``
+    is the sum of priorities and the number of victims; ``start`` when the most important one
+    started. ``gone`` has a bit for the place of each victim, 0 if there are more places than bits.
     """
 
     def __init__(self, world: World, budgets: Budgets, ceiling: int, needs: Needs) -> None:
@@ -42,13 +61,14 @@ class Trial:
         self._needs = needs
         self._follower = Follower(nodes.journal, nodes.order_journal)
         self._paid: tuple[int, tuple[Standing, ...]] = (-1, ())
+        self._leaders: Leaders | None = None
         self.lower: Ints = np.zeros(nodes.capacity, np.int64)
         self.short: Ints = np.zeros(nodes.capacity, np.int64)
-        self.violations: Ints = np.zeros(nodes.capacity, np.int64)
-        self.highest: Ints = np.zeros(nodes.capacity, np.int64)
+        self.weight: Ints = np.full(nodes.capacity, NO_USE, np.int64)
         self.total: Ints = np.zeros(nodes.capacity, np.int64)
-        self.count: Ints = np.zeros(nodes.capacity, np.int64)
         self.start: NDArray[np.float64] = np.zeros(nodes.capacity)
+        self.gone: Ints = np.zeros(nodes.capacity, np.int64)
+        self.idle: Bools = np.zeros(nodes.capacity, np.bool_)
 
     def refresh(self) -> None:
         """Look again at rows that moved, and where budgets did."""
@@ -67,165 +87,186 @@ class Trial:
         if isinstance(stale, list):
             for row in stale:
                 self._try_one(row, ranks)
+                if self._leaders is not None:
+                    self._leaders.change(row, self._key(row))
+            if stale and (self._leaders is None or self._leaders.spent):
+                # Asked again with little changed: keeping the cheapest begins to pay.
+                self._leaders = self._lead()
         elif isinstance(stale, slice) or len(stale):
+            self._leaders = None
             self._try_many(stale, ranks)
 
     def loss(self, row: int, now: float) -> Loss:
         """The loss of a row on which the pod would fit."""
-        start = float(self.start[row])
+        start, weight, total = float(self.start[row]), int(self.weight[row]), int(self.total[row])
         return Loss(
-            int(self.violations[row]), int(self.highest[row]), int(self.total[row]),
-            int(self.count[row]), -(now if start == UNSTARTED else start),
+            weight // _GUARDED, weight % _GUARDED - SHIFT, total // _ONE, total % _ONE,
+            -(now if start == UNSTARTED else start),
         )  # fmt: skip
 
-    def cheapest(self, rows: Rows) -> Rows:
-        """Those of the rows, on all of which the pod would fit, where least is lost."""
-        for column in (self.violations, self.highest, self.total, self.count):
-            if len(rows) == 1:
-                return rows
-            values = column[rows]
-            rows = rows[values == values.min()]
-        starts = self.start[rows]
-        best: Rows = rows[starts == starts.max()]
-        return best
+    def cheapest(self, among: Bools) -> list[int]:
+        """The rows where least is lost, ascending; none if the pod would fit on none of them."""
+        found = self._leaders.first(among) if self._leaders is not None else None
+        return self._look_at_all(among) if found is None else found
+
+    def _look_at_all(self, among: Bools) -> list[int]:
+        weights = np.where(among, self.weight[: len(among)], NO_USE)
+        least = weights.min(initial=NO_USE)
+        if least == NO_USE:
+            return []
+        # Many rows are alike so far: cheaper over all of them than picking those.
+        totals = np.where(weights == least, self.total[: len(among)], NO_USE)
+        rows: Rows = (totals == totals.min()).nonzero()[0]
+        if len(rows) > 1:
+            starts = self.start[rows]
+            rows = rows[starts == starts.max()]
+        found: list[int] = rows.tolist()
+        return found
+
+    def _lead(self) -> Leaders:
+        """Find the cheapest few of all rows."""
+        size = self._world.nodes.size
+        order = np.lexsort((-self.start[:size], self.total[:size], self.weight[:size]))
+        leading = [(self._key(row), row) for row in order[: HOW_MANY + 1].tolist()]
+        bar = min(leading.pop()[0] if len(leading) > HOW_MANY else _NO_USE, _NO_USE)
+        return Leaders(sorted(pair for pair in leading if pair[0] < bar), bar)
+
+    def _key(self, row: int) -> Key:
+        return int(self.weight[row]), int(self.total[row]), -float(self.start[row])
 
     # --- one row, in plain numbers ------------------------------------------------------------
 
     def victims(self, row: int) -> tuple[list[str], int]:
         """Who has to go on a row where the pod would fit, by uid, and how many are guarded."""
-        lower = self._lower_on(row, self._world.nodes.importance())
-        _, gone, beyond = self._walk(row, lower)
-        # Among equals the guarded ones are named first.
-        victims = [pod for pod in lower if pod.uid in gone]
-        victims.sort(key=lambda pod: (-pod.priority, pod.began, pod.uid not in beyond))
-        return [pod.uid for pod in victims], len(gone & beyond)
+        ranks = self._world.nodes.importance()
+        pods, bits = ranks.pods[row], int(self.gone[row])
+        if bits and not self._budgets.standings:
+            return [pods[place].uid for place in _places(bits)], 0
+        walk = self._walk(row, ranks)
+
+        def order(place: int) -> tuple[int, float, bool]:
+            # Among equals the guarded ones are named first.
+            return (-pods[place].priority, pods[place].began, place not in walk.beyond)
+
+        gone = sorted(walk.gone, key=order) if walk.beyond else walk.gone
+        return [pods[place].uid for place in gone], len(walk.beyond.intersection(walk.gone))
 
     def _try_one(self, row: int, ranks: Importance) -> None:
-        lower = self._lower_on(row, ranks)
-        self.lower[row] = len(lower)
-        self.short[row], gone, beyond = self._walk(row, lower)
-        victims = [pod for pod in lower if pod.uid in gone]
-        self.violations[row] = len(gone & beyond)
-        self.highest[row] = victims[0].priority if victims else -SHIFT
-        self.total[row] = sum(pod.priority + SHIFT for pod in victims)
-        self.count[row] = len(victims)
-        self.start[row] = victims[0].began if victims else UNSTARTED
+        lower, short, gone, beyond = self._walk(row, ranks)
+        self.lower[row], self.short[row] = lower, short
+        self.idle[row] = lower > 0 and not short and not gone
+        if not gone:
+            self.weight[row] = NO_USE
+            return
+        priorities = ranks.priority.rows[row, gone].tolist()
+        self.weight[row] = len(beyond.intersection(gone)) * _GUARDED + priorities[0] + SHIFT
+        self.total[row] = sum(p + SHIFT for p in priorities) * _ONE + len(gone)
+        self.gone[row] = sum(1 << place for place in gone) if gone[-1] < _BITS else 0
+        self.start[row] = ranks.started.rows[row, gone[0]]
 
-    def _lower_on(self, row: int, ranks: Importance) -> list[PodFacts]:
-        return [pod for pod in ranks.pods[row] if pod.priority < self._ceiling]
-
-    def _walk(self, row: int, lower: Sequence[PodFacts]) -> tuple[int, set[str], set[str]]:
-        """What is short without the lower pods, who has to go, who is beyond a budget."""
-        free_at, have_at = (
-            self._world.nodes.amounts.free_at,
-            self._world.nodes.amounts.allocatable_at,
-        )
+    def _walk(self, row: int, ranks: Importance) -> Walk:
+        end = len(ranks.pods[row])
+        priorities = ranks.priority.rows[row, :end].tolist()
+        begin = 0
+        while begin < end and priorities[begin] >= self._ceiling:
+            begin += 1
+        nodes = self._world.nodes
         ahead = self._world.nominations.at_least(self._ceiling, row)
-        slots = free_at[PODS][row] + len(lower) - len(ahead) - 1
-        left: dict[int, int] = {}
+        slots = nodes.amounts.free_at[PODS][row] + (end - begin) - len(ahead) - 1
         short = int(slots < 0)
+        columns, left = [], []
         for bit, (resource, amount) in enumerate(self._needs.amounts, 1):
-            if resource in self._needs.waived and not have_at[resource][row]:
+            if resource in self._needs.waived and not nodes.amounts.allocatable_at[resource][row]:
                 continue
-            left[resource] = free_at[resource][row] - amount
-            for sign, pods in ((1, lower), (-1, ahead)):
-                for pod in pods:
-                    for id_, wanted in pod.request:
-                        if id_ == resource:
-                            left[resource] += sign * wanted
-            short |= int(left[resource] < 0) << bit
-        if short or not lower:
-            return short, set(), set()
-        beyond = self._budgets.violating(lower)
-        order = [p for p in lower if p.uid in beyond] + [p for p in lower if p.uid not in beyond]
-        return 0, _let_back(order, left, slots), beyond
+            asked = ranks.amounts(resource).rows[row, begin:end].tolist()
+            rest = nodes.amounts.free_at[resource][row] - amount + sum(asked)
+            for pod in ahead:
+                rest -= dict(pod.request).get(resource, 0)
+            columns.append(asked)
+            left.append(rest)
+            short |= int(rest < 0) << bit
+        if short or begin == end:
+            return Walk(end - begin, short, [], set())
+        beyond = self._budgets.violating(ranks.pods[row], begin)
+        gone = let_back(end - begin, beyond, columns, left, slots)
+        return Walk(
+            end - begin, 0, [begin + place for place in gone], {begin + place for place in beyond}
+        )  # fmt: skip
 
     # --- many rows, as columns ----------------------------------------------------------------
 
     def _try_many(self, rows: SomeRows, ranks: Importance) -> None:
-        priority = ranks.priority[:, rows]
+        deep = int(ranks.count[rows].max(initial=0))
+        priority = ranks.priority.columns()[:deep, rows]
         lower = priority < self._ceiling
-        deep = int(np.count_nonzero(priority != NOBODY, axis=0).max(initial=0))
-        priority, lower = priority[:deep], lower[:deep]
-        there = np.count_nonzero(lower, axis=0)
-        wanted = [ranks.amounts(r)[:deep, rows] * lower for r, _ in self._needs.amounts]
-        left, slots = self._left(rows, wanted, there)
-        short = (slots < 0).astype(np.int64)
-        for bit, rest in enumerate(left, 1):
+        grids = [ranks.amounts(resource) for resource, _ in self._needs.amounts]
+        asked = [grid.columns()[:deep, rows] for grid in grids]
+        there, given = ranks.count[rows], [grid.totals[rows] for grid in grids]
+        if deep and (~lower[0] & (there > 0)).any():
+            # Not everybody is less important. (Where nobody stands nothing is asked for anyway.)
+            there = lower.sum(axis=0)
+            asked = [amounts * lower for amounts in asked]
+            given = [amounts.sum(axis=0) for amounts in asked]
+        left = self._left(rows, there, given)
+        short = np.zeros(len(there), np.int64)
+        for bit, rest in enumerate(left):
             short |= (rest < 0).astype(np.int64) << bit
+        # Rows that lack something are left alone; what becomes of them is of no interest.
+        for rest in left:
+            rest[short > 0] = _ENOUGH
         beyond = self._budgets.beyond(ranks, rows, lower)
-        gone = lower & (short == 0)
-        if beyond is not None:
-            _walk_columns(gone, gone & beyond, wanted, left, slots)
-            _walk_columns(gone, gone & ~beyond, wanted, left, slots)
-        else:
-            _walk_columns(gone, gone.copy(), wanted, left, slots)
+        slots = [] if (left[0] >= there).all() else [Rest(left[0], lower.astype(np.int64))]
+        gone = let_back_columns(lower, beyond, [*slots, *map(Rest, left[1:], asked)])
         self.lower[rows], self.short[rows] = there, short
-        self.violations[rows] = 0 if beyond is None else np.count_nonzero(gone & beyond, axis=0)
-        self._tell(rows, gone, priority, ranks.started[:deep, rows])
+        self._tell(rows, gone, beyond, ranks)
+        self.idle[rows] = (short == 0) & (there > 0) & (self.total[rows] == 0)
 
-    def _left(self, rows: SomeRows, wanted: list[Ints], there: Ints) -> tuple[list[Ints], Ints]:
-        """What would be left of each need, and of the pod slots, beside the pod itself."""
+    def _left(self, rows: SomeRows, there: Ints, given: list[Ints]) -> list[Ints]:
+        """What would be left of pod slots and needs beside the pod, were everybody lower gone."""
         amounts = self._world.nodes.amounts
-        slots = amounts.free[PODS][rows] + there - 1
-        left = []
-        for (resource, amount), given in zip(self._needs.amounts, wanted, strict=True):
-            rest = amounts.free[resource][rows] - amount + given.sum(axis=0)
+        left = [amounts.free[PODS][rows] + there - 1]
+        for (resource, amount), gained in zip(self._needs.amounts, given, strict=True):
+            rest = amounts.free[resource][rows] - amount + gained
             if resource in self._needs.waived:
-                rest = np.where(amounts.allocatable[resource][rows] == 0, ENOUGH, rest)
+                rest = np.where(amounts.allocatable[resource][rows] == 0, _ENOUGH, rest)
             left.append(rest)
-        promised = np.zeros((len(left) + 1, amounts.free.shape[1]), np.int64)
-        nominations = self._world.nominations
-        for row in nominations.all_rows():
-            pods = nominations.at_least(self._ceiling, row)
-            promised[0, row] = len(pods)
-            for i, (resource, _) in enumerate(self._needs.amounts, 1):
-                promised[i, row] = sum(dict(pod.request).get(resource, 0) for pod in pods)
-        return [rest - promised[i, rows] for i, rest in enumerate(left, 1)], slots - promised[
-            0, rows
-        ]
+        if self._world.nominations:
+            resources = [resource for resource, _ in self._needs.amounts]
+            coming = self._world.nominations.promised.needed(self._ceiling, resources)
+            left = [rest - taken[rows] for rest, taken in zip(left, coming, strict=True)]
+        return left
 
-    def _tell(
-        self, rows: SomeRows, gone: Bools, priority: Ints, started: NDArray[np.float64]
-    ) -> None:
-        """Add up what the victims cost; the first of a column is its most important one."""
-        count = np.count_nonzero(gone, axis=0)
-        self.count[rows] = count
-        self.total[rows] = np.where(gone, priority + SHIFT, 0).sum(axis=0)
-        if not len(gone):
-            self.highest[rows], self.start[rows] = -SHIFT, UNSTARTED
-            return
-        first = gone.argmax(axis=0)[None]
-        self.highest[rows] = np.where(count, np.take_along_axis(priority, first, 0)[0], -SHIFT)
-        self.start[rows] = np.where(count, np.take_along_axis(started, first, 0)[0], UNSTARTED)
-
-
-def _let_back(order: Sequence[PodFacts], left: dict[int, int], slots: int) -> set[str]:
-    """Let back whom there is room for, in this order; answers who has to go."""
-    gone: set[str] = set()
-    for pod in order:
-        takes = [(r, amount) for r, amount in pod.request if r in left]
-        if slots < 1 or any(left[r] < amount for r, amount in takes):
-            gone.add(pod.uid)
-            continue
-        slots -= 1
-        for r, amount in takes:
-            left[r] -= amount
-    return gone
+    def _tell(self, rows: SomeRows, gone: Bools, beyond: Bools | None, ranks: Importance) -> None:
+        """Add up what the victims cost, the most important one last: it has the last word."""
+        size = gone.shape[1]
+        costs = ranks.grid("costs", _cost).columns()[:, rows]
+        priority, started = ranks.priority.columns()[:, rows], ranks.started.columns()[:, rows]
+        total, bits = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        highest, start = np.full(size, -SHIFT), np.full(size, UNSTARTED)
+        guarded = np.zeros(size, np.int64)
+        for place in reversed(range(len(gone))):
+            going = gone[place]
+            if not going.any():
+                continue
+            total += costs[place] * going
+            highest = np.where(going, priority[place], highest)
+            start = np.where(going, started[place], start)
+            if beyond is not None:
+                guarded += going & beyond[place]
+            if len(gone) <= _BITS:
+                bits |= going.astype(np.int64) << place
+        self.weight[rows] = np.where(total > 0, guarded * _GUARDED + highest + SHIFT, NO_USE)
+        self.total[rows], self.start[rows], self.gone[rows] = total, start, bits
 
 
-def _walk_columns(
-    gone: Bools, asking: Bools, wanted: list[Ints], left: list[Ints], slots: Ints
-) -> None:
-    """Let back whom there is room for, place by place.
+def _cost(pod: PodFacts) -> int:
+    return (pod.priority + SHIFT) * _ONE + 1
 
-    Strikes them from ``gone``, and takes what they need from ``left`` and ``slots``.
-    """
-    for place in range(len(gone)):
-        fits = asking[place] & (slots >= 1)
-        for i, needed in enumerate(wanted):
-            fits &= left[i] >= needed[place]
-        for i, needed in enumerate(wanted):
-            left[i] -= needed[place] * fits
-        slots -= fits
-        gone[place] &= ~fits
+
+def _places(bits: int) -> list[int]:
+    """Which bits are set."""
+    found = []
+    while bits:
+        found.append((bits & -bits).bit_length() - 1)
+        bits &= bits - 1
+    return found

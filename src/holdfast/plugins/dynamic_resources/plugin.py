@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.api import durations
 from holdfast.api.causes import invalid
@@ -118,9 +117,8 @@ class DynamicResources:
         """Ask each row for the devices; pods that come or go do not change the answer."""
         return state.verdicts(rows)
 
-    def rests_on_pods(self, state: Demand) -> NDArray[np.bool_]:
+    def rests_on_pods(self, _state: Demand) -> None:
         """Nowhere: a device is free only once its claim is deallocated."""
-        return np.zeros(state.nodes.capacity, np.bool_)
 
     def reasons(self, state: Demand, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Say why the row will not do."""

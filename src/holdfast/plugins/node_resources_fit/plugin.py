@@ -207,11 +207,12 @@ class NodeResourcesFit:
         """The request; rows with a matched offer are judged by what is held there too."""
         return Needs(state.needs, state.backed, state.left)
 
-    def rests_on_pods(self, state: FitState) -> NDArray[np.bool_]:
+    def rests_on_pods(self, state: FitState) -> NDArray[np.bool_] | None:
         """What a pod draws on an offer does not become free when it leaves."""
+        if not state.offers:
+            return None
         drawn = np.zeros(len(state.slots), np.bool_)
-        if state.offers:
-            drawn[state.offers.rows_drawn()] = True
+        drawn[state.offers.rows_drawn()] = True
         return drawn
 
     def shortages(self, state: FitState, row: int, change: Change = NONE) -> list[Shortage]:
@@ -231,11 +232,11 @@ class NodeResourcesFit:
     def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
         free = state.amounts.free
-        counts = {TOO_MANY: int(np.count_nonzero(free[PODS][rows] < 1))}
+        counts = {TOO_MANY: int(np.count_nonzero(free[PODS].take(rows) < 1))}
         for resource, amount in state.needs:
-            short = free[resource][rows] < amount
+            short = free[resource].take(rows) < amount
             if resource in state.backed:
-                short &= state.amounts.allocatable[resource][rows] > 0
+                short &= state.amounts.allocatable[resource].take(rows) > 0
             counts[f"Insufficient {state.names[resource]}"] = int(np.count_nonzero(short))
         return {reason: count for reason, count in counts.items() if count}
 

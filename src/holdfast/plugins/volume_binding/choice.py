@@ -1,12 +1,13 @@
 """Which volumes a pod's claims would get, on every row at once.
 
 The loop is over claims and volumes, never over nodes: each volume is offered to all rows that
-reach it and have nothing smaller yet.
+reach it and have nothing smaller yet. A claim that the pod mounts twice must find room twice, as
+upstream has it, but is given one volume.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,16 +56,18 @@ class Choice:
             self._choose(waiting)
 
     def kept(self, row: int) -> list[tuple[PersistentVolume, PersistentVolumeClaim]]:
-        """The volumes that would be bound if the pod went to the row."""
-        return [
-            (match.volumes[match.index[row]], match.claim)
-            for match in self.matches
-            if match.index[row] != _NONE
-        ]
+        """The volumes that would be bound if the pod went to the row, one a claim."""
+        found: dict[str, tuple[PersistentVolume, PersistentVolumeClaim]] = {}
+        for match in self.matches:
+            if match.index[row] != _NONE:
+                found.setdefault(match.claim.key, (match.volumes[match.index[row]], match.claim))
+        return list(found.values())
 
     def provisioned(self, row: int) -> list[PersistentVolumeClaim]:
-        """The claims for which a volume would be made."""
-        return [claim for claim, needed in self._needs if needed[row]]
+        """The claims for which a volume would be made, those with a volume left out."""
+        kept = {claim.key for _, claim in self.kept(row)}
+        needed = {claim.key: claim for claim, rows in self._needs if rows[row]}
+        return [claim for key, claim in needed.items() if key not in kept]
 
     def _follow(self, bound: Claims) -> None:
         """A bound volume must be reached; the first one that is not settles a row's fault."""
@@ -147,8 +150,3 @@ class Choice:
             return np.ones(self._nodes.capacity, np.bool_)
         capacities = self._volumes.capacities_of(storage_class.name)
         return roomy(self._nodes, capacities, claim.size.value())
-
-
-def unique(claims: Iterable[PersistentVolumeClaim]) -> tuple[PersistentVolumeClaim, ...]:
-    """Each claim once: a pod may mount one in several places."""
-    return tuple({claim.key: claim for claim in claims}.values())

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.api.causes import invalid
 from holdfast.api.storage import (
@@ -43,7 +42,6 @@ from holdfast.plugins.volume_binding.choice import (
     SPACE,
     Choice,
     Claims,
-    unique,
 )
 from holdfast.plugins.volume_binding.writing import Waiting, bind_volumes, given_to, kept_for
 
@@ -138,7 +136,7 @@ class VolumeBinding:
                 return Reject(Code.UNRESOLVABLE, (obstacle,))
             assert claim is not None
             claims.append(claim)
-        state = _sorted_out(view.nodes, volumes, unique(claims))
+        state = _sorted_out(view.nodes, volumes, tuple(claims))
         if isinstance(state, _State):
             try:
                 _ = state.choice
@@ -156,9 +154,8 @@ class VolumeBinding:
         """The same for one row."""
         return Code.UNRESOLVABLE if state.choice.faults[row] else Code.PASS
 
-    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+    def rests_on_pods(self, _state: _State) -> None:
         """Nowhere: it looks at nodes and volumes."""
-        return np.zeros(state.nodes.capacity, np.bool_)
 
     def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
         """Everything that is wrong with the row."""

@@ -1,0 +1,128 @@
+"""Rows that would take a class of pods, but not beside the pods that are nominated to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.follower import Follower
+from holdfast.columns.interner import PODS
+from holdfast.framework.hypothesis import FilterPair, judge
+from holdfast.framework.plugin import Change, NeedsRoom, Rows, Scope, implements
+from holdfast.framework.values import Needs
+from holdfast.framework.words import Word, Words
+from holdfast.framework.world import World
+
+Bools = NDArray[np.bool_]
+
+
+class Crowd:
+    """What is remembered of it for a class all of whose answers are kept.
+
+    A row is judged again when it, or who is nominated to it, changed. Itself a pod does not crowd:
+    whoever is nominated must look at that one row apart.
+    """
+
+    def __init__(
+        self, world: World, priority: int, filters: Sequence[FilterPair], ok: Bools
+    ) -> None:
+        self._world = world
+        self._priority = priority
+        self._filters = filters
+        self._ok = ok
+        self._follower = Follower(world.nodes.journal, world.nodes.order_journal)
+        self._room = _room_alone(filters)
+        self._wants: dict[int, Word | None] = {0: None}
+        self._asides: dict[int, Word | None] = {}
+        self.words = Words(world.nodes.capacity)
+
+    def refresh(self) -> Words:
+        """Look again at rows that moved; the class's own answers must be up to date."""
+        size = self._world.nodes.size
+        stale = self._follower.stale(size)
+        if isinstance(stale, list):
+            for row in stale:
+                self._asides.pop(row, None)
+                self.words.put(row, self._word(row))
+        elif isinstance(stale, slice) or len(stale):
+            self._asides.clear()
+            moved = np.zeros(size, np.bool_)
+            moved[stale] = True
+            self._many(moved)
+        return self.words
+
+    def word(self, row: int, but: str = "") -> Word | None:
+        """What is said of a row, the pods nominated to it, but for one, being there."""
+        if not self._ok[row]:
+            return None
+        ahead = self._world.nominations.at_least(self._priority, row)
+        ahead = [pod for pod in ahead if pod.uid != but] if but else ahead
+        return judge(self._filters, row, Change(added={row: ahead})) if ahead else None
+
+    def aside(self, row: int) -> Word | None:
+        """What is said first of a row that will not do anyway, those pods being there."""
+        if row not in self._asides:
+            ahead = self._world.nominations.at_least(self._priority, row)
+            self._asides[row] = judge(self._filters, row, Change(added={row: ahead}))
+        return self._asides[row]
+
+    def _word(self, row: int) -> Word | None:
+        if self._room is None or not self._ok[row]:
+            return self.word(row)
+        ahead = self._world.nominations.at_least(self._priority, row)
+        if not ahead:
+            return None
+        amounts = self._world.nodes.amounts
+        short = int(amounts.free_at[PODS][row] - len(ahead) < 1)
+        for bit, (resource, wanted) in enumerate(self._room.amounts, 1):
+            taken = sum(dict(pod.request).get(resource, 0) for pod in ahead)
+            waived = resource in self._room.waived and not amounts.allocatable_at[resource][row]
+            if amounts.free_at[resource][row] - taken < wanted and not waived:
+                short |= 1 << bit
+        return self._for_want_of(short, row)
+
+    def _for_want_of(self, short: int, row: int) -> Word | None:
+        """The word for what is short; all rows that lack the same get the same."""
+        if short not in self._wants:
+            self._wants[short] = self.word(row)
+        return self._wants[short]
+
+    def _many(self, moved: Bools) -> None:
+        if self.words:
+            self.words.put_all(moved.nonzero()[0], None)
+        rows = self._world.nominations.promised.rows(self._priority)
+        rows = rows[moved[rows] & self._ok[rows]]
+        if self._room is None:
+            for row in rows.tolist():
+                self.words.put(row, self.word(row))
+            return
+        short = self._short(rows, self._room)
+        for pattern in np.unique(short[short > 0]).tolist():
+            alike = rows[short == pattern]
+            self.words.put_all(alike, self._for_want_of(pattern, int(alike[0])))
+
+    def _short(self, rows: Rows, needs: Needs) -> NDArray[np.int64]:
+        """What rows lack beside the pods nominated to them: a bit for each sort of room."""
+        amounts = self._world.nodes.amounts
+        resources = [resource for resource, _ in needs.amounts]
+        slots, *taken = self._world.nominations.promised.needed(self._priority, resources)
+        short = (amounts.free[PODS][rows] - slots[rows] < 1).astype(np.int64)
+        for bit, (resource, wanted) in enumerate(needs.amounts, 1):
+            lacking = amounts.free[resource][rows] - taken[bit - 1][rows] < wanted
+            if resource in needs.waived:
+                lacking &= amounts.allocatable[resource][rows] > 0
+            short |= lacking.astype(np.int64) << bit
+        # Where nobody of that importance comes nothing changes.
+        return np.where(slots[rows] > 0, short, 0)
+
+
+def _room_alone(filters: Sequence[FilterPair]) -> Needs | None:
+    """What must be free, if that is all pods to come have to do with the verdict."""
+    looking = [pair for pair in filters if getattr(pair[0], "scope", None) is not Scope.NODE]
+    if len(looking) != 1 or not implements(looking[0][0], NeedsRoom):
+        return None
+    plugin, state = looking[0]
+    needs: Needs = plugin.needs(state)
+    return needs if needs.apart is None else None

@@ -1,0 +1,66 @@
+"""What the scheduler believes, written out for somebody who wonders, and whether it is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from holdfast.api.scheme import NODES, PODS
+from holdfast.columns.pod_facts import PodFacts
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.scheduler import Scheduler
+
+
+def dump(scheduler: Scheduler) -> str:
+    """Write out where picture and API differ, every node, and the queue."""
+    return "\n".join([*_mismatches(scheduler), *_nodes(scheduler), *_queue(scheduler)])
+
+
+def _mismatches(scheduler: Scheduler) -> Iterator[str]:
+    """Compare with what the informers last heard; what they heard since is on its way."""
+    informers, nodes = scheduler.sources.informers, scheduler.world.nodes
+    heard, known = set(informers.get(NODES).cache), set(nodes.row_of)
+    yield f"Nodes: missed {sorted(heard - known)}, redundant {sorted(known - heard)}"
+    cached = informers.get(PODS).cache.values()
+    bound = {pod.key for pod in cached if pod.spec.node_name and not pod.finished}
+    assumed = {facts.key for facts, _ in nodes.pods() if nodes.is_assumed(facts.uid)}
+    standing = {facts.key for facts, _ in nodes.pods() if not facts.reserve_for}
+    lost = {key for key in bound - standing if not _aside(scheduler, key)}
+    redundant = standing - bound - assumed
+    yield f"Pods: missed {sorted(lost)}, redundant {sorted(redundant)}, assumed {len(assumed)}"
+
+
+def _aside(scheduler: Scheduler, key: str) -> bool:
+    """Tell whether a pod's node is unknown: then it waits for that and is not missed."""
+    pod = scheduler.sources.informers.get(PODS).cache[key]
+    return pod.spec.node_name not in scheduler.world.nodes.row_of
+
+
+def _nodes(scheduler: Scheduler) -> Iterator[str]:
+    world = scheduler.world
+    nodes = world.nodes
+    for name, row in sorted(nodes.row_of.items()):
+        amounts = {
+            nodes.resources[r]: (int(nodes.requested[r, row]), int(nodes.allocatable[r, row]))
+            for r in range(len(nodes.resources))
+            if nodes.requested[r, row] or nodes.allocatable[r, row]
+        }
+        room = ", ".join(f"{what} {taken}/{has}" for what, (taken, has) in amounts.items())
+        yield f"Node {name}: requested/allocatable {room}"
+        yield from (f"  {_pod(facts)}" for facts in nodes.pods_on(row).values())
+        for facts in world.nominations.on(name).values():
+            yield f"  nominated {_pod(facts)}"
+
+
+def _queue(scheduler: Scheduler) -> Iterator[str]:
+    places = scheduler.queue.places()
+    active, backoff = len(places.get("active", ())), len(places.get("backoff", ()))
+    parked = [*places.get("unschedulable", ()), *places.get("gated", ())]
+    yield f"activeQ:{active}; backoffQ:{backoff}; unschedulablePods:{len(parked)}"
+    for place, keys in sorted(places.items()):
+        yield from (f"  {place} {key}" for key in sorted(keys))
+
+
+def _pod(facts: PodFacts) -> str:
+    return f"{facts.key} uid {facts.uid} priority {facts.priority}"

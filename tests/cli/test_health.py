@@ -1,0 +1,163 @@
+"""The pages a scheduler process shows on loopback."""
+
+import json
+import socket
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from holdfast.api.scheme import NODES
+from holdfast.cli.health import HealthPage, Subject
+from holdfast.client.endpoint import Endpoint
+from holdfast.client.http import HttpTransport
+from holdfast.client.transport import Request
+from holdfast.configuration.effective import effective
+from holdfast.configuration.reading import Configuration
+from holdfast.testing import a_node, a_pod
+from holdfast.testing.harness import Harness
+
+
+class Pages:
+    """The pages about a cluster's scheduler, and a reader of them."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.leads, self.lease = True, ""
+        self.subject = Subject(
+            cluster.components.scheduler, cluster.clock, lambda: self.leads, lambda: self.lease,
+            effective(Configuration()), {"health-port": 10259, "seed": None},
+        )  # fmt: skip
+
+    async def __aenter__(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self._page = await HealthPage.start(port, self.subject)
+        self._transport = HttpTransport(Endpoint(f"http://127.0.0.1:{port}"))
+        return self
+
+    async def __aexit__(self, *_):
+        await self._transport.close()
+        await self._page.close()
+
+    async def get(self, path, **query):
+        answer = await self._transport.send(Request("GET", path, query))
+        return answer.status, answer.body.decode()
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    async with Harness(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def pages(cluster):
+    async with Pages(cluster) as made:
+        yield made
+
+
+async def test_who_is_well_says_so_at_length_if_asked(pages):
+    for name in ("healthz", "livez", "readyz"):
+        assert await pages.get(f"/{name}") == (200, "ok")
+        assert await pages.get(f"/{name}/ping") == (200, "ok")
+    assert await pages.get("/readyz", verbose="") == (
+        200,
+        "[+]ping ok\n[+]leaderElection ok\n[+]scheduling ok\n[+]shutdown ok\n"
+        "[+]informer-sync ok\n[+]sched-handler-sync ok\nreadyz check passed\n",
+    )
+
+
+async def test_health_notices_an_informer_that_died(pages, cluster, monkeypatch):
+    nodes = cluster.components.scheduler.sources.informers.get(NODES)
+    monkeypatch.setattr(nodes._replica, "put", lambda *_: 1 / 0)
+    await cluster.create(a_node("n"))
+    for name in ("healthz", "livez", "readyz"):
+        status, text = await pages.get(f"/{name}")
+        assert status == 500
+        assert "[-]scheduling failed: scheduler: follow has stopped: ZeroDivisionError" in text
+        assert f"{name} check failed" in text
+    status, text = await pages.get("/healthz/scheduling")
+    assert (status, text[:22]) == (500, "internal server error:")
+    assert await pages.get("/healthz", exclude="scheduling") == (200, "ok")
+    pages.leads = False
+    assert await pages.get("/healthz") == (200, "ok"), "who does not lead is well"
+
+
+async def test_readiness_waits_for_informers_and_handlers(pages, cluster):
+    cluster.components.scheduler.synced.clear()
+    assert (await pages.get("/healthz"))[0] == 200
+    status, text = await pages.get("/readyz")
+    assert status == 500
+    assert "[-]informer-sync failed: the cluster has not been read yet" in text
+    assert "[-]sched-handler-sync failed: handlers are not fully synchronized" in text
+    pages.leads = False
+    assert await pages.get("/readyz") == (200, "ok"), "who waits for the lease is ready"
+
+
+async def test_readiness_ends_with_the_process_and_health_with_the_lease(pages):
+    pages.subject.stopping = True
+    assert (await pages.get("/healthz"))[0] == 200
+    status, text = await pages.get("/readyz")
+    assert (status, "[-]shutdown failed: process is shutting down" in text) == (500, True)
+    pages.subject.stopping, pages.lease = False, "could not be renewed"
+    status, text = await pages.get("/livez")
+    assert (status, "[-]leaderElection failed: could not be renewed" in text) == (500, True)
+
+
+async def test_the_configuration_is_shown_as_it_came_to_be(pages):
+    status, text = await pages.get("/configz")
+    shown = json.loads(text)["kubescheduler.config.k8s.io"]
+    assert status == 200
+    assert (shown["podInitialBackoffSeconds"], shown["podMaxBackoffSeconds"]) == (1, 10)
+    assert shown["leaderElection"]["leaseDuration"] == "15s"
+    assert [p["schedulerName"] for p in shown["profiles"]] == [
+        "default-scheduler", "koord-scheduler",
+    ]  # fmt: skip
+    enabled = shown["profiles"][0]["plugins"]["multiPoint"]["enabled"]
+    assert {"name": "NodeAffinity", "weight": 2} in enabled
+
+
+async def test_flags_and_status_are_shown(pages, cluster):
+    assert (await pages.get("/flagz"))[1] == (
+        "holdfast scheduler flagz\n\nhealth-port=10259\nseed=None\n"
+    )
+    await cluster.advance(3723)
+    text = (await pages.get("/statusz"))[1]
+    assert "Started: 2023-11-14T22:13:20Z\nUp: 1 hr 02 min 03 sec\n" in text
+    assert "Emulation version: v1.36\n" in text
+
+
+async def test_resources_are_told_per_pod_by_whoever_leads(pages, cluster):
+    big = a_pod("big", cpu="99", memory="1Gi", limits={"memory": "2Gi"})
+    await cluster.create(a_node("n"), a_pod("p", cpu="1500m", requests={"example.com/x": 2}), big)
+    status, text = await pages.get("/metrics/resources")
+    assert status == 200
+    told = {
+        (family.name, s.labels["pod"], s.labels["resource"]): (s.value, s.labels)
+        for family in text_string_to_metric_families(text)
+        for s in family.samples
+    }
+    value, labels = told["kube_pod_resource_request", "big", "memory"]
+    assert (value, labels["unit"], labels["node"]) == (2.0**30, "bytes", "")
+    assert told["kube_pod_resource_limit", "big", "memory"][0] == 2.0**31
+    assert told["kube_pod_resource_request", "p", "cpu"] == (
+        1.5,
+        {"namespace": "default", "pod": "p", "node": "", "scheduler": "default-scheduler",
+         "priority": "0", "resource": "cpu", "unit": "cores"},
+    )  # fmt: skip
+    assert told["kube_pod_resource_request", "p", "example.com/x"][1]["unit"] == "integer"
+    pages.leads = False
+    assert "big" not in (await pages.get("/metrics/resources"))[1]
+
+
+async def test_metrics_name_objects_that_could_not_be_taken_in(pages, cluster, monkeypatch):
+    def bug(_pod, _reserve_for=""):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(cluster.world.nodes, "digest", bug)
+    await cluster.create(a_pod("p"), settle=False)
+    await cluster.clock.settle()
+    cluster.failures.clear()
+    told = 'holdfast_objects_not_taken_in_total{resource="pods",trouble="failed"} 1.0'
+    assert told in (await pages.get("/metrics"))[1]
