@@ -61,6 +61,12 @@ def far(world: World, count: int) -> Pods:
     yield from web(min(count, world.nodes.node_count), **affinity(podAntiAffinity=required(HOST)))
 
 
+def spread_both(world: World, count: int) -> Pods:
+    """One a node: zones are not equally large, so a second round would be too uneven."""
+    constraints = spread(ZONE, HOST, hard=True)
+    yield from web(min(count, world.nodes.node_count), topology_spread_constraints=constraints)
+
+
 def neighbours(_world: World, count: int) -> Pods:
     wishes = affinity(podAffinity=preferred(ZONE, 10), podAntiAffinity=preferred(HOST, 100))
     yield from web(count, **wishes)
@@ -100,8 +106,8 @@ def stateful(_world: World, count: int) -> Pods:
         yield typed(a_pod(f"web-{i}", cpu="100m", memory="128Mi", labels=labels))
 
 
-def distinct(_world: World, count: int) -> Pods:
-    for i in range(count):
+def distinct(world: World, count: int) -> Pods:
+    for i in range(min(count, 15 * world.nodes.node_count)):
         yield typed(a_pod(f"p{i}", cpu=f"{100 + i}m", memory=f"{(i % 977) + 64}Mi"))
 
 
@@ -134,10 +140,7 @@ KINDS: dict[str, Kind] = {
         "hard spread, zone",
         lambda _w, n: web(n, topology_spread_constraints=spread(ZONE, hard=True)),
     ),
-    "spread-both": Kind(
-        "hard spread, zone and host",
-        lambda _w, n: web(n, topology_spread_constraints=spread(ZONE, HOST, hard=True)),
-    ),
+    "spread-both": Kind("hard spread, zone and host", spread_both),
     "soft-spread": Kind(
         "soft spread, zone and host",
         lambda _w, n: web(n, topology_spread_constraints=spread(ZONE, HOST, hard=False)),

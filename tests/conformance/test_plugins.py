@@ -135,6 +135,12 @@ class SpeechlessTaints(TaintToleration):
         return ()
 
 
+class ReadsWhatItSaysItIgnores(NodeResourcesFit):
+    """Claims not to look at what the pod asks for."""
+
+    ignores_amounts = True
+
+
 @pytest.mark.parametrize(
     ("plugin", "law"),
     [
@@ -144,6 +150,7 @@ class SpeechlessTaints(TaintToleration):
         (IgnoresChanges, "a change answers what would be|one row under a change equals many"),
         (NeverLearns, "scalar twin equals vector|incremental equals full"),
         (SpeechlessTaints, "a rejection has reasons"),
+        (ReadsWhatItSaysItIgnores, "reads ignores amounts"),
     ],
 )
 def test_a_faulty_plugin_is_found_out(plugin, law):

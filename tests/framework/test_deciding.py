@@ -265,3 +265,21 @@ def test_the_registry_names_plugins_as_they_name_themselves():
 def test_a_configuration_that_cannot_be_is_refused(options, words):
     with pytest.raises(BadConfiguration, match=words):
         build("mine", REGISTRY, **options)
+
+
+def test_classes_that_differ_in_amounts_share_all_but_what_looks_at_them():
+    world = world_of()
+    profile = default_profiles()["default-scheduler"]
+
+    def prepared(pod):
+        record = feasible(profile, world.facts(typed(pod)), world, 0.0).record
+        return {p.plugin.name: p for p in record.prepared}
+
+    small, large = prepared(a_pod("small", cpu="1")), prepared(a_pod("large", cpu="2"))
+    assert small["NodeResourcesFit"] is not large["NodeResourcesFit"]
+    assert small["TaintToleration"] is large["TaintToleration"]
+    tolerant = prepared(a_pod("tolerant", cpu="3", tolerations=[{"operator": "Exists"}]))
+    assert tolerant["TaintToleration"] is not small["TaintToleration"]
+    world.upsert(typed(a_node("new")))
+    world.nodes.epochs.bump("layout")
+    assert prepared(a_pod("later", cpu="4"))["TaintToleration"] is not small["TaintToleration"]

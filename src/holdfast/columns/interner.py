@@ -59,14 +59,16 @@ class Interner(Generic[T]):
 class ResourceNames(Interner[str]):
     """Resource names in which CPU, MEMORY, EPHEMERAL and PODS have their ids.
 
-    ``digests`` remembers what pods of one spec ask for in these ids (see ``pod_facts``).
+    ``digests`` remembers what pods of one spec ask for in these ids, ``terms`` the affinity of pods
+    that differ in what they ask for alone (see ``pod_facts``).
     """
 
-    __slots__ = ("digests",)
+    __slots__ = ("digests", "terms")
 
     def __init__(self) -> None:
         super().__init__(_FIRST_RESOURCES)
         self.digests: dict[bytes, Any] = {}
+        self.terms: dict[bytes, dict[str, Any]] = {}
 
     def fork(self) -> ResourceNames:
         """An independent copy with the same ids."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.api.pod import Affinity, Pod, PodSpec, Volume
+from holdfast.api.pod import Affinity, Container, Pod, PodSpec, Resources, Volume
 from holdfast.api.requests import pod_request, request_nanos, whole
 from holdfast.columns.amounts import MOST, Request
 from holdfast.columns.interner import PODS, ResourceNames
@@ -21,6 +21,7 @@ from holdfast.columns.terms import NO_TERMS, PodTerms, read_terms
 
 _encode = msgspec.msgpack.Encoder().encode
 _MOST_DIGESTS = 10_000
+_NOTHING = Resources()
 
 
 class _Digest(NamedTuple):
@@ -31,6 +32,7 @@ class _Digest(NamedTuple):
     mounts: Mounts
     shape: bytes
     """One copy of the bytes for all pods of that spec."""
+    frame: bytes
     terms: dict[str, PodTerms] | None
     """Pod affinity by the pod's namespace, which a term may mean without naming it."""
 
@@ -41,8 +43,9 @@ class PodFacts:
 
     ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
     its claims and disks. ``shape`` is what of the spec can matter, as bytes, but for the node it
-    names: pods of equal shape ask for the same things. ``reserve_for`` is the uid of the
-    Reservation when this is its stand-in and not a real pod.
+    names: pods of equal shape ask for the same things. ``frame`` is the same without what the pod
+    asks for. ``reserve_for`` is the uid of the Reservation when this is its stand-in and not a real
+    pod.
     """
 
     pod: Pod
@@ -59,6 +62,7 @@ class PodFacts:
     mounts: Mounts
     terminating: bool
     shape: bytes
+    frame: bytes = b""
     terms: PodTerms = NO_TERMS
     reserve_for: str = ""
 
@@ -75,7 +79,7 @@ class PodFacts:
             nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
             host_ports=digest.host_ports, mounts=digest.mounts,
             terminating=meta.deletion_timestamp is not None, shape=digest.shape,
-            terms=_terms(digest, pod), reserve_for=reserve_for,
+            frame=digest.frame, terms=_terms(digest, pod), reserve_for=reserve_for,
         )  # fmt: skip
 
     @property
@@ -132,10 +136,34 @@ def _shape(pod: Pod) -> bytes:
     volumes = _deciding_volumes(spec)
     if spec.node_name or len(volumes) < len(spec.volumes):
         spec = msgspec.structs.replace(spec, node_name="", volumes=volumes)
-    if any(volume.ephemeral is not None for volume in volumes):
-        # Its claim goes by the pod's name and must be the pod's own: no other pod asks for it.
-        return _encode(spec) + f"{pod.namespace}/{pod.name}/{pod.uid}".encode()
-    return _encode(spec)
+    return _encode(spec) + _identity(pod, volumes)
+
+
+def _frame(pod: Pod) -> bytes:
+    """The same without what the pod asks for."""
+    spec = pod.spec
+    volumes = _deciding_volumes(spec)
+    bare = msgspec.structs.replace(
+        spec,
+        node_name="",
+        volumes=volumes,
+        containers=_without_amounts(spec.containers),
+        init_containers=_without_amounts(spec.init_containers),
+        resources=None,
+        overhead={},
+    )
+    return _encode(bare) + _identity(pod, volumes)
+
+
+def _without_amounts(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+    return tuple([msgspec.structs.replace(c, resources=_NOTHING) for c in containers])
+
+
+def _identity(pod: Pod, volumes: tuple[Volume, ...]) -> bytes:
+    """Which pod it is, if that matters: the claim behind an ephemeral volume is the pod's own."""
+    if volumes and any([volume.ephemeral is not None for volume in volumes]):
+        return f"{pod.namespace}/{pod.name}/{pod.uid}".encode()
+    return b""
 
 
 def _deciding_volumes(spec: PodSpec) -> tuple[Volume, ...]:
@@ -157,6 +185,7 @@ def _digest(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     if digest is None:
         if len(resources.digests) >= _MOST_DIGESTS:
             resources.digests.clear()
+            resources.terms.clear()
         digest = resources.digests[shape] = _work_out(pod, resources, shape)
     return digest
 
@@ -191,9 +220,11 @@ def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
         for name, amount in asked.amounts.items()
         if amount > 0
     )
+    frame = _frame(pod)
+    terms = None if _unattached(pod.spec.affinity) else resources.terms.setdefault(frame, {})
     return _Digest(
         tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod),
-        mounts_of(pod), shape, None if _unattached(pod.spec.affinity) else {},
+        mounts_of(pod), shape, frame, terms,
     )  # fmt: skip
 
 

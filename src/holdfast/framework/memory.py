@@ -27,6 +27,9 @@ _FEW = 16
 """Classes on trial. Two plugins answer anew for each request: they are kept on trial as long."""
 
 
+Key = tuple[Hashable, ...]
+
+
 class Memory:
     """Answers and records of one profile in one world."""
 
@@ -43,6 +46,8 @@ class Memory:
         self._beyond = tuple(t.beyond for t in self._deciding if t.beyond is not None)
         self._records = Recent[Record](_FEW)
         self._prepared = Recent[Prepared](4 * _FEW)
+        self._frames = Recent[tuple[int, tuple[Prepared, ...]]](_FEW)
+        """What plugins made of pods but for what those ask for, and when that was true."""
         self._shared = Recent[Possible](_FEW)
         """By identity of the answers, which each entry keeps alive: no id is ever another's."""
 
@@ -52,7 +57,7 @@ class Memory:
         record = self._records.find(key)
         if record is not None and self._holds(record, pod, view):
             return record
-        record = self._make(pod, view)
+        record = self._make(pod, view, key)
         if record.rejected is None:
             # Preparing may have made labels visible, and with them given the pod a new kind.
             self._records.keep(self._key(pod, view), record, _room(view.nodes.capacity))
@@ -101,7 +106,7 @@ class Memory:
             self._prepared.keep(key, found, 4 * _room(view.nodes.capacity))
         return found
 
-    def _key(self, pod: PodFacts, view: View) -> Hashable:
+    def _key(self, pod: PodFacts, view: View) -> Key:
         seen = (pod.shape, pod.pod.spec.node_name, view.nodes.kind_of(pod).id)
         if not self._beyond:
             return (*seen, bool(pod.reserve_for))
@@ -127,19 +132,26 @@ class Memory:
         record.stamp = epochs.stamp
         return True
 
-    def _make(self, pod: PodFacts, view: View) -> Record:
+    def _make(self, pod: PodFacts, view: View, key: Key) -> Record:
         prepared: list[Prepared] = []
         rejected: Prepared | None = None
-        for traits in self._deciding:
+        frame, stamp = (pod.frame, *key[1:]), view.nodes.epochs.stamp
+        made_at, made = self._frames.find(frame) or (-1, ())
+        for i, traits in enumerate(self._deciding):
             if traits.asked:
                 prepared.append(self._asked[traits.name])
                 continue
-            found = self._prepare(traits, pod, view)
+            if made_at == stamp and traits.ignores_amounts:
+                found = made[i]
+            else:
+                found = self._prepare(traits, pod, view)
             prepared.append(found)
             if found.reject is not None:
                 rejected = found
                 if found.reject.code is not Code.UNSCHEDULABLE:
                     break
+        if rejected is None and made_at != stamp == view.nodes.epochs.stamp:
+            self._frames.keep(frame, (stamp, tuple(prepared)), _room(view.nodes.capacity))
         return Record(self.profile, view.nodes, prepared, rejected, self._possible(prepared, view))
 
     def _possible(self, prepared: list[Prepared], view: View) -> Possible:

@@ -68,6 +68,8 @@ class Plugin(Protocol):
     for every pod; otherwise pods of equal spec are taken to read alike and to be helped by the same
     events. Such a plugin may have a method ``beyond`` with the arguments of ``reads``, which tells
     only what it reads beyond the spec, and is cheaper.
+    ``ignores_amounts``: ``reads`` does not look at what the pod asks for, so pods that differ in
+    that alone share what the plugin made of one of them.
     ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
     before its turn.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to

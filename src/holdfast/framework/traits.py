@@ -30,25 +30,9 @@ class Traits:
     is looked at counts. ``place`` is its turn among the filters.
     """
 
-    __slots__ = (
-        "asked",
-        "beyond",
-        "comparable",
-        "epochs",
-        "filters",
-        "kept",
-        "name",
-        "of_node",
-        "opaque",
-        "place",
-        "plugin",
-        "prepares",
-        "scales",
-        "scores",
-        "sliced",
-        "speaks",
-        "tiers",
-    )  # fmt: skip
+    __slots__ = ("asked", "beyond", "comparable", "epochs", "filters", "ignores_amounts",
+                 "kept", "name", "of_node", "opaque", "place", "plugin", "prepares", "scales",
+                 "scores", "sliced", "speaks", "tiers")  # fmt: skip
 
     def __init__(self, plugin: Any, role: Role = WHOLE) -> None:
         scope = getattr(plugin, "scope", Scope.CLUSTER)
@@ -68,6 +52,7 @@ class Traits:
         self.of_node = scope is Scope.NODE
         self.sliced: bool = getattr(plugin, "sliced", False)
         self.comparable: bool = getattr(plugin, "comparable", False)
+        self.ignores_amounts: bool = getattr(plugin, "ignores_amounts", False)
         beyond = getattr(plugin, "beyond_spec", False)
         self.beyond = getattr(plugin, "beyond", plugin.reads) if beyond else None
 

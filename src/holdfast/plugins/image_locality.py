@@ -42,6 +42,7 @@ class ImageLocality:
     name: ClassVar[str] = "ImageLocality"
     epochs: ClassVar[tuple[str, ...]] = ("images",)
     scope: ClassVar[Scope] = Scope.DOMAIN
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
     comparable: ClassVar[bool] = True
 

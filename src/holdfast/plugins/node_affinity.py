@@ -72,6 +72,7 @@ class NodeAffinity:
     epochs: ClassVar[tuple[str, ...]] = ("nodes",)
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add", "UpdateNodeLabel")}
     scope: ClassVar[Scope] = Scope.NODE
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any]) -> None:

@@ -45,6 +45,7 @@ class NodeDeclaredFeatures:
         "UnschedulablePod": (),
     }
     scope: ClassVar[Scope] = Scope.NODE
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
 
     def __init__(self, _args: Mapping[str, Any]) -> None:

@@ -39,6 +39,7 @@ class NodeName:
     epochs: ClassVar[tuple[str, ...]] = ()
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",)}
     scope: ClassVar[Scope] = Scope.NODE
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
 
     def __init__(self, _args: Mapping[str, Any]) -> None:

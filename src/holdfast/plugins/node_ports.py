@@ -48,6 +48,7 @@ class NodePorts:
     epochs: ClassVar[tuple[str, ...]] = ()
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",), "Pod": ("Delete",)}
     scope: ClassVar[Scope] = Scope.ROW
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
 
     def __init__(self, _args: Mapping[str, Any]) -> None:

@@ -46,6 +46,7 @@ class NodeUnschedulable:
         "Pod": ("UpdatePodToleration",),
     }
     scope: ClassVar[Scope] = Scope.NODE
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
 
     def __init__(self, _args: Mapping[str, Any]) -> None:

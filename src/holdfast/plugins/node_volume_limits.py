@@ -55,6 +55,7 @@ class NodeVolumeLimits:
         "VolumeAttachment": ("Delete",),
     }
     scope: ClassVar[Scope] = Scope.DOMAIN
+    ignores_amounts: ClassVar[bool] = True
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

@@ -92,6 +92,7 @@ class ResourcePolicyPlugin:
 
     name: ClassVar[str] = "resourcepolicy"
     scope: ClassVar[Scope] = Scope.DOMAIN
+    ignores_amounts: ClassVar[bool] = True
     epochs: ClassVar[tuple[str, ...]] = ("policies", "nodes", "labels", "counters")
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "ResourcePolicy": (),

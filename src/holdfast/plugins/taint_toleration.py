@@ -81,6 +81,7 @@ class TaintToleration:
         "Pod": ("UpdatePodToleration",),
     }
     scope: ClassVar[Scope] = Scope.NODE
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
 
     def __init__(self, _args: Mapping[str, Any], *, comparisons: bool = False) -> None:

@@ -89,6 +89,7 @@ class VolumeRestrictions:
         "PersistentVolumeClaim": ("Add",),
     }
     scope: ClassVar[Scope] = Scope.ROW
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
 
     def __init__(self, _args: Mapping[str, Any]) -> None:

@@ -79,6 +79,7 @@ class VolumeZone:
         "PersistentVolume": ("Add", "Update"),
     }
     scope: ClassVar[Scope] = Scope.NODE
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
 
     def __init__(self, _args: Mapping[str, Any]) -> None:

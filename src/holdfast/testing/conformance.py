@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.pod import Resources
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -110,6 +112,7 @@ def check_plugin(
 def _check_step(plugin: Any, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
     case = prepare(plugin, cluster.world, pod)
     _check_incremental(case, memory, cluster, pod)
+    _check_amounts(case)
     if case.prepared.skip or case.prepared.reject is not None or not len(case.rows):
         return
     before = _fingerprint(cluster.world.nodes)
@@ -123,6 +126,21 @@ def _check_step(plugin: Any, memory: Memory, cluster: RandomCluster, pod: Any) -
         _check_scaling(case)
     _check_twin(case)
     assert _fingerprint(cluster.world.nodes) == before, f"{plugin.name}: inputs unchanged"
+
+
+def _check_amounts(case: Case) -> None:
+    """What a plugin reads without looking at amounts is the same for other amounts."""
+    if not getattr(case.plugin, "ignores_amounts", False):
+        return
+    spec, resources = case.pod.pod.spec, Resources(requests={"cpu": "123m", "memory": "45Mi"})
+    containers = tuple(msgspec.structs.replace(c, resources=resources) for c in spec.containers)
+    other = case.world.facts(
+        msgspec.structs.replace(
+            case.pod.pod, spec=msgspec.structs.replace(spec, containers=containers)
+        )
+    )
+    read = [case.plugin.reads(f, View(case.world, f, 0.0)) for f in (case.pod, other)]
+    assert read[0] == read[1], f"{case.plugin.name}: reads ignores amounts"
 
 
 def _check_hints(plugin: Any, cluster: RandomCluster, pod: Any) -> None:

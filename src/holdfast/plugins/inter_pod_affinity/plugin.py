@@ -52,6 +52,7 @@ class InterPodAffinity:
     name: ClassVar[str] = "InterPodAffinity"
     epochs: ClassVar[tuple[str, ...]] = ("counters", "held", "namespaces")
     scope: ClassVar[Scope] = Scope.DOMAIN
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
     comparable: ClassVar[bool] = True
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {

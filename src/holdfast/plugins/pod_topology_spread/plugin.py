@@ -104,6 +104,7 @@ class PodTopologySpread:
     name: ClassVar[str] = "PodTopologySpread"
     epochs: ClassVar[tuple[str, ...]] = ("counters", "selectors")
     scope: ClassVar[Scope] = Scope.DOMAIN
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
     # Who owns the pod is no part of its spec, and decides what it is spread among by default.
     beyond_spec: ClassVar[bool] = True

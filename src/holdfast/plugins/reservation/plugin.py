@@ -184,7 +184,11 @@ class Reservation:
         """The best row gets 100; a reservation that inherits has its own scale."""
         if isinstance(state, InheritState):
             return inheriting.scaled(raw, low)
-        return np.floor(100.0 * raw / high) if high > 0 else raw
+        if high <= 0:
+            return raw
+        scaled = raw * 100.0
+        scaled /= high
+        return np.floor(scaled)
 
     def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""

@@ -98,6 +98,7 @@ class VolumeBinding:
         "CSIStorageCapacity": ("Add", "Update"),
     }
     scope: ClassVar[Scope] = Scope.NODE
+    ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any]) -> None:
