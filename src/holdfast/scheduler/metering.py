@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from holdfast.framework.plugin import Code, Effect, Reject, Skip, Wait
@@ -30,6 +29,7 @@ HOT = frozenset({"reads", "beyond", "filter", "row", "score", "scale", "tier", "
 """Asked so often that looking them up would be felt."""
 SUCCESS, UNSCHEDULABLE = "Success", "Unschedulable"
 Timer = Callable[[], float]
+_STAND_INS: dict[type, type] = {}
 
 
 class Meter:
@@ -131,10 +131,12 @@ class Meter:
         return asked
 
 
-@cache
 def _stand_in_type(plugin: type) -> type:
     """A type for the stand-ins of one sort of plugin: what a plugin can do is asked of its type."""
-    return type(f"Metered{plugin.__name__}", (), {})
+    found = _STAND_INS.get(plugin)
+    if found is None:
+        found = _STAND_INS[plugin] = type(f"Metered{plugin.__name__}", (), {})
+    return found
 
 
 def _forward(plugin: Any, name: str) -> Callable[..., Any]:
