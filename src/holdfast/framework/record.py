@@ -22,7 +22,7 @@ from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 from holdfast.framework.scaled import Scaled
-from holdfast.framework.ties import NOWHERE, Ties
+from holdfast.framework.ties import NOWHERE, Ties, best_of
 
 
 class Record:
@@ -58,6 +58,7 @@ class Record:
         self.steady = False
         """Whether the last change was a single row; then keeping the best rows pays."""
         self.count = 0
+        self._rows: Rows | None = None
         self._objections: Objections | None = None
         self.crowd: Crowd | None = None
         """Made for a class when pods are nominated to nodes."""
@@ -70,6 +71,8 @@ class Record:
         self.states: dict[str, Any] = {}
         self.fresh: list[Prepared] = []
         self.domain: list[Prepared] = []
+        self.sliced = True
+        """Whether all filters that are not kept take a slice of rows, and nothing else counts."""
         self.narrowing: list[Prepared] = []
         self._of_nodes: list[Answers] = []
         self._of_rows: list[Answers] = []
@@ -89,6 +92,8 @@ class Record:
                 if p.answers is None:
                     if p.filters:
                         self.domain.append(p)
+                        self.sliced &= p.traits.sliced
+                    self.sliced &= p.narrow is None
                 else:
                     self._sort_answers(p.answers, of_node=p.traits.of_node)
                 if p.tiers:
@@ -134,13 +139,18 @@ class Record:
         """Whether totals stay true for any part of the feasible rows."""
         return all(part.flat for part in self.scaled)
 
+    def rows(self) -> Rows:
+        """Feasible rows, ascending; the same array until they change. Not to be written to."""
+        if self._rows is None:
+            self._rows = self.ok[: self._nodes.size].nonzero()[0]
+        return self._rows
+
     def best_rows(self) -> Sequence[int] | Rows:
         """Feasible rows with the highest total."""
         if self.ties.best is None:
             total = self.total[: self._nodes.size]
             if not self.steady:
-                rows: Rows = (total == total.max()).nonzero()[0]
-                return rows
+                return best_of(total)
             self.ties.find(total)
         return self.ties.rows
 
@@ -190,6 +200,7 @@ class Record:
         if ok is not was:
             self._ok_at[row] = ok
             self.count += 1 if ok else -1
+            self._rows = None
         total, moved = 0.0, False
         for part in self.scaled:
             if part.moves(row, was=was, ok=ok):
@@ -212,8 +223,11 @@ class Record:
         ok: NDArray[np.bool_] = self._possible.rows[rows]
         for verdicts in self._verdicts:
             ok = ok & (verdicts[rows] == 0)
-        self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(self.ok[rows]))
-        self.ok[rows] = ok
+        was = self.ok[rows]
+        if np.count_nonzero(ok != was):
+            self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(was))
+            self.ok[rows] = ok
+            self._rows = None
         if any(part.may_move(rows) for part in self.scaled):
             return True
         self._sum(rows, ok)
