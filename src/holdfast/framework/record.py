@@ -82,6 +82,9 @@ class Record:
         self.scaled: list[Scaled] = []
         self.apart: list[Prepared] = []
         self.summed = True
+        self._settled = True
+        """Whether scaled scores give every row ``_constant`` until nodes or feasible rows move."""
+        self._constant = 0.0
         for p in self.prepared:
             if p.narrow is not None:
                 self.narrowing.append(p)
@@ -119,7 +122,8 @@ class Record:
         elif p.traits.opaque or p.mistake:
             self.summed = False
         elif p.traits.scales:
-            self.scaled.append(Scaled(answers, weight))
+            self._settled = False
+            self.scaled.append(Scaled(answers, weight, of_node=p.traits.of_node))
         else:
             assert answers.raw is not None
             assert answers.raw_at is not None
@@ -165,13 +169,14 @@ class Record:
             row = self._journal.last
             for answers in self._of_rows:
                 answers.follow(row, cursor, seq)
-            if self._patch(row):
+            if self._patch(row, self._settled):
                 self._measure()
             return
         self._catch_up()
 
     def _catch_up(self) -> None:
-        for answers in (*self._of_nodes, *self._of_rows):
+        settled = self._settled and self._node_cursor == self._node_journal.seq
+        for answers in self._of_rows if settled else (*self._of_nodes, *self._of_rows):
             answers.refresh()
         size = self._nodes.size
         stale: Stale = slice(0, size)
@@ -182,13 +187,13 @@ class Record:
         ends_moved = False
         if isinstance(stale, list):
             for row in stale:
-                ends_moved |= self._patch(row)
+                ends_moved |= self._patch(row, settled)
         else:
-            ends_moved = self._combine(stale)
+            ends_moved = self._combine(stale, settled)
         if ends_moved:
             self._measure()
 
-    def _patch(self, row: int) -> bool:
+    def _patch(self, row: int, settled: bool) -> bool:
         """Add up one row; tell whether the ends of a scaled score may have moved."""
         was = self._ok_at[row]
         ok = self._possible_at[row]
@@ -197,16 +202,14 @@ class Record:
                 if verdicts[row]:
                     ok = False
                     break
+        total, moved = self._constant, False
         if ok is not was:
             self._ok_at[row] = ok
             self.count += 1 if ok else -1
             self._rows = None
-        total, moved = 0.0, False
-        for part in self.scaled:
-            if part.moves(row, was=was, ok=ok):
-                moved = True
-            elif ok:
-                total += part.at(row)
+            settled = False
+        if not settled:
+            total, moved = self._scaled_at(row, was, ok)
         if ok:
             for _, raw_at, weight in self.plain:
                 total += raw_at[row] * weight
@@ -216,7 +219,17 @@ class Record:
         self._total_at[row] = total
         return moved
 
-    def _combine(self, rows: AnyRows) -> bool:
+    def _scaled_at(self, row: int, was: bool, ok: bool) -> tuple[float, bool]:
+        """What scaled scores give a row, and whether the ends of one may have moved."""
+        total, moved = 0.0, False
+        for part in self.scaled:
+            if part.moves(row, was=was, ok=ok):
+                moved = True
+            elif ok:
+                total += part.at(row)
+        return total, moved
+
+    def _combine(self, rows: AnyRows, settled: bool) -> bool:
         """Add up many rows; tell whether the ends of a scaled score may have moved."""
         self.ties.forget()
         self.steady = False
@@ -228,7 +241,8 @@ class Record:
             self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(was))
             self.ok[rows] = ok
             self._rows = None
-        if any(part.may_move(rows) for part in self.scaled):
+            settled = False
+        if not settled and any(part.may_move(rows) for part in self.scaled):
             return True
         self._sum(rows, ok)
         return False
@@ -238,19 +252,21 @@ class Record:
         ok = self.ok[rows]
         for part in self.scaled:
             part.measure(ok)
+        self._settled = all([part.flat and part.of_node for part in self.scaled])
+        self._constant = sum([part.constant for part in self.scaled if part.flat], 0.0)
         self.ties.forget()
         self._sum(rows, ok)
 
     def _sum(self, rows: AnyRows, ok: NDArray[np.bool_]) -> None:
         """Write the totals of rows whose feasibility and ends are known."""
-        total = self.total[rows]  # a view of a slice, else a copy
-        total[:] = sum([part.constant for part in self.scaled if part.flat])
+        total: Any = self._constant
         for raw, _, weight in self.plain:
-            total += raw[rows] if weight == 1.0 else raw[rows] * weight
-        for part in self.scaled:
-            if not part.flat:
-                total += part.of(rows)
+            part = raw[rows]
+            total = total + (part if weight == 1.0 else part * weight)
+        if not self._settled:
+            for scaled in self.scaled:
+                if not scaled.flat:
+                    total = total + scaled.of(rows)
         if np.count_nonzero(ok) < len(ok):
-            np.putmask(total, ~ok, NOWHERE)
-        if not isinstance(rows, slice):
-            self.total[rows] = total
+            total = np.where(ok, total, NOWHERE)
+        self.total[rows] = total
