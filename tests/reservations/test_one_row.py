@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from holdfast.framework.plugin import Change, Placement
+from holdfast.framework.plugin import Change, Narrow, Placement
 from holdfast.framework.profile import Profile
 from holdfast.framework.runner import decide
 from holdfast.framework.view import View
@@ -68,7 +68,8 @@ def an_owner(random, name):
 def state_of(world, pod):
     facts = world.facts(typed(pod))
     found = Reservation({}).prepare(facts, View(world, facts, 0.0))
-    state = getattr(found, "state", found)
+    part = found.state if isinstance(found, Narrow) else found
+    state = part.state
     assert isinstance(state, OwnerState)
     return state
 

@@ -16,12 +16,14 @@ from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.framework.answers import Answers
 from holdfast.framework.crowding import Crowd
+from holdfast.framework.leading import Leading
 from holdfast.framework.objections import Objections
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 from holdfast.framework.scaled import Scaled
+from holdfast.framework.scoring import HIGHEST_SCORE
 from holdfast.framework.ties import NOWHERE, Ties
 
 
@@ -31,7 +33,7 @@ class Record:
     ``clear`` means that preparing ruled nothing out. ``ok`` are the rows that pass every kept
     filter, ``total`` their weighted sums, ``NOWHERE`` elsewhere. ``summed`` means that the totals
     are the whole truth about scores that are kept, ``simple`` that there are no others; the others
-    are ``apart``, asked every time.
+    are ``apart``, asked every time. A ``leading`` score is kept beside the totals, not in them.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Record:
         self._verdicts_at: list[Cells[int]] = []
         self.plain: list[tuple[NDArray[np.float64], Cells[float], float]] = []
         self.scaled: list[Scaled] = []
+        self.leading: Leading | None = None
         self.apart: list[Prepared] = []
         self.summed = True
         for p in self.prepared:
@@ -95,6 +98,7 @@ class Record:
                     self.summed = False
                 if p.scores:
                     self._sort_scores(p, profile.weight(p.traits.name))
+        self._find_leading()
 
     def _sort_answers(self, answers: Answers, *, of_node: bool) -> None:
         if of_node:
@@ -120,6 +124,17 @@ class Record:
             assert answers.raw_at is not None
             self.plain.append((answers.raw, answers.raw_at, float(weight)))
 
+    def _find_leading(self) -> None:
+        """Set the score apart that outweighs all others together, if there is one."""
+        if not self.scaled:
+            return
+        first = max(self.scaled, key=lambda part: part.weight)
+        rest = [part for part in self.scaled if part is not first]
+        others = sum([part.weight for part in rest]) + sum([weight for _, _, weight in self.plain])
+        if first.weight > HIGHEST_SCORE * others:
+            self.leading = Leading(first.answers, first.weight, HIGHEST_SCORE * others)
+            self.scaled = rest
+
     def objections(self) -> Objections | None:
         """Each row's first objection, up to date after a refresh; None if it cannot be kept."""
         if self._objections is None:
@@ -132,10 +147,14 @@ class Record:
     @property
     def flat(self) -> bool:
         """Whether totals stay true for any part of the feasible rows."""
-        return all(part.flat for part in self.scaled)
+        return all(part.flat for part in self.scaled) and (
+            self.leading is None or self.leading.flat
+        )
 
     def best_rows(self) -> Sequence[int] | Rows:
         """Feasible rows with the highest total."""
+        if self.leading is not None:
+            return self.leading.best_rows(self.total[: self._nodes.size])
         if self.ties.best is None:
             total = self.total[: self._nodes.size]
             if not self.steady:
@@ -149,10 +168,10 @@ class Record:
         seq, cursor = self._journal.seq, self._cursor
         if cursor == seq:
             return
-        if seq - cursor == 1 and self._node_cursor == self._node_journal.seq:
+        row = self._journal.alone(cursor) if cursor >= 0 else -1
+        if row >= 0 and self._node_cursor == self._node_journal.seq:
             self._cursor = seq
             self.steady = True
-            row = self._journal.last
             for answers in self._of_rows:
                 answers.follow(row, cursor, seq)
             if self._patch(row):
@@ -201,6 +220,8 @@ class Record:
                 total += raw_at[row] * weight
         else:
             total = NOWHERE
+        if self.leading is not None:
+            self.leading.moves(row, was=was, ok=ok)
         self.ties.change(row, self._total_at[row], total)
         self._total_at[row] = total
         return moved
@@ -214,7 +235,7 @@ class Record:
             ok = ok & (verdicts[rows] == 0)
         self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(self.ok[rows]))
         self.ok[rows] = ok
-        if any(part.may_move(rows) for part in self.scaled):
+        if self.leading is not None or any([part.may_move(rows) for part in self.scaled]):
             return True
         self._sum(rows, ok)
         return False
@@ -224,6 +245,8 @@ class Record:
         ok = self.ok[rows]
         for part in self.scaled:
             part.measure(ok)
+        if self.leading is not None:
+            self.leading.measure(ok)
         self.ties.forget()
         self._sum(rows, ok)
 

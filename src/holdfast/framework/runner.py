@@ -243,6 +243,8 @@ def ranked(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float
     size = found.view.nodes.size
     asked = slice(0, size) if count == size else found.rows
     sums = record.total[asked].copy() if isinstance(asked, slice) else record.total.take(asked)
+    if record.leading is not None:
+        sums += record.leading.of(asked)
     add_apart(profile, record.apart, asked, sums)
     return asked, sums
 

@@ -20,7 +20,7 @@ class Scaled:
     """Raw scores with their ends; ``constant`` is everybody's weighted score while they meet."""
 
     __slots__ = (
-        "_answers", "_scale", "_seen_at", "_state", "constant", "high", "low", "raw", "raw_at",
+        "_scale", "_seen_at", "_state", "answers", "constant", "high", "low", "raw", "raw_at",
         "weight",
     )  # fmt: skip
 
@@ -28,7 +28,7 @@ class Scaled:
         assert answers.raw is not None
         assert answers.raw_at is not None
         self.raw, self.raw_at = answers.raw, answers.raw_at
-        self._answers = answers
+        self.answers = answers
         self.weight = weight
         self.low = self.high = self.constant = UNKNOWN
         self._state = answers.state
@@ -42,7 +42,7 @@ class Scaled:
 
     def measure(self, feasible: NDArray[np.bool_]) -> None:
         """Look at all feasible rows for the ends."""
-        low, high = self._answers.span()
+        low, high = self.answers.span()
         if low != high:
             found = self.raw[: len(feasible)].compress(feasible)
             if not len(found):

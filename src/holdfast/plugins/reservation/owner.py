@@ -94,10 +94,15 @@ class OwnerState:
     """It may do without an offer where those it shares something with do not suffice."""
     ignored: frozenset[int] = frozenset()
     """Resources in which no offer limits it or is told from another; the node must have them."""
+    ordered: bool = field(init=False)
+    """Some of its offers carry an order label: the lowest of all beats any score."""
     kept: Kept | None = field(default=None, repr=False)
     """What it found so far, row by row."""
     offers_at: dict[int, tuple[int, list[Offer]]] = field(default_factory=dict, repr=False)
     """The matched offers of rows that were looked at alone, and where they begin among all."""
+
+    def __post_init__(self) -> None:
+        self.ordered = bool(self.offers.columns.order[self.match.slots].any())
 
     @property
     def ignoring(self) -> bool:

@@ -25,6 +25,7 @@ from holdfast.framework.plugin import (
     Code,
     Effect,
     Narrow,
+    Part,
     Placement,
     RawScores,
     Reject,
@@ -117,12 +118,14 @@ class Reservation:
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
             ignored=ignored, nominations=view.world.nominations,
         )  # fmt: skip
+        # The lowest order label of the whole cluster decides; without any, each row for itself.
+        part = Part(state, by_row=not state.ordered)
         if affinity is None:
-            return state
+            return part
         # Reservations on nodes the pod may not go to are none of its.
         rows = matched.rows
         rows = rows[required_selected(view.nodes, required_nodes(pod.pod), rows)]
-        return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
+        return Narrow(part, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
 
     def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
@@ -179,6 +182,13 @@ class Reservation:
             nothing: RawScores = np.zeros(state.nodes.capacity)[rows]
             return nothing
         return kept_of(state).scores(rows)
+
+    def row(self, state: AnyState, row: int) -> tuple[int, float]:
+        """The same for one row."""
+        if isinstance(state, OwnerState) and not (state.ordered or state.ignoring):
+            return kept_of(state).at(row)
+        alone = np.array([row], np.intp)
+        return int(self.filter(state, alone)[0]), float(self.score(state, alone)[0])
 
     def scale(self, state: Any, raw: Any, low: float, high: float) -> Any:
         """The best row gets 100; a reservation that inherits has its own scale."""
