@@ -77,7 +77,7 @@ class Leading(Scaled):
     def _stands_out(self) -> bool:
         """Whether no other row comes near the best ones, whatever the others say."""
         counts, high = self._counts, self.high
-        if len(counts) < 2:  # noqa: PLR2004  one score, or no feasible row
+        if len(counts) < 2:
             return bool(counts)
         key = (self.low, max([value for value in counts if value != high]), high)
         known = self._known.get(key)

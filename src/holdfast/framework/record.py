@@ -200,12 +200,7 @@ class Record:
     def _patch(self, row: int) -> bool:
         """Add up one row; tell whether the ends of a scaled score may have moved."""
         was = self._ok_at[row]
-        ok = self._possible_at[row]
-        if ok:
-            for verdicts in self._verdicts_at:
-                if verdicts[row]:
-                    ok = False
-                    break
+        ok = self._possible_at[row] and self._passes(row)
         if ok is not was:
             self._ok_at[row] = ok
             self.count += 1 if ok else -1
@@ -225,6 +220,9 @@ class Record:
         self.ties.change(row, self._total_at[row], total)
         self._total_at[row] = total
         return moved
+
+    def _passes(self, row: int) -> bool:
+        return not any([verdicts[row] for verdicts in self._verdicts_at])
 
     def _combine(self, rows: AnyRows) -> bool:
         """Add up many rows; tell whether the ends of a scaled score may have moved."""
