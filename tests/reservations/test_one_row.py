@@ -70,8 +70,7 @@ def an_owner(random, name):
 def state_of(world, pod):
     facts = world.facts(typed(pod))
     found = Reservation({}).prepare(facts, View(world, facts, 0.0))
-    part = found.state if isinstance(found, Narrow) else found
-    state = part.state
+    state = found.state if isinstance(found, Narrow) else found
     assert isinstance(state, OwnerState)
     return state
 

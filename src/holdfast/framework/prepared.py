@@ -49,7 +49,7 @@ class Prepared:
         self.filters = active and traits.filters and (part is None or part.filters)
         self.scores = active and traits.scores and (part is None or part.scores)
         self.tiers = active and traits.tiers
-        self.kept = active and (traits.kept or (part is not None and part.by_row))
+        self.kept = active and (traits.kept or (traits.by_row is not None and traits.by_row(state)))
 
 
 def ask(traits: Traits, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Prepared:

@@ -25,12 +25,12 @@ class Traits:
     """Which extension points a plugin has, and how its answers may be kept.
 
     ``asked``: from ``prepare`` on for every pod (scope CLUSTER). ``kept``: verdicts and raw scores
-    are remembered, ``of_node`` even while pods come and go. ``opaque``: its scores depend on which
+    are remembered (``by_row``: of some states), ``of_node`` even while pods come and go. ``opaque``: its scores depend on which
     rows are feasible in a way that only the plugin knows. ``speaks``: what it says before any node
     is looked at counts. ``place`` is its turn among the filters.
     """
 
-    __slots__ = ("asked", "beyond", "comparable", "epochs", "filters", "ignores_amounts",
+    __slots__ = ("asked", "beyond", "by_row", "comparable", "epochs", "filters", "ignores_amounts",
                  "kept", "name", "of_node", "opaque", "place", "plugin", "prepares", "scales",
                  "scores", "sliced", "speaks", "tiers")  # fmt: skip
 
@@ -49,6 +49,7 @@ class Traits:
         self.opaque = implements(plugin, Normalizes) or implements(plugin, PreScores)
         self.asked = scope is Scope.CLUSTER
         self.kept = scope.kept
+        self.by_row = getattr(plugin, "by_row", None)
         self.of_node = scope is Scope.NODE
         self.sliced: bool = getattr(plugin, "sliced", False)
         self.comparable: bool = getattr(plugin, "comparable", False)

@@ -106,16 +106,14 @@ class Narrow:
 class Part:
     """The plugin has something to say, but only about filtering or only about scoring.
 
-    ``by_row`` tells that its answers for such pods depend on each row alone, though its scope is
-    DOMAIN because for others they do not: they are kept. ``mistake`` says what is wrong with what
-    it was to score by: once nodes are to be compared, the attempt fails with these words.
+    ``mistake`` says what is wrong with what it was to score by: once nodes are to be compared,
+    the attempt fails with these words.
     """
 
     state: State
     filters: bool = True
     scores: bool = True
     mistake: str = ""
-    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
