@@ -25,8 +25,9 @@ class Traits:
     """Which extension points a plugin has, and how its answers may be kept.
 
     ``asked``: from ``prepare`` on for every pod (scope CLUSTER). ``kept``: verdicts and raw scores
-    are remembered (``by_row``: of some states), ``of_node`` even while pods come and go. ``opaque``: its scores depend on which
-    rows are feasible in a way that only the plugin knows. ``speaks``: what it says before any node
+    are remembered (``by_row``: those of some states), ``of_node`` even while pods come and go.
+    ``opaque``: its scores depend on which rows are feasible in a way that only the plugin knows.
+    ``speaks``: what it says before any node
     is looked at counts. ``place`` is its turn among the filters.
     """
 
