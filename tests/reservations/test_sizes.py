@@ -104,3 +104,18 @@ async def test_a_resource_that_somebody_else_counts_keeps_no_owner_from_its_room
         await given(cluster, node(), held(cpu="4"), stranger(**asks), owner(cpu="4", **asks))
         assert await cluster.node_of("stranger") == "n1"
         assert await drawn_from(cluster, "owner") == "r"
+
+
+async def test_made_allocate_once_while_in_use_it_has_served(cluster):
+    await given(cluster, node(), held(cpu="4", allocate_once=False), owner(cpu="1"))
+    assert await status(cluster) == ("Available", {"cpu": "1"}, ["owner"])
+    await edit(cluster, {"spec": {"allocateOnce": True}})
+    assert await status(cluster) == ("Succeeded", {"cpu": "1"}, ["owner"])
+    assert requested(cluster) == 1_000, "the rest is free"
+
+
+async def test_made_allocate_once_while_nobody_uses_it_it_waits_for_its_owner(cluster):
+    await given(cluster, node(), held(cpu="4", allocate_once=False), owner(cpu="1"))
+    await cluster.delete(PODS, "owner", "default")
+    await edit(cluster, {"spec": {"allocateOnce": True}})
+    assert await status(cluster) == ("Available", {}, [])
