@@ -5,10 +5,11 @@ from random import Random
 import numpy as np
 import pytest
 
+from holdfast.framework.choice import ranked
 from holdfast.framework.plugin import Change, Narrow, Placement
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import decide, feasible, ranked
+from holdfast.framework.runner import decide, feasible
 from holdfast.framework.scoring import score_rows
 from holdfast.framework.view import View
 from holdfast.framework.world import World

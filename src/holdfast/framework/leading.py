@@ -16,6 +16,7 @@ from holdfast.columns.cells import cells
 from holdfast.framework.answers import Answers
 from holdfast.framework.plugin import Rows
 from holdfast.framework.scaled import UNKNOWN, Scaled
+from holdfast.framework.ties import NOWHERE, best_of
 
 _MOST_KNOWN = 4096
 
@@ -26,7 +27,7 @@ class Leading(Scaled):
     __slots__ = ("_counts", "_known", "_last", "_others")
 
     def __init__(self, answers: Answers, weight: int, others: float) -> None:
-        super().__init__(answers, weight)
+        super().__init__(answers, weight, of_node=False)
         self._others = others
         self._counts: dict[float, int] = {}
         self._known: dict[tuple[float, float, float], bool] = {}
@@ -34,45 +35,42 @@ class Leading(Scaled):
 
     def measure(self, feasible: NDArray[np.bool_]) -> None:
         """Count all feasible rows."""
-        found = self.raw[: len(feasible)].compress(feasible)
+        size = len(feasible)
+        found = self.raw[:size].compress(feasible)
         values, counts = np.unique(found, return_counts=True)
         self._counts = dict(zip(values.tolist(), counts.tolist(), strict=True))
-        self._seen_at = cells(self.raw.copy())
+        seen = self.raw.copy()
+        seen[:size][~feasible] = NOWHERE
+        self._seen_at = cells(seen)
         self._find_ends()
 
-    def moves(self, row: int, *, was: bool, ok: bool) -> bool:
-        """Note a row's new raw score; the sums of the others hold, wherever the ends are."""
-        assert self._seen_at is not None, "measured before any row moves"
-        raw, counts = self.raw_at[row], self._counts
-        seen = self._seen_at[row]
+    def follow(self, row: int, *, feasible: bool) -> None:
+        """Count a row that changed anew."""
+        assert self._seen_at is not None, "measured before any row changes"
+        raw = self.raw_at[row] if feasible else NOWHERE
+        seen, counts = self._seen_at[row], self._counts
         self._last = row
-        if was is ok and seen == raw:
-            return False
+        if seen == raw:
+            return
         self._seen_at[row] = raw
-        if was:
+        if seen != NOWHERE:
             counts[seen] -= 1
             if not counts[seen]:
                 del counts[seen]
-        if ok:
+        if feasible:
             counts[raw] = counts.get(raw, 0) + 1
         self._find_ends()
-        return False
 
     def best_rows(self, sums: NDArray[np.float64]) -> Sequence[int] | Rows:
         """Feasible rows with the highest total; ``sums`` are the others', lowest elsewhere."""
+        assert self._seen_at is not None, "measured before anybody chooses"
         high = self.high
         if self._stands_out():
-            if self._counts[high] == 1 and self.raw_at[self._last] == high and self._is_in(sums):
+            if self._counts[high] == 1 and self._seen_at[self._last] == high:
                 return (self._last,)
             rows: Rows = (self.raw[: len(sums)] == high).nonzero()[0]
-            others = sums.take(rows)
-            return rows.compress(others == others.max())
-        total = sums + self.of(slice(0, len(sums)))
-        rows = (total == total.max()).nonzero()[0]
-        return rows
-
-    def _is_in(self, sums: NDArray[np.float64]) -> bool:
-        return bool(sums[self._last] >= 0.0)
+            return rows[best_of(sums.take(rows))]
+        return best_of(sums + self.of(slice(0, len(sums))))
 
     def _stands_out(self) -> bool:
         """Whether no other row comes near the best ones, whatever the others say."""

@@ -24,7 +24,7 @@ from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 from holdfast.framework.scaled import Scaled
 from holdfast.framework.scoring import HIGHEST_SCORE
-from holdfast.framework.ties import NOWHERE, Ties
+from holdfast.framework.ties import NOWHERE, Ties, best_of
 
 
 class Record:
@@ -60,6 +60,7 @@ class Record:
         self.steady = False
         """Whether the last change was a single row; then keeping the best rows pays."""
         self.count = 0
+        self._rows: Rows | None = None
         self._objections: Objections | None = None
         self.crowd: Crowd | None = None
         """Made for a class when pods are nominated to nodes."""
@@ -72,6 +73,8 @@ class Record:
         self.states: dict[str, Any] = {}
         self.fresh: list[Prepared] = []
         self.domain: list[Prepared] = []
+        self.sliced = True
+        """Whether all filters that are not kept take a slice of rows, and nothing else counts."""
         self.narrowing: list[Prepared] = []
         self._of_nodes: list[Answers] = []
         self._of_rows: list[Answers] = []
@@ -82,6 +85,9 @@ class Record:
         self.leading: Leading | None = None
         self.apart: list[Prepared] = []
         self.summed = True
+        self._settled = True
+        """Whether scaled scores give every row ``_constant`` until nodes or feasible rows move."""
+        self._constant = 0.0
         for p in self.prepared:
             if p.narrow is not None:
                 self.narrowing.append(p)
@@ -92,6 +98,8 @@ class Record:
                 if p.answers is None:
                     if p.filters:
                         self.domain.append(p)
+                        self.sliced &= p.traits.sliced
+                    self.sliced &= p.narrow is None
                 else:
                     self._sort_answers(p.answers, of_node=p.traits.of_node)
                 if p.tiers:
@@ -118,7 +126,8 @@ class Record:
         elif p.traits.opaque or p.mistake:
             self.summed = False
         elif p.traits.scales:
-            self.scaled.append(Scaled(answers, weight))
+            self._settled = False
+            self.scaled.append(Scaled(answers, weight, of_node=p.traits.of_node))
         else:
             assert answers.raw is not None
             assert answers.raw_at is not None
@@ -147,9 +156,14 @@ class Record:
     @property
     def flat(self) -> bool:
         """Whether totals stay true for any part of the feasible rows."""
-        return all(part.flat for part in self.scaled) and (
-            self.leading is None or self.leading.flat
-        )
+        parts = self.scaled if self.leading is None else (*self.scaled, self.leading)
+        return all(part.flat for part in parts)
+
+    def rows(self) -> Rows:
+        """Feasible rows, ascending; the same array until they change. Not to be written to."""
+        if self._rows is None:
+            self._rows = self.ok[: self._nodes.size].nonzero()[0]
+        return self._rows
 
     def best_rows(self) -> Sequence[int] | Rows:
         """Feasible rows with the highest total."""
@@ -158,8 +172,7 @@ class Record:
         if self.ties.best is None:
             total = self.total[: self._nodes.size]
             if not self.steady:
-                rows: Rows = (total == total.max()).nonzero()[0]
-                return rows
+                return best_of(total)
             self.ties.find(total)
         return self.ties.rows
 
@@ -174,13 +187,16 @@ class Record:
             self.steady = True
             for answers in self._of_rows:
                 answers.follow(row, cursor, seq)
-            if self._patch(row):
+            if self._patch(row, self._settled):
                 self._measure()
+            if self.leading is not None:
+                self.leading.follow(row, feasible=self._ok_at[row])
             return
         self._catch_up()
 
     def _catch_up(self) -> None:
-        for answers in (*self._of_nodes, *self._of_rows):
+        settled = self._settled and self._node_cursor == self._node_journal.seq
+        for answers in self._of_rows if settled else (*self._of_nodes, *self._of_rows):
             answers.refresh()
         size = self._nodes.size
         stale: Stale = slice(0, size)
@@ -191,49 +207,64 @@ class Record:
         ends_moved = False
         if isinstance(stale, list):
             for row in stale:
-                ends_moved |= self._patch(row)
+                ends_moved |= self._patch(row, settled)
         else:
-            ends_moved = self._combine(stale)
+            ends_moved = self._combine(stale, settled)
         if ends_moved:
             self._measure()
+        if self.leading is not None:
+            self.leading.measure(self.ok[:size])
 
-    def _patch(self, row: int) -> bool:
+    def _patch(self, row: int, settled: bool) -> bool:
         """Add up one row; tell whether the ends of a scaled score may have moved."""
         was = self._ok_at[row]
-        ok = self._possible_at[row] and self._passes(row)
+        ok = self._possible_at[row]
+        if ok:
+            for verdicts in self._verdicts_at:
+                if verdicts[row]:
+                    ok = False
+                    break
+        total, moved = self._constant, False
         if ok is not was:
             self._ok_at[row] = ok
             self.count += 1 if ok else -1
+            self._rows = None
+            settled = False
+        if not settled:
+            total, moved = self._scaled_at(row, was, ok)
+        if ok:
+            for _, raw_at, weight in self.plain:
+                total += raw_at[row] * weight
+        else:
+            total = NOWHERE
+        self.ties.change(row, self._total_at[row], total)
+        self._total_at[row] = total
+        return moved
+
+    def _scaled_at(self, row: int, was: bool, ok: bool) -> tuple[float, bool]:
+        """What scaled scores give a row, and whether the ends of one may have moved."""
         total, moved = 0.0, False
         for part in self.scaled:
             if part.moves(row, was=was, ok=ok):
                 moved = True
             elif ok:
                 total += part.at(row)
-        if ok:
-            for _, raw_at, weight in self.plain:
-                total += raw_at[row] * weight
-        else:
-            total = NOWHERE
-        if self.leading is not None:
-            self.leading.moves(row, was=was, ok=ok)
-        self.ties.change(row, self._total_at[row], total)
-        self._total_at[row] = total
-        return moved
+        return total, moved
 
-    def _passes(self, row: int) -> bool:
-        return not any([verdicts[row] for verdicts in self._verdicts_at])
-
-    def _combine(self, rows: AnyRows) -> bool:
+    def _combine(self, rows: AnyRows, settled: bool) -> bool:
         """Add up many rows; tell whether the ends of a scaled score may have moved."""
         self.ties.forget()
         self.steady = False
         ok: NDArray[np.bool_] = self._possible.rows[rows]
         for verdicts in self._verdicts:
             ok = ok & (verdicts[rows] == 0)
-        self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(self.ok[rows]))
-        self.ok[rows] = ok
-        if self.leading is not None or any([part.may_move(rows) for part in self.scaled]):
+        was = self.ok[rows]
+        if np.count_nonzero(ok != was):
+            self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(was))
+            self.ok[rows] = ok
+            self._rows = None
+            settled = False
+        if not settled and any(part.may_move(rows) for part in self.scaled):
             return True
         self._sum(rows, ok)
         return False
@@ -243,21 +274,21 @@ class Record:
         ok = self.ok[rows]
         for part in self.scaled:
             part.measure(ok)
-        if self.leading is not None:
-            self.leading.measure(ok)
+        self._settled = all([part.flat and part.of_node for part in self.scaled])
+        self._constant = sum([part.constant for part in self.scaled if part.flat], 0.0)
         self.ties.forget()
         self._sum(rows, ok)
 
     def _sum(self, rows: AnyRows, ok: NDArray[np.bool_]) -> None:
         """Write the totals of rows whose feasibility and ends are known."""
-        total = self.total[rows]  # a view of a slice, else a copy
-        total[:] = sum([part.constant for part in self.scaled if part.flat])
+        total: Any = self._constant
         for raw, _, weight in self.plain:
-            total += raw[rows] if weight == 1.0 else raw[rows] * weight
-        for part in self.scaled:
-            if not part.flat:
-                total += part.of(rows)
+            part = raw[rows]
+            total = total + (part if weight == 1.0 else part * weight)
+        if not self._settled:
+            for scaled in self.scaled:
+                if not scaled.flat:
+                    total = total + scaled.of(rows)
         if np.count_nonzero(ok) < len(ok):
-            np.putmask(total, ~ok, NOWHERE)
-        if not isinstance(rows, slice):
-            self.total[rows] = total
+            total = np.where(ok, total, NOWHERE)
+        self.total[rows] = total
