@@ -81,12 +81,12 @@ async def test_an_edit_is_not_lost_on_one_whose_owner_gave_it_back(cluster):
     assert await allocatable(cluster) == {"cpu": "8"}
 
 
-async def test_made_allocate_once_while_several_use_it_takes_nobody_more(cluster):
+async def test_made_allocate_once_while_several_use_it_has_served_them(cluster):
     await given(cluster, node(), held(cpu="8", allocate_once=False), owner("a"), owner("b"))
     await edit(cluster, {"spec": {"allocateOnce": True}})
     await given(cluster, owner("c"))
     assert await drawn_from(cluster, "c") is None
-    assert await status(cluster) == ("Available", {"cpu": "2"}, ["a", "b"])
+    assert await status(cluster) == ("Succeeded", {"cpu": "2"}, ["a", "b"])
 
 
 async def test_a_template_with_limits_alone_holds_as_much(cluster):

@@ -153,10 +153,10 @@ def _look_up(state: OwnerState, row: int) -> Site:
 
 
 def _terms(state: OwnerState, offer: Offer) -> Terms:
-    asked = [] if state.ignoring else [r for r, _ in state.request if r not in state.ignored]
+    asked = [r for r, _ in state.request if r not in state.ignored]
     shares = state.must or state.ignoring or bool(state.ports & offer.facts.host_ports)
     reserves = [r in asked and offer.reserved.get(r, 0) > 0 for r, _ in state.needs]
-    counted = frozenset(() if state.ignoring else (PODS, *asked)) - state.ignored
+    counted = () if state.ignoring else (PODS, *asked)
     limits = tuple([r in counted and offer.limits(r) for r, _ in state.needs])
     pools = state.ignoring or offer.policy == ""
     return Terms(offer, shares or any(reserves), pools, limits, tuple(reserves))
