@@ -227,12 +227,12 @@ def _columns(nodes: Picture, resource: int) -> tuple[NDArray[np.int64], NDArray[
     if resource >= len(nodes.allocatable):
         nothing = np.zeros(nodes.capacity, np.int64)
         return nothing, nothing
-    return nodes.allocatable[resource] - nodes.requested[resource], nodes.allocatable[resource]
+    return nodes.amounts.free[resource], nodes.allocatable[resource]
 
 
 def _free(nodes: Picture, resource: int, row: int) -> int:
-    free, _ = _columns(nodes, resource)
-    return int(free[row])
+    free_at = nodes.amounts.free_at
+    return free_at[resource][row] if resource < len(free_at) else 0
 
 
 def _short(resource: str, suffix: str) -> str:
