@@ -2,7 +2,18 @@
 
 import pytest
 
-from reservations.rooms import PREFIX, drawn_from, draws, given, held, node, owner, status
+from reservations.rooms import (
+    PREFIX,
+    drawn_from,
+    draws,
+    filler,
+    given,
+    held,
+    node,
+    owner,
+    status,
+    stranger,
+)
 
 ORDER = f"{PREFIX}/reservation-order"
 
@@ -81,6 +92,16 @@ async def test_R045_the_reserved_node_wins(cluster):
     await given(cluster, *[node(f"n{i}") for i in range(5)], pinned("r", "n3", cpu="2"))
     await given(cluster, owner(cpu="1"))
     assert await cluster.node_of("owner") == "n3"
+
+
+@pytest.mark.parametrize(("who", "where"), [(stranger, "n2"), (owner, "n1")])
+async def test_what_is_held_for_it_does_not_count_as_taken_by_any_score(cluster, who, where):
+    """Larger than either reservation it is scored by what others take of the nodes."""
+    await given(cluster, node("n1"), node("n2"), filler("1", node="n2"))
+    await given(cluster, pinned("large", "n1", cpu="3", allocate_policy="Aligned"))
+    await given(cluster, pinned("small", "n2", cpu="1", allocate_policy="Aligned"))
+    await given(cluster, who("p", cpu="4"))
+    assert await cluster.node_of("p") == where
 
 
 async def test_R089_of_equals_the_oldest_is_used(cluster):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.framework.choice import ranked
+from holdfast.framework.memory import Memory
 from holdfast.framework.plugin import Change, Narrow, Placement
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
@@ -179,4 +180,8 @@ def test_the_best_rows_are_those_of_scoring_everything(seed):
         rows, sums = ranked(profile, found)
         assert np.arange(world.nodes.size)[rows][sums == sums.max()].tolist() == best.tolist()
         compared += found.record.leading is not None
+        anew = Memory(profile).record(facts, found.view)
+        anew.refresh()
+        assert (anew.ok == found.record.ok).all()
+        assert (anew.total[anew.ok] == found.record.total[anew.ok]).all()
     assert ordered or compared, "no owner's best offers were compared alone"

@@ -42,6 +42,15 @@ class Match:
     at: Slots
     unseen: Unseen
 
+    def slots_at(self, row: int) -> list[int]:
+        """The slots on a row, if any."""
+        here = int(self.rows.searchsorted(row))
+        if not len(self.slots) or here == len(self.rows) or self.rows[here] != row:
+            return []
+        end = self.first[here + 1] if here + 1 < len(self.rows) else len(self.slots)
+        found: list[int] = self.slots[self.first[here] : end].tolist()
+        return found
+
     @property
     def ignoring(self) -> bool:
         """Whether the pod uses held room without taking any offer."""

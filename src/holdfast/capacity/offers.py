@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from holdfast.api.node import Node
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.draws import Amounts, DrawLedger, Place
+from holdfast.capacity.lifted import Lifted
 from holdfast.capacity.matching import Match, Matcher
 from holdfast.capacity.offer import Offer, alike
 from holdfast.capacity.offer_columns import OfferColumns
@@ -141,6 +142,11 @@ class Offers:
     def match(self, facts: PodFacts) -> Match | None:
         """The offers a pod may draw on now, or None."""
         return self._matcher.match(facts) if self.by_uid or self.pending else None
+
+    def lifted(self, facts: PodFacts) -> Lifted | None:
+        """What a pod's offers hold, which it does not count as taken; None if it has none."""
+        match = self.match(facts)
+        return None if match is None or not len(match.slots) else Lifted(self, match, self._picture)
 
     def is_spoken_for(self, pod_uid: str, uid: str) -> bool:
         """Whether a pod draws on, or leaves its room to, another reservation than this one."""

@@ -101,8 +101,7 @@ class NodeResourcesFit:
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The request, and on which rows an offer may serve it instead of free room."""
-        matched = view.matched
-        return (pod.request, _scored(pod), None if matched is None else matched.rows.tobytes())
+        return (pod.request, _scored(pod), view.lifts)
 
     def prepare(self, pod: PodFacts, view: View) -> FitState | Reject:
         """Look up the columns of everything asked for."""
@@ -127,7 +126,7 @@ class NodeResourcesFit:
             amounts=amounts, names=names, needs=needs, slots=amounts.free[PODS], columns=columns,
             needs_at=needs_at, slots_at=amounts.free_at[PODS], left=left, left_rows=left_rows,
             backed=view.world.devices.backing(needs),
-            scorer=Scorer(self._args, amounts, terms, served),
+            scorer=Scorer(self._args, amounts, terms, served, view.lifted),
             offers=view.world.offers,
         )  # fmt: skip
 
