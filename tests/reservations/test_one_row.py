@@ -19,7 +19,7 @@ from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.kept import Kept, kept_of, offer_scores
 from holdfast.plugins.reservation.nomination import choose, nominate
 from holdfast.plugins.reservation.one_row import judge, offer_score
-from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.plugins.reservation.owner import OwnerState, fit, nominable
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 GPU = "example.com/gpu"
@@ -77,9 +77,10 @@ def state_of(world, pod):
 
 
 def check_rows(state, change):
-    found = fit(state, change)
-    scores, match = offer_scores(state), state.match
     back = given_back(state.offers, change) if change else NOTHING
+    found = fit(state, back)
+    named = nominable(state, found)
+    scores, match = offer_scores(state), state.match
     request = dict(state.request)
     for here, row in enumerate(match.rows.tolist()):
         one = judge(state, row, back)
@@ -88,6 +89,7 @@ def check_rows(state, change):
             assert chance.offer.slot == match.slots[i]
             vector = (found.shares[i], found.by_node[i], found.inside[i])
             assert (chance.shares, chance.by_node, chance.inside) == vector
+            assert any(chance.offer is offer for offer in one.nominable) == named[i]
             assert offer_score(chance.offer, request) == scores[i]
 
 

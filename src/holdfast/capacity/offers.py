@@ -59,6 +59,8 @@ class Offers:
         """Reservations that look for their node, by uid."""
         self.placing: dict[str, tuple[int, bool]] = {}
         """Of those, the ones being bound: their row, and whether their policy is Default."""
+        self.awaiting: dict[str, str] = {}
+        """Of those, the ones that wait until it is seen who is on the way to a node: its name."""
         self._leaving: dict[str, Place] = {}
         """Running pods chosen to leave their room to a reservation, which do not say so yet."""
         self.columns = OfferColumns()
@@ -96,6 +98,7 @@ class Offers:
         else:
             self.pending.pop(obj.uid, None)
             self.placing.pop(obj.uid, None)
+            self.awaiting.pop(obj.uid, None)
             self.disinherit(obj.uid)
             self._drop(obj.uid)
             self._picture.forget(obj.uid)
@@ -215,7 +218,7 @@ class Offers:
         copy._slots = [o and copy.by_uid[o.uid] for o in self._slots]
         copy._free = list(self._free)
         copy.pending, copy.placing = dict(self.pending), dict(self.placing)
-        copy._leaving = dict(self._leaving)
+        copy._leaving, copy.awaiting = dict(self._leaving), dict(self.awaiting)
         for offer in copy.by_uid.values():
             offer.group = copy.index.join(offer.slot, offer.reservation.spec.owners)
             copy._on_node.setdefault(offer.node, {})[offer.uid] = None
@@ -231,6 +234,7 @@ class Offers:
         else:
             self.pending.pop(reservation.uid, None)
             self.placing.pop(reservation.uid, None)
+            self.awaiting.pop(reservation.uid, None)
         if reservation.phase not in HOLDING or not reservation.status.node_name:
             self._drop(reservation.uid)
             if reservation.phase != "Pending":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ class Given:
 
     rows: Amounts
     slots: Amounts
+    vacated: frozenset[int] = frozenset()
+    """Offers, by slot, that serve once and could be had again: who took them is gone."""
 
     def to_rows(self, rows: NDArray[np.intp], resource: int) -> Ints | int:
         """What each row gets of a resource."""
@@ -44,7 +46,7 @@ NOTHING = Given({}, {})
 
 def given_back(offers: Offers, change: Change) -> Given:
     """Work out a change: what pods draw on offers moves there, the rest on the row."""
-    given = Given({}, {})
+    given, vacated = Given({}, {}), []
     for row in {*change.removed, *change.added}:
         room, slots = change.freed(row)
         to_row = given.rows[int(row)] = {**room, PODS: slots}
@@ -54,9 +56,11 @@ def given_back(offers: Offers, change: Change) -> Given:
             to_row[resource] = to_row.get(resource, 0) + amount
         for offer, held, lent in offers.regained(gone, coming):
             given.slots[offer.slot] = dict(lent)
+            if offer.available and offer.draws.keys() <= gone:
+                vacated.append(offer.slot)
             for resource, amount in held.items():
                 to_row[resource] = to_row.get(resource, 0) - amount
-    return given
+    return replace(given, vacated=frozenset(vacated)) if vacated else given
 
 
 def _draws_to_come(

@@ -43,7 +43,7 @@ def choose(state: OwnerState, found: OneRow | None) -> tuple[Offer | None, list[
 
     Lowest order label first; without labels the highest score; then the oldest, then by name.
     """
-    serving = found.serving if found is not None else []
+    serving = found.nominable if found is not None else []
     if found is None or not serving:
         return None, []
     request = state.compared

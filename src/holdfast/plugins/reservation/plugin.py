@@ -49,7 +49,6 @@ from holdfast.plugins.reservation.placing import (
     ReserveState,
     Unrelated,
     filter_reserve_pod,
-    inherits,
     what_it_brings,
 )
 from holdfast.plugins.reservation.status import bind_reservation
@@ -224,7 +223,9 @@ class Reservation:
         if isinstance(state, InheritState):
             heir = state.decide(placement.row)
             if heir.lacking and state.awaits_binding(placement.row, placement.pod.uid):
+                state.offers.awaiting[placement.pod.uid] = placement.node
                 return Reject(Code.UNSCHEDULABLE, (inheriting.UNSEEN,))
+            state.offers.awaiting.pop(placement.pod.uid, None)
             state.offers.bequeath(heir.pods, placement.pod.uid, placement.node)
             state = state.site
         if isinstance(state, ReserveState):
@@ -274,7 +275,8 @@ class Reservation:
         if event.resource == "UnschedulablePod":
             return event.new is not None and bool(event.new.uid == pod.uid)
         if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
-            return inherits(pod, view)
+            ways = self.args.pre_allocation_config
+            return inheriting.may_leave_it_room(pod, event, view, ways)
         return hears(self, event)
 
 

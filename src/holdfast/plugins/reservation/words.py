@@ -9,6 +9,7 @@ import numpy as np
 
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import NONE, Change, Rows
+from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.owner import Ints, OwnerState, Room, fit, rooms
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
@@ -26,7 +27,8 @@ def owner_reasons(state: OwnerState, row: int, change: Change = NONE) -> tuple[s
     here = state.on_row(row)
     if here is None or (state.must and none_matchable(state, row)):
         return (NO_MATCH,)
-    found, there = fit(here, change), list(rooms(here, change))
+    back = given_back(state.offers, change) if change else NOTHING
+    found, there = fit(here, back), list(rooms(here, back))
     if state.ignoring or not found.shares.any():
         suffix = "" if state.ignoring else " by node"
         alone = [room for room in there if max(room.free[0], *_lent(here, room)) < room.wanted]
