@@ -20,7 +20,7 @@ from holdfast.errors import BadRequest, Cause
 from holdfast.validation.reservation import check_reservation as judge
 
 Object = dict[str, Any]
-_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
+TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 _NOT_NEGATIVE = "must be greater than or equal to 0"
@@ -83,7 +83,7 @@ def check_reservation(reservation: Object) -> Iterable[Cause]:
     """List what of a Reservation its schema does not judge: the template, the owners, and more."""
     template = (reservation.get("spec") or {}).get("template") or {}
     try:
-        strict.prune_type(_TEMPLATE, template, "spec.template", [])
+        strict.prune_type(TEMPLATE, template, "spec.template", [])
         typed = convert_object(reservation, Reservation)
     except BadRequest as wrong:
         return [Cause("spec.template", f"Invalid value: {wrong.message}", "FieldValueInvalid")]

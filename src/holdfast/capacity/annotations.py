@@ -7,12 +7,16 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.causes import refuse
 from holdfast.api.meta import Struct
+from holdfast.api.node_selection import compile_term
 from holdfast.api.pod import NodeSelectorTerm, Pod, Toleration
 from holdfast.api.quantity import AmountText, units
 from holdfast.api.reservation import Reservation
 from holdfast.capacity import names
 from holdfast.errors import BadRequest
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class RequiredReservations(Struct, frozen=True):
@@ -68,7 +72,12 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
     text = pod.metadata.annotations.get(names.AFFINITY)
     if text is None:
         return None
-    return _wish(text, names.AFFINITY, ReservationAffinity) or ReservationAffinity()
+    found = _wish(text, names.AFFINITY, ReservationAffinity) or ReservationAffinity()
+    if required := found.required_during_scheduling_ignored_during_execution:
+        at = f"metadata.annotations[{names.AFFINITY}].{_REQUIRED}"
+        for i, term in enumerate(required.reservation_selector_terms):
+            refuse(compile_term(term, f"{at}.reservationSelectorTerms[{i}]").mistakes)
+    return found
 
 
 def allocated_of(pod: Pod) -> Allocated | None:

@@ -50,6 +50,7 @@ from holdfast.plugins.reservation.placing import (
     Unrelated,
     filter_reserve_pod,
     inherits,
+    remedy,
     what_it_brings,
 )
 from holdfast.plugins.reservation.status import bind_reservation
@@ -195,10 +196,12 @@ class Reservation:
     def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""
         pod = view.pod
+        if pod.reserve_for:
+            return Effect(self.name, remedy(pod, view, rejection))
         counts = diagnosis.count(view.world.offers, pod, view.nodes)
         must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
         told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
-        if not told or pod.reserve_for:
+        if not told:
             return Effect(self.name)
         return Effect(self.name, ", ".join(told), notes=_event(told, rejection) if must else ())
 
