@@ -24,17 +24,21 @@ def advice(new: Object, old: Object | None = None) -> list[str]:
     """
     if old is not None and _says(old) == _says(new):
         return []
+    written = _read(new)
+    if written is None:
+        return []
     template, unknown = new["spec"].get("template"), list[str]()
     if old is None or old["spec"].get("template") != template:
         strict.prune_type(TEMPLATE, template, "spec.template", unknown)
-    return [*strict.complaints(unknown), *advise(convert_object(new, Reservation), _read(old))]
+    before = None if old is None else _read(old)
+    return [*strict.complaints(unknown), *advise(written, before)]
 
 
-def _read(old: Object | None) -> Reservation | None:
+def _read(obj: Object) -> Reservation | None:
+    """Read one, or None: whoever let it in may not have known us."""
     try:
-        return None if old is None else convert_object(old, Reservation)
+        return convert_object(obj, Reservation)
     except (BadRequest, msgspec.ValidationError):
-        # Whoever let it in did not know us.
         return None
 
 
