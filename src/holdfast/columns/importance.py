@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 NOBODY = 2**40
 """The priority in places where no pod stands: above any pod's."""
 UNSTARTED = math.inf
-_FIRST_PLACES = 16
 Read = Callable[[PodFacts], int]
 
 
@@ -43,19 +42,11 @@ class Importance:
         self.pods: list[list[PodFacts]] = [[] for _ in range(self._capacity)]
         """The pods themselves, by row, in the order of the places."""
         self._others: dict[Hashable, tuple[Any, Read, Grid]] = {}
-        self._lay_out(_FIRST_PLACES)
-
-    def _lay_out(self, places: int) -> None:
-        self._places = places
-        self.priority = Grid(self._capacity, places, np.int64, NOBODY)
-        self.started = Grid(self._capacity, places, np.float64, UNSTARTED)
+        self.priority = Grid(self._capacity, empty=NOBODY)
+        self.started = Grid(self._capacity, "d", UNSTARTED)
         self.newest: NDArray[np.float64] = np.full(self._capacity, -math.inf)
         self.latest = -math.inf
         self.count: NDArray[np.int64] = np.zeros(self._capacity, np.int64)
-        self._others = {
-            key: (version, read, Grid(self._capacity, places, np.int64))
-            for key, (version, read, _) in self._others.items()
-        }
 
     def refresh(self) -> None:
         """Rank the rows again that moved since last time."""
@@ -69,14 +60,14 @@ class Importance:
         known = self._others.get(key)
         if known is not None and known[0] == version:
             return known[2]
-        made = Grid(self._capacity, self._places, np.int64)
+        made = Grid(self._capacity)
         self._others[key] = (version, read, made)
         for row, pods in enumerate(self.pods):
             if pods:
                 # What nobody looked at so far may have changed in silence.
                 now = self._nodes.pods_on(row)
                 self.pods[row] = [now[pod.uid] for pod in pods]
-                made.write(row, [read(pod) for pod in self.pods[row]], 0)
+                made.write(row, [read(pod) for pod in self.pods[row]])
         return made
 
     def amounts(self, resource: int) -> Grid:
@@ -94,42 +85,34 @@ class Importance:
             if left:
                 self._close_ranks(row, left)
             return
-        pods = [pod for pod in there.values() if not pod.reserve_for]
-        pods.sort(key=_order)
-        if len(pods) > self._places:
-            self._deepen(len(pods))
-            return
+        self._write(row, [pod for pod in there.values() if not pod.reserve_for])
+
+    def _write(self, row: int, there: list[PodFacts]) -> None:
+        ranked = [(-pod.priority, pod.began, i) for i, pod in enumerate(there)]
+        ranked.sort()
+        pods = [there[i] for _, _, i in ranked]
+        starts = [began for _, began, _ in ranked]
+        newest = max((s for s in starts if s != UNSTARTED), default=-math.inf)
         self.pods[row] = pods
         self.count[row] = len(pods)
-        starts = [pod.began for pod in pods]
-        newest = max((s for s in starts if s != UNSTARTED), default=-math.inf)
         self.newest[row] = newest
         self.latest = max(self.latest, newest)
-        self.priority.write(row, [pod.priority for pod in pods], len(before))
-        self.started.write(row, starts, len(before))
+        self.priority.write(row, [-minus for minus, _, _ in ranked])
+        self.started.write(row, starts)
         for _, read, grid in self._others.values():
-            grid.write(row, [read(pod) for pod in pods], len(before))
+            grid.write(row, [read(pod) for pod in pods])
 
     def _close_ranks(self, row: int, left: list[int]) -> None:
         """Some left and nobody came: the others move up."""
         # ``newest`` stays: it may be of one who left, which only makes somebody look closer.
         pods = self.pods[row]
-        before = len(pods)
-        self.pods[row] = [pod for place, pod in enumerate(pods) if place not in left]
-        self.count[row] = before - len(left)
-        for grid in (self.priority, self.started, *(g for _, _, g in self._others.values())):
-            grid.drop(row, left, before)
-
-    def _deepen(self, places: int) -> None:
-        """Make room for more pods a row, and rank every row again."""
-        self._lay_out(2 * places)
-        for row in range(self._nodes.size):
-            self.pods[row] = []
-            self._rank(row)
-
-
-def _order(pod: PodFacts) -> tuple[int, float]:
-    return (-pod.priority, pod.began)
+        for place in reversed(left):
+            del pods[place]
+        self.count[row] = len(pods)
+        self.priority.drop(row, left)
+        self.started.drop(row, left)
+        for _, _, grid in self._others.values():
+            grid.drop(row, left)
 
 
 def _reader(resource: int) -> Read:

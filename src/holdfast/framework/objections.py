@@ -99,7 +99,9 @@ def first_objections(
         _beside_nominated(told, crowd)
     if told.words:
         rows = told.words.write_codes(told.codes)
-        told.plugin_of[rows], told.objectors, told.memo = PASSED, None, None
+        if kept is None or (told.plugin_of[rows] != PASSED).any():
+            # Some speak of rows that were objected to: what is kept counts those too.
+            told.plugin_of[rows], told.objectors, told.memo = PASSED, None, None
     return told
 
 
