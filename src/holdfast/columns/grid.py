@@ -69,6 +69,21 @@ class Grid:
             self.totals[row] = sum(made)
         self._moved.add(row)
 
+    def fill(self, values: NDArray[Any], counts: NDArray[np.int64]) -> None:
+        """Write all rows: their values one after the other, and how many are each row's."""
+        data = memoryview(values.astype(self._code, copy=False).tobytes())
+        ends = counts.cumsum()
+        at = 0
+        for row, end in enumerate((ends * values.itemsize).tolist()):
+            here = self.rows[row] = array(self._code)
+            here.frombytes(data[at:end])
+            at = end
+        if not self._empty:
+            sums = np.concatenate([[0], values.cumsum()])
+            self.totals[:] = sums[ends] - sums[ends - counts]
+        self._columns = None
+        self._moved.clear()
+
     def drop(self, row: int, places: Sequence[int]) -> None:
         """Take some places, ascending, out of a row; what comes after moves up."""
         here = self.rows[row]

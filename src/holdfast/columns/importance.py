@@ -7,15 +7,18 @@ Nothing is kept up while nobody asks: rows that moved since are ranked again on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.amounts import Request
 from holdfast.columns.follower import Follower
 from holdfast.columns.grid import Grid
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_facts import PodFacts, beginnings
 
 if TYPE_CHECKING:
     from holdfast.columns.picture import Picture
@@ -51,8 +54,10 @@ class Importance:
     def refresh(self) -> None:
         """Rank the rows again that moved since last time."""
         stale = self._follower.stale(self._nodes.size)
-        rows = range(stale.stop) if isinstance(stale, slice) else stale
-        for row in rows:
+        if isinstance(stale, slice):
+            self._rank_all()
+            return
+        for row in stale:
             self._rank(int(row))
 
     def grid(self, key: Hashable, read: Read, version: Any = None) -> Grid:
@@ -67,13 +72,45 @@ class Importance:
                 # What nobody looked at so far may have changed in silence.
                 now = self._nodes.pods_on(row)
                 self.pods[row] = [now[pod.uid] for pod in pods]
-                made.write(row, [read(pod) for pod in self.pods[row]])
+        made.fill(read_all(read, chain.from_iterable(self.pods)), self.count)
         return made
 
     def amounts(self, resource: int) -> Grid:
         """What each pod asks for of a resource."""
         known = self._others.get(resource)
-        return self.grid(resource, _reader(resource)) if known is None else known[2]
+        if known is not None:
+            return known[2]
+        made = Grid(self._capacity)
+        self._others[resource] = (None, Amount(resource), made)
+        # No pod asks for another amount in silence.
+        made.fill(read_all(Amount(resource), chain.from_iterable(self.pods)), self.count)
+        return made
+
+    def _rank_all(self) -> None:
+        """Rank every row, as columns."""
+        there = [
+            [pod for pod in self._nodes.pods_on(row).values() if not pod.reserve_for]
+            for row in range(self._nodes.size)
+        ]
+        flat = list(chain.from_iterable(there))
+        self.count[: len(there)] = [*map(len, there)]
+        priority = np.array([pod.priority for pod in flat], np.int64)
+        began = np.array(beginnings(flat), np.float64)
+        rows = np.repeat(np.arange(self._capacity), self.count)
+        # Row and priority in one number: a priority has 32 bits.
+        order = np.lexsort((began, (rows << 33) - priority))
+        ranked = [flat[i] for i in order.tolist()]
+        ends = self.count.cumsum().tolist()
+        self.pods = [
+            ranked[end - n : end] for n, end in zip(self.count.tolist(), ends, strict=True)
+        ]
+        self.newest[:] = -math.inf
+        np.maximum.at(self.newest, rows, np.where(began == UNSTARTED, -math.inf, began))
+        self.latest = float(self.newest.max(initial=-math.inf))
+        self.priority.fill(priority[order], self.count)
+        self.started.fill(began[order], self.count)
+        for _, read, grid in self._others.values():
+            grid.fill(read_all(read, ranked), self.count)
 
     def _rank(self, row: int) -> None:
         there, before = self._nodes.pods_on(row), self.pods[row]
@@ -115,11 +152,31 @@ class Importance:
             grid.drop(row, left)
 
 
-def _reader(resource: int) -> Read:
-    def amount(pod: PodFacts) -> int:
-        for id_, amount in pod.request:
-            if id_ == resource:
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Reads what a pod asks for of a resource."""
+
+    resource: int
+
+    def __call__(self, pod: PodFacts) -> int:
+        """Of one pod."""
+        return self.of(pod.request)
+
+    def of(self, request: Request) -> int:
+        """Of one request."""
+        for resource, amount in request:
+            if resource == self.resource:
                 return amount
         return 0
 
-    return amount
+
+def read_all(read: Read, pods: Iterable[PodFacts]) -> NDArray[np.int64]:
+    """What is read of many pods, one after the other."""
+    if not isinstance(read, Amount):
+        return np.array([read(pod) for pod in pods], np.int64)
+    # Equal pods share their request, as an object: each is looked at once.
+    requests = [pod.request for pod in pods]
+    keys = [*map(id, requests)]
+    distinct = dict(zip(keys, requests, strict=True))
+    amounts = {key: read.of(request) for key, request in distinct.items()}
+    return np.array([amounts[key] for key in keys], np.int64)
