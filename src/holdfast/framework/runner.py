@@ -20,7 +20,6 @@ from holdfast.framework.hypothesis import judge_beside_nominated
 from holdfast.framework.memory import Memory
 from holdfast.framework.objections import (
     common_rows,
-    filters_of,
     first_objections,
     refused,
     rejection_of,
@@ -37,7 +36,7 @@ from holdfast.framework.plugin import (
     Rows,
     implements,
 )
-from holdfast.framework.prepared import Prepared
+from holdfast.framework.prepared import Prepared, filters_of
 from holdfast.framework.profile import Profile
 from holdfast.framework.record import Record
 from holdfast.framework.rejection import Rejection

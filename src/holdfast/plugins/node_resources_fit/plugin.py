@@ -243,6 +243,18 @@ class NodeResourcesFit:
             counts[f"Insufficient {state.names[resource]}"] = int(np.count_nonzero(short))
         return {reason: count for reason, count in counts.items() if count}
 
+    def groups(self, state: FitState, rows: AnyRows) -> NDArray[np.int64]:
+        """A bit for each thing that is short."""
+        free = state.amounts.free
+        short = (free[PODS][rows] < 1).astype(np.int64)
+        for bit, (resource, amount) in enumerate(state.needs, 1):
+            lacking = free[resource][rows] < amount
+            if resource in state.backed:
+                lacking &= state.amounts.allocatable[resource][rows] > 0
+            short |= lacking.astype(np.int64) << bit
+        grouped: NDArray[np.int64] = short
+        return grouped
+
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """A node with more room, a pod or reservation that left or shrank, a device class."""
         names = view.nodes.resources
