@@ -1,6 +1,5 @@
 """What filters say of a row without some pods holds once those pods have left."""
 
-import random_worlds as worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from holdfast.framework.prepared import filters_of
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
+from laws import random_worlds as worlds
 
 PROFILE = default_profiles()["default-scheduler"]
 

@@ -72,6 +72,7 @@ class Plugin(Protocol):
     that alone share what the plugin made of one of them.
     ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
     before its turn.
+    ``bounded``: its normalized scores cannot leave 0..100, so nobody need look.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to
     the old one, what was built on that stays.
 
