@@ -204,8 +204,9 @@ def _check_verdicts(case: Case) -> None:
         tally = {w: n for w, n in case.plugin.tally(case.prepared.state, rejected).items() if n}
         assert tally == words, f"{name}: tally equals reasons"
     if implements(case.plugin, GroupsReasons) and len(rejected):
-        state, said = case.prepared.state, {}
-        for row, group in zip(rejected, case.plugin.groups(state, rejected), strict=True):
+        state = case.prepared.state
+        said: dict[int, tuple[str, ...]] = {}
+        for row, group in zip(rejected, case.plugin.groups(state, rejected).tolist(), strict=True):
             reasons = case.plugin.reasons(state, int(row))
             assert said.setdefault(group, reasons) == reasons, f"{name}: groups give one reason"
 
