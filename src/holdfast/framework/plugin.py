@@ -73,6 +73,8 @@ class Plugin(Protocol):
     ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
     before its turn.
     ``bounded``: its normalized scores cannot leave 0..100, so nobody need look.
+    A plugin of scope DOMAIN may have a method ``by_row`` that tells of a state whether the answers
+    rest on each row alone after all; then they are kept like those of scope ROW.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to
     the old one, what was built on that stays.
 

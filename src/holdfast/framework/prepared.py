@@ -20,12 +20,13 @@ _PLACE = attrgetter("traits.place")
 class Prepared:
     """What one plugin made of a pod: skip, a state, its answers if they are kept.
 
-    ``filters``, ``scores`` and ``tiers`` tell whether it does so for this pod. ``stamp`` is when
+    ``filters``, ``scores`` and ``tiers`` tell whether it does so for this pod, ``kept`` whether
+    its answers are remembered. ``stamp`` is when
     ``versions`` were last found true.
     """
 
-    __slots__ = ("answers", "filters", "mistake", "narrow", "plugin", "reject", "scores", "skip",
-                 "stamp", "state", "tiers", "traits", "versions")  # fmt: skip
+    __slots__ = ("answers", "filters", "kept", "mistake", "narrow", "plugin", "reject", "scores",
+                 "skip", "stamp", "state", "tiers", "traits", "versions")  # fmt: skip
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Prepared:
         self.filters = active and traits.filters and (part is None or part.filters)
         self.scores = active and traits.scores and (part is None or part.scores)
         self.tiers = active and traits.tiers
+        self.kept = active and (traits.kept or (traits.by_row is not None and traits.by_row(state)))
 
 
 def ask(traits: Traits, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Prepared:
