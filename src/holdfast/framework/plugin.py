@@ -139,6 +139,15 @@ class Tallies(Protocol):
 
 
 @runtime_checkable
+class GroupsReasons(Protocol):
+    """Tell rejected rows apart by their reasons, so that these are kept and not counted anew."""
+
+    def groups(self, state: State, rows: AnyRows) -> NDArray[np.int64]:
+        """A number for each of these rows; rows of the same number give the same reasons."""
+        ...
+
+
+@runtime_checkable
 class Scores(Protocol):
     """Prefer some nodes."""
 
@@ -388,6 +397,7 @@ __all__ = [
     "Code",
     "Effect",
     "Filters",
+    "GroupsReasons",
     "Hints",
     "JudgesOne",
     "Narrow",

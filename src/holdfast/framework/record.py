@@ -16,8 +16,8 @@ from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.framework.answers import Answers
 from holdfast.framework.crowding import Crowd
+from holdfast.framework.kept_objections import Objections
 from holdfast.framework.leading import Leading
-from holdfast.framework.objections import Objections
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared
