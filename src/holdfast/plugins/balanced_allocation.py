@@ -156,11 +156,12 @@ class BalancedAllocation:
         """The same for one row."""
         amounts, before = state.nodes.amounts, state.before
         if state.lifted is not None and (less := state.lifted.at(row)):
-            with_pod, without = (
-                evenness_served_at(amounts, [(i, a - less.get(i, 0)) for i, a in terms],
-                                   state.served, row)
-                for terms in (state.terms, state.nothing)
-            )  # fmt: skip
+            with_pod, without = [
+                evenness_served_at(amounts, lowered, state.served, row)
+                if state.served
+                else evenness_at(amounts, lowered, row)
+                for lowered in _less(state.terms, less)
+            ]
             return 0, (with_pod + _BOTH_FIFTIES - without) // 2.0
         if before is None:
             gain = evenness_served_at(amounts, state.terms, state.served, row)
@@ -169,6 +170,12 @@ class BalancedAllocation:
             before.refresh(state.nodes.size)
             gain = evenness_at(amounts, state.terms, row) + before.at[row]
         return 0, gain // 2.0
+
+
+def _less(terms: Terms, less: Mapping[int, int]) -> tuple[Terms, Terms]:
+    """The terms of a pod where some room does not count as taken, and of nobody there."""
+    nobody = [(id_, -less.get(id_, 0)) for id_, _ in terms]
+    return tuple([(id_, a - less.get(id_, 0)) for id_, a in terms]), tuple(nobody)
 
 
 def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:

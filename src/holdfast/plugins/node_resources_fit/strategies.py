@@ -21,6 +21,7 @@ from holdfast.devices.served import Served
 from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
 
+_NOTHING: Mapping[int, int] = {}
 Shape = Sequence[tuple[int, int]]
 Level = Callable[[Any, Any], Any]
 """Score of one resource for c > 0, for arrays and for single numbers alike."""
@@ -170,13 +171,14 @@ class Scorer:
 
     def one(self, row: int) -> float:
         """The score of one row."""
-        if self._lifted is not None:
-            return self._one_general(row, self._lifted.at(row))
+        less = _NOTHING if self._lifted is None else self._lifted.at(row)
         if self._usual:
-            return self._one_usual(row)
+            return self._one_usual(row, less)
+        if less:
+            return self._one_general(row, less)
         if self._only_least:
             return self._one_least(row)
-        return self._one_general(row, {})
+        return self._one_general(row, _NOTHING)
 
     def _one_general(self, row: int, less: Mapping[int, int]) -> float:
         sums = weights = 0.0
@@ -195,12 +197,14 @@ class Scorer:
             return 0.0
         return (sums / weights + 0.5) // 1.0 if self._ratio else sums // weights
 
-    def _one_usual(self, row: int) -> float:
+    def _one_usual(self, row: int, less: Mapping[int, int]) -> float:
         """The same for LeastAllocated over cpu and memory alike."""
         (cpu_at, _, _, cpu), (memory_at, _, _, memory) = self._cells
         have, has = cpu_at[row], memory_at[row]
         if not (have and has):
-            return self._one_least(row)
+            return self._one_general(row, less)
+        if less:
+            cpu, memory = cpu - less.get(CPU, 0), memory - less.get(MEMORY, 0)
         spare_cpu, spare_memory = self._amounts.spare_at
         left, rest = spare_cpu[row] - 100.0 * cpu, spare_memory[row] - 100.0 * memory
         sums = left // have if left > 0.0 else 0.0
