@@ -5,6 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from holdfast.capacity.given import NOTHING, given_back
 from holdfast.framework.choice import ranked
 from holdfast.framework.memory import Memory
 from holdfast.framework.plugin import Change, Narrow, Placement
@@ -16,7 +17,6 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation import Reservation
-from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.kept import Kept, kept_of, offer_scores
 from holdfast.plugins.reservation.nomination import choose, nominate
 from holdfast.plugins.reservation.one_row import judge, offer_score

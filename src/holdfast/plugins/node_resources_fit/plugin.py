@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.requests import Reading, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
+from holdfast.capacity.given import given_back
 from holdfast.capacity.offers import Offers
 from holdfast.columns.amounts import Amounts, Request
 from holdfast.columns.cells import Cells
@@ -276,13 +277,14 @@ def _freed_at_all(_offers: Offers, row: int, change: Change) -> tuple[dict[int, 
 
 
 def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
-    """Room that becomes free on a row; what a victim drew on an offer stays held for owners."""
-    freed, slots = change.freed(row)
-    for _, held, _ in offers.regained(pod.uid for pod in change.removed.get(row, ())):
-        for resource, amount in held.items():
-            freed[resource] = freed.get(resource, 0) - amount
-        slots -= held[PODS]
-    return freed, slots
+    """Room that becomes free on a row; what a victim drew on an offer stays held for owners.
+
+    And who comes to draw on an offer takes what is held already.
+    """
+    if not offers:
+        return change.freed(row)
+    freed = given_back(offers, change).rows.get(row, {})
+    return freed, freed.get(PODS, 0)
 
 
 def _shortages(

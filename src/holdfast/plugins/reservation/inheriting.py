@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.capacity.given import given_back
 from holdfast.capacity.heritable import (
     Heritable,
     by_cluster,
@@ -20,7 +21,6 @@ from holdfast.capacity.heritable import (
 )
 from holdfast.capacity.inheritance import Inheritance, Will, inherit
 from holdfast.capacity.offers import Offers
-from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import (
@@ -105,8 +105,7 @@ class InheritState:
         """What becomes of one row, as things are or would be."""
         free = {r: _free(self.nodes, r, row) for r in self.will.wanted}
         if change:
-            room, slots = change.freed(row)
-            for resource, amount in {**room, PODS: slots}.items():
+            for resource, amount in given_back(self.offers, change).rows.get(row, {}).items():
                 if resource in free:
                     free[resource] += amount
         there = self.seen().candidates.get(row, [])

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from holdfast.capacity.given import NOTHING, Given
 from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import Code
-from holdfast.plugins.reservation.given import NOTHING, Given
 from holdfast.plugins.reservation.owner import OwnerState
 
 

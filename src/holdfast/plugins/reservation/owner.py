@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.capacity.given import NOTHING, Given
 from holdfast.capacity.matching import Match
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.ports import HostPort
 from holdfast.framework.nominations import Nominations
-from holdfast.plugins.reservation.given import NOTHING, Given
 
 if TYPE_CHECKING:
     from holdfast.plugins.reservation.kept import Kept

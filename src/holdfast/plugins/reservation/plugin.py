@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from holdfast.api.node_selection import required_nodes
 from holdfast.capacity import names
 from holdfast.capacity.admission import Wishes
+from holdfast.capacity.given import NOTHING, given_back
 from holdfast.capacity.matching import Match, ignores
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.selection import required_selected
@@ -39,7 +40,6 @@ from holdfast.framework.view import View
 from holdfast.plugins.reservation import diagnosis, evicting, inheriting
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import claims, draw, notes, unsaid
-from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
 from holdfast.plugins.reservation.kept import kept_of
 from holdfast.plugins.reservation.nomination import take, why_none

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from holdfast.capacity.given import NOTHING, given_back
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import NONE, Change, Rows
-from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.owner import Ints, OwnerState, Room, fit, rooms
 
 NO_MATCH = "node(s) no reservations match reservation affinity"

@@ -7,8 +7,9 @@ there, is taken to draw on it: that room is not for other owners.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import Change
 
 Ints = NDArray[np.int64]
 Amounts = dict[int, dict[int, int]]
@@ -44,7 +44,25 @@ class Given:
 NOTHING = Given({}, {})
 
 
-def given_back(offers: Offers, change: Change) -> Given:
+class Moves(Protocol):
+    """Pods that would come to rows, and leave them."""
+
+    @property
+    def added(self) -> Mapping[int, Sequence[PodFacts]]:
+        """Who would come, by row."""
+        ...
+
+    @property
+    def removed(self) -> Mapping[int, Sequence[PodFacts]]:
+        """Who would leave, by row."""
+        ...
+
+    def freed(self, row: int) -> tuple[dict[int, int], int]:
+        """Room that would become free if nobody drew on anything, and pod slots."""
+        ...
+
+
+def given_back(offers: Offers, change: Moves) -> Given:
     """Work out a change: what pods draw on offers moves there, the rest on the row."""
     given, vacated = Given({}, {}), []
     for row in {*change.removed, *change.added}:
