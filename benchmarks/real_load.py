@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.api.scheme import EVENTS, NODES, PODS
+from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
 from holdfast.client.client import Client
 from holdfast.client.transport import Request
-from holdfast.testing import a_node, a_pod
+from holdfast.testing import a_node, a_pod, a_reservation
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
@@ -39,7 +39,12 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "affinity": {"affinity": {"podAffinity": _required(ZONE)}},
     "spread": {"topology_spread_constraints": [SPREAD]},
     "preferred": {"affinity": {"podAffinity": PREFERRED}},
+    "owners": {},
 }
+"""The wishes of the pods; *owners* are basic pods for which reservations hold room."""
+RESERVED = 1000
+HELD = {"cpu": "1", "memory": "5000Mi"}
+"""What each reservation holds: ten of the pods."""
 
 
 def nodes(count: int) -> Iterable[dict[str, Any]]:
@@ -56,9 +61,24 @@ def pods(workload: str, count: int) -> Iterable[dict[str, Any]]:
         )
 
 
+async def reserve(client: Client, number: int, node_count: int) -> None:
+    """Hold room for the pods on a node, as a scheduler left it that has ended since."""
+    name = f"room-{number:04}"
+    raw = a_reservation(
+        name, **HELD, owner_labels={"app": "web"}, allocate_once=False, ttl="24h"
+    )  # fmt: skip
+    await client.create(RESERVATIONS, raw)
+    on_its_node = {
+        "phase": "Available", "nodeName": f"node-{number % node_count:05}", "allocatable": HELD
+    }  # fmt: skip
+    await client.patch(RESERVATIONS, name, {"status": on_its_node}, subresource="status")
+
+
 async def fill(client: Client, workload: str, node_count: int, pod_count: int) -> None:
-    """Create nodes, then pods."""
+    """Create nodes, what holds room on them, then pods."""
     await _at_once(nodes(node_count), lambda raw: client.create(NODES, raw))
+    if workload == "owners":
+        await _at_once(range(RESERVED), lambda number: reserve(client, number, node_count))
     await _at_once(pods(workload, pod_count), lambda raw: client.create(PODS, raw, "default"))
 
 
@@ -92,6 +112,7 @@ class Sighting:
 
 
 _NAME = re.compile(rb'"name":"([^"]+)"')
+_VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
 
@@ -137,17 +158,20 @@ class Observer:
         for task in self._tasks:
             if task.done():
                 task.result()
-                raise SystemExit("the observer's watch ended")
 
     async def _follow(self, path: str, query: dict[str, str], seen: Sighting) -> None:
-        request = Request("GET", path, query, {"accept": _METADATA_ONLY})
-        async with self._client.transport.stream(request) as stream:
-            if stream.status != 200:
-                raise SystemExit(b"".join([part async for part in stream]).decode())
-            async for line in stream:
-                if line.startswith(b'{"type":"ADDED"') and (found := _NAME.search(line)):
-                    seen.saw(found[1])
-                    self.began.set()
+        # A server that has too much to do ends watches that do not keep up: go on where it ended.
+        while True:
+            request = Request("GET", path, query, {"accept": _METADATA_ONLY})
+            async with self._client.transport.stream(request) as stream:
+                if stream.status != 200:
+                    raise SystemExit(b"".join([part async for part in stream]).decode())
+                async for line in stream:
+                    if found := _VERSION.search(line):
+                        query["resourceVersion"] = found[1].decode()
+                    if line.startswith(b'{"type":"ADDED"') and (found := _NAME.search(line)):
+                        seen.saw(found[1])
+                        self.began.set()
 
 
 def cpu_seconds(pid: int) -> float:

@@ -4,8 +4,6 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from cluster_edits import ONCE, POLICY, REUSABLE, owners_before, was
-
 from holdfast.api import durations
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
@@ -14,6 +12,7 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.resizing import wanted
+from laws.cluster_edits import ONCE, POLICY, REUSABLE, owners_before, was
 
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 GPU = "example.com/gpu"

@@ -3,8 +3,6 @@
 import random
 from contextlib import suppress
 
-from cluster_edits import an_edit, were
-
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_POLICIES
 from holdfast.errors import AlreadyExists, NotFound
 from holdfast.testing import (
@@ -20,6 +18,7 @@ from holdfast.testing import (
     a_slice,
     a_unit,
 )
+from laws.cluster_edits import an_edit, were
 
 TROUBLE = Chances(
     conflict=0.04, unavailable=0.04, unavailable_after=0.04, lost=0.04, delay=0.02,

@@ -26,8 +26,9 @@ class Amounts:
     ``divisor`` is allocatable in float64 with 1 in place of 0, so that shares can be computed
     without asking; ``zeros[r]`` counts the nodes that have none of resource r. ``nonzero`` is what
     scoring counts as requested of CPU and MEMORY, where asking for nothing counts a little, and
-    ``spare`` a hundred times what is then left of them, below zero where they are overdrawn.
-    Scores work in float64 because that is exact below 2^46 and three times as fast. The ``*_at``
+    ``spare`` a hundred times what is then left of them, below zero where they are overdrawn;
+    ``taken`` is what is really requested of the two. Scores work in float64 because that is exact
+    below 2^46 and three times as fast. The ``*_at``
     lists hold a memoryview a resource: reading one cell through it costs half of what an array
     costs. ``scratch`` is where scores over cpu and memory are worked out, because fresh memory
     for each would cost as much as the arithmetic; nothing in it outlives a call.
@@ -35,7 +36,8 @@ class Amounts:
 
     __slots__ = (
         "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at", "nonzero",
-        "nonzero_at", "requested", "requested_at", "scratch", "spare", "spare_at", "zeros",
+        "nonzero_at", "requested", "requested_at", "scratch", "spare", "spare_at", "taken",
+        "taken_at", "zeros",
     )  # fmt: skip
 
     def __init__(self, width: int, capacity: int) -> None:
@@ -46,6 +48,7 @@ class Amounts:
         self.divisor: NDArray[np.float64] = np.ones(shape, np.float64)
         self.nonzero: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
         self.spare: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
+        self.taken: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
         self.scratch: NDArray[np.float64] = np.empty((2, capacity), np.float64)
         self.zeros = [0] * width
         self._look()
@@ -57,6 +60,7 @@ class Amounts:
         self.divisor_at = [cells(column) for column in self.divisor]
         self.nonzero_at = (cells(self.nonzero[CPU]), cells(self.nonzero[MEMORY]))
         self.spare_at = (cells(self.spare[CPU]), cells(self.spare[MEMORY]))
+        self.taken_at = (cells(self.taken[CPU]), cells(self.taken[MEMORY]))
 
     @property
     def width(self) -> int:
@@ -102,6 +106,7 @@ class Amounts:
         for id_, more in ((CPU, cpu), (MEMORY, memory)):
             used = self.nonzero_at[id_][row] = self.nonzero_at[id_][row] + more
             self.spare_at[id_][row] = 100.0 * (self.allocatable_at[id_][row] - used)
+            self.taken_at[id_][row] = requested[id_][row]
 
     def give(
         self, row: int, request: Iterable[tuple[int, int]], slots: int, cpu: int, memory: int
@@ -128,6 +133,7 @@ class Amounts:
             getattr(copy, name)[:old_width, :old_capacity] = getattr(self, name)
         copy.nonzero[:, :old_capacity] = self.nonzero
         copy.spare[:, :old_capacity] = self.spare
+        copy.taken[:, :old_capacity] = self.taken
         nodes_without_new = max(self.zeros, default=0)
         copy.zeros = [*self.zeros, *[nodes_without_new] * (width - old_width)]
         return copy

@@ -13,11 +13,12 @@ import numpy as np
 
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.candidates import Feasible
 from holdfast.framework.objections import first_objections
 from holdfast.framework.plugin import Code, Effect, Reject, Rows
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import Feasible, after_reject, closed_gate, feasible
+from holdfast.framework.runner import after_reject, closed_gate, feasible
 from holdfast.framework.scoring import InvalidScore, Score, best_tier, score_rows, total
 from holdfast.framework.world import World
 

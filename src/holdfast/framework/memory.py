@@ -23,7 +23,7 @@ from holdfast.framework.view import View
 
 OFFERS_PLUGIN = "Reservation"
 """The plugin that gives owners their held room; others leave the rows of matched offers to it."""
-_FEW = 16
+_FEW = 4
 """Classes on trial. Two plugins answer anew for each request: they are kept on trial as long."""
 
 
@@ -57,10 +57,13 @@ class Memory:
         record = self._records.find(key)
         if record is not None and self._holds(record, pod, view):
             return record
+        stamp = view.nodes.epochs.stamp
         record = self._make(pod, view, key)
         if record.rejected is None:
-            # Preparing may have made labels visible, and with them given the pod a new kind.
-            self._records.keep(self._key(pod, view), record, _room(view.nodes.capacity))
+            if view.nodes.epochs.stamp != stamp:
+                # Labels may have become visible, and with them the pod may be of a new kind.
+                key = self._key(pod, view)
+            self._records.keep(key, record, _room(view.nodes.capacity))
         return record
 
     def complete(self, record: Record, pod: PodFacts, view: View) -> list[Prepared]:
@@ -98,7 +101,7 @@ class Memory:
             found.versions = versions
         found.stamp = epochs.stamp
         if found.reject is None:
-            if traits.kept and not found.skip and found.answers is None:
+            if found.kept and found.answers is None:
                 found.answers = Answers(
                     traits.plugin, found.state, view.nodes,
                     filters=found.filters, scores=found.scores,
@@ -133,10 +136,10 @@ class Memory:
         return True
 
     def _make(self, pod: PodFacts, view: View, key: Key) -> Record:
-        prepared: list[Prepared] = []
-        rejected: Prepared | None = None
         frame, stamp = (pod.frame, *key[1:]), view.nodes.epochs.stamp
         made_at, made = self._frames.find(frame) or (-1, ())
+        prepared: list[Prepared] = []
+        rejected: Prepared | None = None
         for i, traits in enumerate(self._deciding):
             if traits.asked:
                 prepared.append(self._asked[traits.name])

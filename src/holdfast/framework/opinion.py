@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.framework.candidates import Feasible
 from holdfast.framework.extender import EXTENDER, HIGHEST_PRIORITY, ExtenderConfig, Filtered
 from holdfast.framework.objections import first_objections
 from holdfast.framework.plugin import Candidate, Code
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import Feasible
 from holdfast.framework.scoring import HIGHEST_SCORE
 from holdfast.framework.words import Word
 

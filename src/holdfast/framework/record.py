@@ -16,13 +16,15 @@ from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.framework.answers import Answers
 from holdfast.framework.crowding import Crowd
-from holdfast.framework.objections import Objections
+from holdfast.framework.kept_objections import Objections
+from holdfast.framework.leading import Leading
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 from holdfast.framework.scaled import Scaled
-from holdfast.framework.ties import NOWHERE, Ties
+from holdfast.framework.scoring import HIGHEST_SCORE
+from holdfast.framework.ties import NOWHERE, Ties, best_of
 
 
 class Record:
@@ -31,7 +33,7 @@ class Record:
     ``clear`` means that preparing ruled nothing out. ``ok`` are the rows that pass every kept
     filter, ``total`` their weighted sums, ``NOWHERE`` elsewhere. ``summed`` means that the totals
     are the whole truth about scores that are kept, ``simple`` that there are no others; the others
-    are ``apart``, asked every time.
+    are ``apart``, asked every time. A ``leading`` score is kept beside the totals, not in them.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Record:
         self.steady = False
         """Whether the last change was a single row; then keeping the best rows pays."""
         self.count = 0
+        self._rows: Rows | None = None
         self._objections: Objections | None = None
         self.crowd: Crowd | None = None
         """Made for a class when pods are nominated to nodes."""
@@ -70,6 +73,8 @@ class Record:
         self.states: dict[str, Any] = {}
         self.fresh: list[Prepared] = []
         self.domain: list[Prepared] = []
+        self.sliced = True
+        """Whether all filters that are not kept take a slice of rows, and nothing else counts."""
         self.narrowing: list[Prepared] = []
         self._of_nodes: list[Answers] = []
         self._of_rows: list[Answers] = []
@@ -77,8 +82,12 @@ class Record:
         self._verdicts_at: list[Cells[int]] = []
         self.plain: list[tuple[NDArray[np.float64], Cells[float], float]] = []
         self.scaled: list[Scaled] = []
+        self.leading: Leading | None = None
         self.apart: list[Prepared] = []
         self.summed = True
+        self._settled = True
+        """Whether scaled scores give every row ``_constant`` until nodes or feasible rows move."""
+        self._constant = 0.0
         for p in self.prepared:
             if p.narrow is not None:
                 self.narrowing.append(p)
@@ -89,12 +98,15 @@ class Record:
                 if p.answers is None:
                     if p.filters:
                         self.domain.append(p)
+                        self.sliced &= p.traits.sliced
+                    self.sliced &= p.narrow is None
                 else:
                     self._sort_answers(p.answers, of_node=p.traits.of_node)
                 if p.tiers:
                     self.summed = False
                 if p.scores:
                     self._sort_scores(p, profile.weight(p.traits.name))
+        self._find_leading()
 
     def _sort_answers(self, answers: Answers, *, of_node: bool) -> None:
         if of_node:
@@ -114,11 +126,23 @@ class Record:
         elif p.traits.opaque or p.mistake:
             self.summed = False
         elif p.traits.scales:
-            self.scaled.append(Scaled(answers, weight))
+            self._settled = False
+            self.scaled.append(Scaled(answers, weight, of_node=p.traits.of_node))
         else:
             assert answers.raw is not None
             assert answers.raw_at is not None
             self.plain.append((answers.raw, answers.raw_at, float(weight)))
+
+    def _find_leading(self) -> None:
+        """Set the score apart that outweighs all others together, if there is one."""
+        if not self.scaled:
+            return
+        first = max(self.scaled, key=lambda part: part.weight)
+        rest = [part for part in self.scaled if part is not first]
+        others = sum([part.weight for part in rest]) + sum([weight for _, _, weight in self.plain])
+        if first.weight > HIGHEST_SCORE * others:
+            self.leading = Leading(first.answers, first.weight, HIGHEST_SCORE * others)
+            self.scaled = rest
 
     def objections(self) -> Objections | None:
         """Each row's first objection, up to date after a refresh; None if it cannot be kept."""
@@ -132,15 +156,23 @@ class Record:
     @property
     def flat(self) -> bool:
         """Whether totals stay true for any part of the feasible rows."""
-        return all(part.flat for part in self.scaled)
+        parts = self.scaled if self.leading is None else (*self.scaled, self.leading)
+        return all(part.flat for part in parts)
+
+    def rows(self) -> Rows:
+        """Feasible rows, ascending; the same array until they change. Not to be written to."""
+        if self._rows is None:
+            self._rows = self.ok[: self._nodes.size].nonzero()[0]
+        return self._rows
 
     def best_rows(self) -> Sequence[int] | Rows:
         """Feasible rows with the highest total."""
+        if self.leading is not None:
+            return self.leading.best_rows(self.total[: self._nodes.size])
         if self.ties.best is None:
             total = self.total[: self._nodes.size]
             if not self.steady:
-                rows: Rows = (total == total.max()).nonzero()[0]
-                return rows
+                return best_of(total)
             self.ties.find(total)
         return self.ties.rows
 
@@ -149,19 +181,22 @@ class Record:
         seq, cursor = self._journal.seq, self._cursor
         if cursor == seq:
             return
-        if seq - cursor == 1 and self._node_cursor == self._node_journal.seq:
+        row = self._journal.alone(cursor) if cursor >= 0 else -1
+        if row >= 0 and self._node_cursor == self._node_journal.seq:
             self._cursor = seq
             self.steady = True
-            row = self._journal.last
             for answers in self._of_rows:
                 answers.follow(row, cursor, seq)
-            if self._patch(row):
+            if self._patch(row, self._settled):
                 self._measure()
+            if self.leading is not None:
+                self.leading.follow(row, feasible=self._ok_at[row])
             return
         self._catch_up()
 
     def _catch_up(self) -> None:
-        for answers in (*self._of_nodes, *self._of_rows):
+        settled = self._settled and self._node_cursor == self._node_journal.seq
+        for answers in self._of_rows if settled else (*self._of_nodes, *self._of_rows):
             answers.refresh()
         size = self._nodes.size
         stale: Stale = slice(0, size)
@@ -172,13 +207,15 @@ class Record:
         ends_moved = False
         if isinstance(stale, list):
             for row in stale:
-                ends_moved |= self._patch(row)
+                ends_moved |= self._patch(row, settled)
         else:
-            ends_moved = self._combine(stale)
+            ends_moved = self._combine(stale, settled)
         if ends_moved:
             self._measure()
+        if self.leading is not None:
+            self.leading.measure(self.ok[:size])
 
-    def _patch(self, row: int) -> bool:
+    def _patch(self, row: int, settled: bool) -> bool:
         """Add up one row; tell whether the ends of a scaled score may have moved."""
         was = self._ok_at[row]
         ok = self._possible_at[row]
@@ -187,15 +224,14 @@ class Record:
                 if verdicts[row]:
                     ok = False
                     break
+        total, moved = self._constant, False
         if ok is not was:
             self._ok_at[row] = ok
             self.count += 1 if ok else -1
-        total, moved = 0.0, False
-        for part in self.scaled:
-            if part.moves(row, was=was, ok=ok):
-                moved = True
-            elif ok:
-                total += part.at(row)
+            self._rows = None
+            settled = False
+        if not settled:
+            total, moved = self._scaled_at(row, was, ok)
         if ok:
             for _, raw_at, weight in self.plain:
                 total += raw_at[row] * weight
@@ -205,16 +241,30 @@ class Record:
         self._total_at[row] = total
         return moved
 
-    def _combine(self, rows: AnyRows) -> bool:
+    def _scaled_at(self, row: int, was: bool, ok: bool) -> tuple[float, bool]:
+        """What scaled scores give a row, and whether the ends of one may have moved."""
+        total, moved = 0.0, False
+        for part in self.scaled:
+            if part.moves(row, was=was, ok=ok):
+                moved = True
+            elif ok:
+                total += part.at(row)
+        return total, moved
+
+    def _combine(self, rows: AnyRows, settled: bool) -> bool:
         """Add up many rows; tell whether the ends of a scaled score may have moved."""
         self.ties.forget()
         self.steady = False
         ok: NDArray[np.bool_] = self._possible.rows[rows]
         for verdicts in self._verdicts:
             ok = ok & (verdicts[rows] == 0)
-        self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(self.ok[rows]))
-        self.ok[rows] = ok
-        if any(part.may_move(rows) for part in self.scaled):
+        was = self.ok[rows]
+        if np.count_nonzero(ok != was):
+            self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(was))
+            self.ok[rows] = ok
+            self._rows = None
+            settled = False
+        if not settled and any(part.may_move(rows) for part in self.scaled):
             return True
         self._sum(rows, ok)
         return False
@@ -224,19 +274,21 @@ class Record:
         ok = self.ok[rows]
         for part in self.scaled:
             part.measure(ok)
+        self._settled = all([part.flat and part.of_node for part in self.scaled])
+        self._constant = sum([part.constant for part in self.scaled if part.flat], 0.0)
         self.ties.forget()
         self._sum(rows, ok)
 
     def _sum(self, rows: AnyRows, ok: NDArray[np.bool_]) -> None:
         """Write the totals of rows whose feasibility and ends are known."""
-        total = self.total[rows]  # a view of a slice, else a copy
-        total[:] = sum([part.constant for part in self.scaled if part.flat])
+        total: Any = self._constant
         for raw, _, weight in self.plain:
-            total += raw[rows] if weight == 1.0 else raw[rows] * weight
-        for part in self.scaled:
-            if not part.flat:
-                total += part.of(rows)
+            part = raw[rows]
+            total = total + (part if weight == 1.0 else part * weight)
+        if not self._settled:
+            for scaled in self.scaled:
+                if not scaled.flat:
+                    total = total + scaled.of(rows)
         if np.count_nonzero(ok) < len(ok):
-            np.putmask(total, ~ok, NOWHERE)
-        if not isinstance(rows, slice):
-            self.total[rows] = total
+            total = np.where(ok, total, NOWHERE)
+        self.total[rows] = total

@@ -7,77 +7,40 @@ remembered between calls only makes the next one cheaper.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.candidates import Feasible, strike_out
+from holdfast.framework.choice import best_row
 from holdfast.framework.crowding import Crowd
 from holdfast.framework.hypothesis import judge_beside_nominated
 from holdfast.framework.memory import Memory
 from holdfast.framework.objections import (
     common_rows,
-    filters_of,
     first_objections,
     refused,
     rejection_of,
 )
 from holdfast.framework.plugin import (
     AfterRejects,
-    AnyRows,
     Code,
     Effect,
     Placement,
     PreEnqueues,
     Prepares,
     Reject,
-    Rows,
     implements,
 )
-from holdfast.framework.prepared import Prepared
+from holdfast.framework.prepared import Prepared, filters_of
 from holdfast.framework.profile import Profile
-from holdfast.framework.record import Record
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.scoring import add_apart, best_tier, score_rows
-from holdfast.framework.scoring import total as total_of
-from holdfast.framework.ties import NOWHERE
 from holdfast.framework.view import View
-from holdfast.framework.words import SILENCE, Words
+from holdfast.framework.words import Words
 from holdfast.framework.world import World
-
-
-@dataclass(slots=True, eq=False)
-class Feasible:
-    """Rows that can take the pod.
-
-    ``mask`` is None while it equals the class's own ``record.ok``; ``chosen`` is set when the pod
-    goes to the node it is nominated to, unscored.
-    """
-
-    pod: PodFacts
-    view: View
-    record: Record
-    active: list[Prepared]
-    mask: NDArray[np.bool_] | None = None
-    chosen: int | None = None
-    words: Words = SILENCE
-
-    @property
-    def rows(self) -> Rows:
-        """The feasible rows, ascending."""
-        mask = self.record.ok[: self.view.nodes.size] if self.mask is None else self.mask
-        rows: Rows = mask.nonzero()[0]
-        return rows
-
-    def only(self, rows: Rows) -> Feasible:
-        """The same with fewer rows, as an extender would have it."""
-        mask = np.zeros(self.view.nodes.size, np.bool_)
-        mask[rows] = True
-        chosen = self.chosen if self.chosen is not None and mask[self.chosen] else None
-        return Feasible(self.pod, self.view, self.record, self.active, mask, chosen, self.words)
 
 
 def memory_of(profile: Profile, world: World) -> Memory:
@@ -117,15 +80,14 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
     record.refresh()
     error = ""
     if record.domain or found.active is not record.prepared:
-        error = _ask_the_rest(found)
+        error = strike_out(found)
     if world.nominations:
         _leave_room(found)
     if pod.pod.status.nominated_node_name or world.nominations:
         _prefer_nominated(found)
     if error and found.chosen is None:
         return rejection_of(view, found.active, error=error)
-    some = record.count if found.mask is None else found.mask.any()
-    if some:
+    if found.count:
         return found
     same = found.active is record.prepared
     kept, crowd = (record.objections(), record.crowd) if same else (None, None)
@@ -144,7 +106,7 @@ def rank(
     """
     row = found.chosen
     if row is None:
-        row = _best(profile, found, rng, points)
+        row = best_row(profile, found, rng, points)
     states = found.record.states
     if found.active is not found.record.prepared:
         states = {p.plugin.name: p.state for p in found.active if not p.skip}
@@ -191,10 +153,12 @@ def _missed(plugin: Any, rejection: Rejection) -> bool:
 def _merged(effects: list[Effect]) -> Effect:
     """What they want together; one that ended the asking has the only word, but writes stand."""
     last = effects[-1]
-    calls = tuple(call for e in effects for call in e.calls)
-    notes = tuple(note for e in effects for note in e.notes)
+    calls = tuple([call for e in effects for call in e.calls])
+    notes = tuple([note for e in effects for note in e.notes])
     if last.code is not Code.UNSCHEDULABLE:
-        return replace(last, calls=calls, notes=notes)
+        # Most times nobody else has anything to write.
+        alone = calls == last.calls and notes == last.notes
+        return last if alone else replace(last, calls=calls, notes=notes)
     return Effect(
         plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),
@@ -204,47 +168,6 @@ def _merged(effects: list[Effect]) -> Effect:
         code=last.code,
         notes=notes,
     )
-
-
-def _best(
-    profile: Profile,
-    found: Feasible,
-    rng: np.random.Generator,
-    points: NDArray[np.float64] | None,
-) -> int:
-    record, size = found.record, found.view.nodes.size
-    known = record.simple and found.active is record.prepared and points is None
-    if known and found.mask is None:
-        ties: Sequence[int] | Rows = record.best_rows()
-    elif known and record.flat:
-        total = np.where(found.mask, record.total[:size], NOWHERE)  # type: ignore[arg-type]
-        ties = (total == total.max()).nonzero()[0]
-    else:
-        if not record.summed and len(only := found.rows) == 1:
-            return int(only[0])  # unscored: what is wrong with the scores is no matter
-        rows, sums = ranked(profile, found)
-        if points is not None:
-            sums = sums + points[rows]
-        ties = (sums == sums.max()).nonzero()[0]
-        if not isinstance(rows, slice):
-            ties = rows[ties]
-    count = len(ties)
-    return int(ties[0 if count == 1 else int(rng.random() * count)])
-
-
-def ranked(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float64]]:
-    """The rows of the best tier and their totals; kept sums are used where they hold."""
-    record = found.record
-    same = record.summed and found.active is record.prepared
-    if not (same and (found.mask is None or record.flat)):
-        rows = best_tier(found.active, found.rows)
-        return rows, total_of(score_rows(profile, found.active, rows), len(rows))
-    count = record.count if found.mask is None else np.count_nonzero(found.mask)
-    size = found.view.nodes.size
-    asked = slice(0, size) if count == size else found.rows
-    sums = record.total[asked].copy() if isinstance(asked, slice) else record.total.take(asked)
-    add_apart(profile, record.apart, asked, sums)
-    return asked, sums
 
 
 def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
@@ -263,53 +186,6 @@ def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
         words = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
         return ", ".join(names), Reject(Code.UNRESOLVABLE, (words,))
     return None
-
-
-def _ask_the_rest(found: Feasible) -> str:
-    """Let plugins whose answers are not kept strike out rows; answers an error, or "".
-
-    An error on any row fails the attempt, unless the pod goes where it is nominated to.
-    """
-    size, error = found.view.nodes.size, ""
-    left = np.ones(size, np.bool_)
-    for prepared in found.active:
-        if prepared.answers is not None or prepared.skip:
-            continue
-        if prepared.narrow is not None:
-            allowed = np.zeros(size, np.bool_)
-            allowed[prepared.narrow] = True
-            left &= allowed
-        if not prepared.filters:
-            continue
-        if prepared.traits.sliced:
-            # Cheaper over all rows than picking some; such a plugin never fails.
-            left &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
-            continue
-        rows = (left & _passing_until(found, prepared)).nonzero()[0]
-        verdicts = prepared.plugin.filter(prepared.state, rows)
-        failed = (verdicts == Code.ERROR).nonzero()[0]
-        if len(failed) and not error:
-            words = ", ".join(prepared.plugin.reasons(prepared.state, int(rows[failed[0]])))
-            error = f'running "{prepared.plugin.name}" filter plugin: {words}'
-        left[rows] = verdicts == 0
-    found.mask = found.record.ok[:size] & left
-    return error
-
-
-def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:
-    """Rows that pass all kept filters before this one: it may fail there, whoever rejects later."""
-    size = found.view.nodes.size
-    mask = found.record.ok[:size]
-    turn = prepared.traits.place
-    kept = [p for p in found.active if p.filters and p.answers is not None]
-    if all(other.traits.place < turn for other in kept):
-        return mask
-    mask = found.view.nodes.alive[:size].copy()
-    for other in kept:
-        verdicts = other.answers.verdicts if other.answers is not None else None
-        if verdicts is not None and other.traits.place < turn:
-            mask &= verdicts[:size] == 0
-    return mask
 
 
 def _leave_room(found: Feasible) -> None:

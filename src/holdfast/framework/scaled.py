@@ -17,18 +17,22 @@ UNKNOWN = float("nan")  # equal to nothing, not even itself: no row is between s
 
 
 class Scaled:
-    """Raw scores with their ends; ``constant`` is everybody's weighted score while they meet."""
+    """Raw scores with their ends; ``constant`` is everybody's weighted score while they meet.
+
+    ``of_node``: raw scores stay as they are while no node changes.
+    """
 
     __slots__ = (
-        "_answers", "_scale", "_seen_at", "_state", "constant", "high", "low", "raw", "raw_at",
-        "weight",
+        "_scale", "_seen_at", "_state", "answers", "constant", "high", "low", "of_node", "raw",
+        "raw_at", "weight",
     )  # fmt: skip
 
-    def __init__(self, answers: Answers, weight: int) -> None:
+    def __init__(self, answers: Answers, weight: int, *, of_node: bool) -> None:
+        self.of_node = of_node
         assert answers.raw is not None
         assert answers.raw_at is not None
         self.raw, self.raw_at = answers.raw, answers.raw_at
-        self._answers = answers
+        self.answers = answers
         self.weight = weight
         self.low = self.high = self.constant = UNKNOWN
         self._state = answers.state
@@ -42,7 +46,7 @@ class Scaled:
 
     def measure(self, feasible: NDArray[np.bool_]) -> None:
         """Look at all feasible rows for the ends."""
-        low, high = self._answers.span()
+        low, high = self.answers.span()
         if low != high:
             found = self.raw[: len(feasible)].compress(feasible)
             if not len(found):

@@ -9,16 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
-from holdfast.framework.plugin import (
-    AnyRows,
-    Normalizes,
-    PreScores,
-    RawScores,
-    Reject,
-    Rows,
-    Scales,
-    implements,
-)
+from holdfast.framework.plugin import AnyRows, RawScores, Reject, Rows
 from holdfast.framework.plugin import Skip as Skipped
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
@@ -72,46 +63,63 @@ def total(scores: Iterable[Score], count: int) -> NDArray[np.float64]:
     return sums
 
 
-def add_apart(
-    profile: Profile, apart: Iterable[Prepared], rows: AnyRows, sums: NDArray[np.float64]
-) -> None:
-    """Add the scores of plugins that are asked every time to the sums of the others.
+def weighted_apart(
+    profile: Profile, prepared: Prepared, rows: AnyRows
+) -> NDArray[np.float64] | float:
+    """What a plugin that is asked every time adds to the sums of the others.
 
     Rows are a slice when every row of the picture is ranked.
     """
-    for prepared in apart:
-        asked = rows
-        if isinstance(rows, slice) and not prepared.traits.sliced:
-            asked = np.arange(rows.stop, dtype=np.intp)
-        score = _score(profile, prepared, asked)
-        if score is not None:
-            sums += score.normalized if score.weight == 1 else score.weighted
+    asked = rows
+    if isinstance(rows, slice) and not prepared.traits.sliced:
+        asked = np.arange(rows.stop, dtype=np.intp)
+    raw = _raw(prepared, asked)
+    if raw is None:
+        return 0.0
+    weight = profile.weight(prepared.traits.name)
+    normalized = _normalized(prepared, asked, raw)
+    return normalized if weight == 1 else normalized * weight
 
 
-def _score(profile: Profile, prepared: Prepared, rows: AnyRows) -> Score | None:
+def _score(profile: Profile, prepared: Prepared, rows: Rows) -> Score | None:
+    raw = _raw(prepared, rows)
+    if raw is None:
+        return None
+    name = prepared.traits.name
+    return Score(name, profile.weight(name), raw, _normalized(prepared, rows, raw))
+
+
+def _raw(prepared: Prepared, rows: AnyRows) -> RawScores | None:
+    """What a plugin says of the rows, None if it has nothing to add to the sum."""
     plugin, state = prepared.plugin, prepared.state
     if prepared.mistake:
         raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.mistake}')
-    if implements(plugin, PreScores):
+    if prepared.traits.pre_scores:
         answer = plugin.pre_score(state, rows)
         if isinstance(answer, Skipped):
             return None
         if isinstance(answer, Reject):
             words = ", ".join(answer.reasons)
             raise InvalidScore(f'running PreScore plugin "{plugin.name}": {words}')
+    raw: RawScores
     if prepared.answers is not None and prepared.answers.raw is not None:
         raw = prepared.answers.raw[rows]
     else:
         raw = plugin.score(state, rows)
+    return raw
+
+
+def _normalized(prepared: Prepared, rows: AnyRows, raw: RawScores) -> RawScores:
+    plugin, state, traits = prepared.plugin, prepared.state, prepared.traits
     normalized = raw
-    if implements(plugin, Normalizes):
+    if traits.normalizes:
         normalized = plugin.normalize(state, rows, raw)
-    elif implements(plugin, Scales):
+    elif traits.scales:
         normalized = plugin.scale(state, raw, float(raw.min()), float(raw.max()))
-    if len(normalized) and (normalized.min() < 0 or normalized.max() > 100):
+    if not traits.bounded and len(normalized) and (normalized.min() < 0 or normalized.max() > 100):
         wrong = int(np.argmax((normalized < 0) | (normalized > 100)))
         raise InvalidScore(
             f'plugin "{plugin.name}" returns an invalid score {int(normalized[wrong])}, '
             "it should in the range of [0, 100] after normalizing"
         )
-    return Score(plugin.name, profile.weight(plugin.name), raw, normalized)
+    return normalized

@@ -166,16 +166,16 @@ def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float6
 
 def _evenness_usual(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
     """The same for cpu and memory on nodes that have both, both resources at once."""
-    requested, used = amounts.cpu_memory(amounts.requested, rows), amounts.room(rows)
-    np.add(requested[0], float(terms[0][1]), out=used[0])
-    np.add(requested[1], float(terms[1][1]), out=used[1])
+    taken, used = amounts.cpu_memory(amounts.taken, rows), amounts.room(rows)
+    np.add(taken[0], float(terms[0][1]), out=used[0])
+    np.add(taken[1], float(terms[1][1]), out=used[1])
     used /= amounts.cpu_memory(amounts.divisor, rows)
     np.minimum(used, 1.0, out=used)
     gap: NDArray[np.float64] = used[0] - used[1]
     np.abs(gap, out=gap)
-    gap *= -0.5
-    gap += 1.0
-    gap *= 100.0
+    # Halving and doubling are exact: this is 100 * (1 - gap / 2), to the last bit.
+    np.subtract(2.0, gap, out=gap)
+    gap *= 50.0
     return np.trunc(gap, out=gap)
 
 

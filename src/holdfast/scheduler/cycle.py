@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.candidates import Feasible
 from holdfast.framework.plugin import (
     Code,
     Effect,
@@ -25,7 +26,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection, available
-from holdfast.framework.runner import Feasible, after_reject, feasible, rank
+from holdfast.framework.runner import after_reject, feasible, rank
 from holdfast.framework.world import World
 
 UNPROMISED = Effect("", nominate="")

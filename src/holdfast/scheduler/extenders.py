@@ -21,6 +21,7 @@ from holdfast.client.informer import Informer
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
+from holdfast.framework.candidates import Feasible
 from holdfast.framework.extender import (
     ExtenderConfig,
     ExtenderFailed,
@@ -35,7 +36,6 @@ from holdfast.framework.extender import (
 )
 from holdfast.framework.opinion import Agreement, Opinion
 from holdfast.framework.plugin import Candidate, Placement
-from holdfast.framework.runner import Feasible
 from holdfast.framework.world import World
 from holdfast.scheduler.extender import HttpExtender
 

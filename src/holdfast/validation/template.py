@@ -56,6 +56,21 @@ def check_amounts(amounts: Mapping[str, AmountText], path: str) -> Iterator[Caus
             yield causes.invalid(at, amount, wrong.message)
 
 
+def check_resources(
+    requests: Mapping[str, AmountText], limits: Mapping[str, AmountText], path: str
+) -> Iterator[Cause]:
+    """List amounts that are wrong, or else requests beyond their limit."""
+    wrong = [
+        *check_amounts(requests, f"{path}.requests"),
+        *check_amounts(limits, f"{path}.limits"),
+    ]
+    yield from wrong
+    for name in sorted(requests.keys() & limits.keys()) if not wrong else ():
+        if Quantity.parse(requests[name]) > Quantity.parse(limits[name]):
+            words = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield causes.invalid(f"{path}.requests", requests[name], words)
+
+
 def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Cause]:
     """Say what is wrong with a label selector."""
     try:
@@ -84,16 +99,7 @@ def _node_selector(labels: Mapping[str, str], path: str) -> Iterator[Cause]:
 
 
 def _resources(resources: Resources, path: str) -> Iterator[Cause]:
-    wrong = [
-        *check_amounts(resources.requests, f"{path}.requests"),
-        *check_amounts(resources.limits, f"{path}.limits"),
-    ]
-    yield from wrong
-    for name in sorted(resources.requests.keys() & resources.limits.keys()) if not wrong else ():
-        asked, limit = resources.requests[name], resources.limits[name]
-        if Quantity.parse(asked) > Quantity.parse(limit):
-            words = f"must be less than or equal to {name} limit of {limit}"
-            yield causes.invalid(f"{path}.requests", asked, words)
+    return check_resources(resources.requests, resources.limits, path)
 
 
 def _affinity(affinity: Affinity, path: str) -> Iterator[Cause]:

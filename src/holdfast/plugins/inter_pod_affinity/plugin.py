@@ -54,6 +54,7 @@ class InterPodAffinity:
     scope: ClassVar[Scope] = Scope.DOMAIN
     ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
     comparable: ClassVar[bool] = True
     hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Node": ("Add", "UpdateNodeLabel"),

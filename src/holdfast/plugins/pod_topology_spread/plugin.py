@@ -106,6 +106,7 @@ class PodTopologySpread:
     scope: ClassVar[Scope] = Scope.DOMAIN
     ignores_amounts: ClassVar[bool] = True
     sliced: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
     # Who owns the pod is no part of its spec, and decides what it is spread among by default.
     beyond_spec: ClassVar[bool] = True
     comparable: ClassVar[bool] = True

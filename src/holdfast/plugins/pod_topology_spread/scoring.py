@@ -27,16 +27,19 @@ class Wish:
     domains: AnyDomains | None
     counter: AnyCount
 
-    def parts(self, rows: AnyRows, weight: float) -> RawScores:
-        """What this constraint adds to each row; nothing without the label."""
+    def parts(self, rows: AnyRows, weight: float, *, everywhere: bool) -> RawScores:
+        """What this constraint adds to each row; nothing without the label.
+
+        ``everywhere``: every row has the label.
+        """
         more = float(self.constraint.max_skew - 1)
         if self.domains is None:
-            found = self.counter.live[rows] * np.float64(weight)
+            found: RawScores = self.counter.live[rows] * np.float64(weight)
             found += more
-            ids = self.label.ids[rows]
-            return found if ids.min(initial=0) >= 0 else found * (ids >= 0)
+            return found if everywhere else found * (self.label.ids[rows] >= 0)
         self.domains.refresh()
-        table = self.domains.padded * np.float64(weight) + more
+        table = self.domains.padded * weight
+        table += more
         table[-1] = 0.0
         return self.label.read(table, rows)
 
@@ -52,20 +55,18 @@ class Wishes:
     wishes: tuple[Wish, ...]
     lenient: bool
     weights: tuple[float, ...] | None = field(default=None, compare=False)
-    _measured: tuple[int, int] = field(default=(-1, -1), compare=False)
+    _measured: tuple[int, AnyRows] = field(default=(-1, slice(0, 0)), compare=False)
     _looked: tuple[int, bool] = field(default=(-1, True), compare=False)
 
     def measure(self, feasible: AnyRows) -> None:
         """Weigh each constraint by how many domains the feasible rows are in."""
-        everybody = feasible.stop if isinstance(feasible, slice) else len(feasible)
-        mark = (self.nodes.node_journal.seq, everybody)
-        # All nodes feasible, as before, and no node changed: the domains are the same.
-        if self._measured == mark and everybody == self.nodes.node_count:
+        # The same rows as before, or again all of them, and no node changed: the same domains.
+        seq, (measured, rows) = self.nodes.node_journal.seq, self._measured
+        all_again = isinstance(feasible, slice) and isinstance(rows, slice)
+        if measured == seq and (all_again or feasible is rows):
             return
-        if isinstance(feasible, slice):
-            feasible = np.arange(feasible.stop)
-        self.weights = self._weigh(feasible)
-        self._measured = mark
+        self._measured = (seq, feasible)
+        self.weights = self._weigh(self.nodes.rows if isinstance(feasible, slice) else feasible)
 
     def _weigh(self, rows: Any) -> tuple[float, ...]:
         lacking = self.lacking(rows)
@@ -96,10 +97,14 @@ class Wishes:
     def score(self, rows: AnyRows) -> RawScores:
         """Weighted counts, rounded half up; 0 for rows that are set aside."""
         weights = self.weights or self._weigh(self.nodes.rows)
-        first, *others = zip(self.wishes, weights, strict=True)
-        total = first[0].parts(rows, first[1])
-        for wish, weight in others:
-            total += wish.parts(rows, weight)
+        everywhere = not self._some_lack()
+        parts = [
+            wish.parts(rows, weight, everywhere=everywhere)
+            for wish, weight in zip(self.wishes, weights, strict=True)
+        ]
+        total = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
+        for part in parts[2:]:
+            total += part
         total += 0.5
         np.floor(total, out=total)
         lacking = self.lacking(rows)
@@ -118,7 +123,10 @@ class Wishes:
             final = np.full(len(raw), 100.0)
         else:
             # Whole numbers far below 2**53: flooring the quotient is whole-number division.
-            final = np.floor((100.0 * (high + low) - 100.0 * raw) / high)
+            final = raw * -100.0
+            final += 100.0 * (high + low)
+            final /= high
+            np.floor(final, out=final)
         if lacking is not None:
             final[lacking] = 0.0
         return final

@@ -127,6 +127,10 @@ class Reservation:
         rows = rows[required_selected(view.nodes, required_nodes(pod.pod), rows)]
         return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
 
+    def by_row(self, state: AnyState) -> bool:
+        """Of owners, unless order labels count: then the lowest of the whole cluster decides."""
+        return isinstance(state, OwnerState) and not state.ordered
+
     def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
         if isinstance(state, Unrelated):
@@ -182,6 +186,13 @@ class Reservation:
             nothing: RawScores = np.zeros(state.nodes.capacity)[rows]
             return nothing
         return kept_of(state).scores(rows)
+
+    def row(self, state: AnyState, row: int) -> tuple[int, float]:
+        """The same for one row."""
+        if isinstance(state, OwnerState) and not (state.ordered or state.ignoring):
+            return kept_of(state).at(row)
+        alone = np.array([row], np.intp)
+        return int(self.filter(state, alone)[0]), float(self.score(state, alone)[0])
 
     def scale(self, state: Any, raw: Any, low: float, high: float) -> Any:
         """The best row gets 100; a reservation that inherits has its own scale."""
