@@ -32,6 +32,7 @@ from holdfast.capacity.matching import Match, Matcher
 from holdfast.capacity.offer import Offer, alike
 from holdfast.capacity.owner_index import OwnerIndex
 from holdfast.capacity.reading import Content, read_content, read_draws
+from holdfast.capacity.waiting import Waiting
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -67,6 +68,7 @@ class Offers:
         self._holding = Holding(picture)
         self.columns = self._holding.columns
         self._on_node: dict[str, dict[str, None]] = {}
+        self.waiting = Waiting()
         self._labels_seen: dict[str, Mapping[str, str] | None] = {}
         """Labels of nodes with offers: a reservation selector sees them too."""
         self._matcher = Matcher(self, picture)
@@ -233,6 +235,7 @@ class Offers:
         for offer in copy.by_uid.values():
             offer.group = copy.index.join(offer.slot, offer.reservation.spec.owners)
             copy._on_node.setdefault(offer.node, {})[offer.uid] = None
+            copy.waiting.enter(offer)
         copy._holding = self._holding.fork(picture)
         copy.columns = copy._holding.columns
         return copy
@@ -285,6 +288,7 @@ class Offers:
         self.by_uid[offer.uid] = offer
         self._slots[offer.slot] = offer
         self._on_node.setdefault(offer.node, {})[offer.uid] = None
+        self.waiting.enter(offer)
         self._picture.show_labels(offer.group.label_keys)
         self._holding.settle(offer, len(self._slots), self)
 
@@ -293,6 +297,7 @@ class Offers:
         self._ledger.close((offer.uid, offer.node))
         there = self._on_node[offer.node]
         del there[offer.uid]
+        self.waiting.leave(offer)
         if not there:
             del self._on_node[offer.node]
             self._labels_seen.pop(offer.node, None)
