@@ -87,7 +87,7 @@ def _draws_to_come(
     """What pods would draw on their offers beyond, and instead of, those who leave them."""
     found: dict[str, Counter[int]] = {}
     for pod in pods:
-        offer = _offer_for(offers, row, pod)
+        offer = offer_for(offers, row, pod)
         if offer is not None:
             found.setdefault(offer.uid, Counter()).update({**dict(pod.request), PODS: 1})
     coming, replaced = {}, Counter[int]()
@@ -101,7 +101,7 @@ def _draws_to_come(
     return coming, replaced
 
 
-def _offer_for(offers: Offers, row: int, pod: PodFacts) -> Offer | None:
+def offer_for(offers: Offers, row: int, pod: PodFacts) -> Offer | None:
     """The offer on a row that a pod will probably take: one that has, or will have, the room."""
     match = offers.match(pod)
     if match is None or match.ignoring:
