@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.columns.terms import Term
+from holdfast.columns.terms import PodTerms, Term
 from holdfast.columns.unseen import AnyDomains
 from holdfast.framework.making_room import ALWAYS, NEVER, Limit, Limits
 from holdfast.plugins.inter_pod_affinity.state import AffinityState, Choices, Counted, means
@@ -29,7 +29,7 @@ def limits_of(state: AffinityState) -> Limits:
         counts = partial(_holds, held.term)
         found.append(Limit(("held", held.term), _nobody(held.domains), counts))
     if not state.near:
-        return Limits(tuple(found), crowded_by=partial(_forbids, state))
+        return Limits(tuple(found), crowded_by=Forbidding(state))
     first = state.self_sufficient and not any(_total(c) for c in state.near)
     for counted in state.near:
         counts = partial(_anchors, state.nodes, counted.choices)
@@ -82,8 +82,22 @@ def _holds(term: Term, pod: PodFacts) -> int:
     return pod.terms.forbidden.count(term)
 
 
-def _forbids(state: AffinityState, pod: PodFacts) -> bool:
-    return any(state.meant_by(term) for term in pod.terms.forbidden)
+class Forbidding:
+    """Tells whether a pod to come forbids the one that looks for room; many have the same terms."""
+
+    def __init__(self, state: AffinityState) -> None:
+        self._state = state
+        self._known: dict[PodTerms, bool] = {}
+
+    def __call__(self, pod: PodFacts) -> bool:
+        """Of one pod."""
+        if not pod.terms.forbidden:
+            return False
+        found = self._known.get(pod.terms)
+        if found is None:
+            found = any(self._state.meant_by(term) for term in pod.terms.forbidden)
+            self._known[pod.terms] = found
+        return found
 
 
 def _anybody(_pod: PodFacts) -> bool:

@@ -44,13 +44,15 @@ def _left(nodes: Picture, counted: Counted) -> NDArray[np.int64] | None:
 
 def _lowest_elsewhere(counted: Counted) -> NDArray[np.float64]:
     """For each domain the fewest pods in any other that counts."""
-    counts, there = counted.domains.counts, counted.domains.present
-    present = np.arange(len(counts)) if there is None else there.nonzero()[0]
+    counts, mask = counted.domains.counts, counted.domains.present
+    present = np.arange(len(counts)) if mask is None else mask.nonzero()[0]
     lowest = np.zeros(len(counts))
     if len(present) and len(present) >= counted.constraint.min_domains:
-        least = present[counts[present].argmin()]
-        lowest[:] = counts[least]
-        lowest[least] = min((counts[i] for i in present.tolist() if i != least), default=math.inf)
+        there = counts[present]
+        least = there.argmin()
+        lowest[:] = there[least]
+        there[least] = math.inf
+        lowest[present[least]] = there.min()
     return lowest
 
 
