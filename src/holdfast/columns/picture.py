@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.api.labels import Selector
@@ -115,6 +115,11 @@ class Picture(NodeRows):
         """The pods of a kind that stand on rows."""
         standing = self._roster.by_uid
         return [(standing[uid].facts, row) for uid, row in kind.rows.items() if uid in standing]
+
+    def kinds_of(self, pods: Iterable[PodFacts]) -> list[int]:
+        """The kinds, by number, of pods that stand on rows."""
+        standings = self._roster.by_uid
+        return [standings[pod.uid].kind.id for pod in pods]
 
     def show_labels(self, keys: frozenset[str]) -> None:
         """Make pod label keys visible, because some selector looks at them."""
