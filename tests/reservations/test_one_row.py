@@ -5,18 +5,22 @@ from random import Random
 import numpy as np
 import pytest
 
-from holdfast.framework.plugin import Change, Placement
+from holdfast.capacity.given import NOTHING, given_back
+from holdfast.framework.choice import ranked
+from holdfast.framework.memory import Memory
+from holdfast.framework.plugin import Change, Narrow, Placement
 from holdfast.framework.profile import Profile
-from holdfast.framework.runner import decide
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.runner import decide, feasible
+from holdfast.framework.scoring import score_rows
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation import Reservation
-from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.kept import Kept, kept_of, offer_scores
 from holdfast.plugins.reservation.nomination import choose, nominate
 from holdfast.plugins.reservation.one_row import judge, offer_score
-from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.plugins.reservation.owner import OwnerState, fit, nominable
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 GPU = "example.com/gpu"
@@ -24,16 +28,16 @@ POLICIES = ("", "Aligned", "Restricted")
 SEEDS = range(12)
 
 
-def a_world(random):
+def a_world(random, *, ordered=True):
     world = World()
     for i in range(5):
         world.upsert(typed(a_node(f"n{i}", cpu="8", memory="16Gi", **{GPU: 2})))
     for i in range(10):
-        world.upsert(an_offer(random, i))
+        world.upsert(an_offer(random, i, ordered=ordered))
     return world
 
 
-def an_offer(random, i):
+def an_offer(random, i, *, ordered):
     amounts = {"cpu": f"{random.randint(1, 4)}", "memory": f"{random.randint(1, 4)}Gi"}
     if random.random() < 0.4:
         amounts[random.choice((GPU, "pods"))] = str(random.randint(1, 3))
@@ -45,9 +49,9 @@ def an_offer(random, i):
             owner_labels={"app": "web"},
             allocate_once=random.random() < 0.3,
             allocate_policy=random.choice(POLICIES),
-            metadata=metadata | (more if random.random() < 0.3 else {}),
+            metadata=metadata | (more if ordered and random.random() < 0.3 else {}),
             status={
-                "phase": "Available",
+                "phase": random.choice(("Available", "Available", "Available", "Waiting")),
                 "nodeName": f"n{random.randint(0, 4)}",
                 "allocatable": amounts,
             },
@@ -68,15 +72,16 @@ def an_owner(random, name):
 def state_of(world, pod):
     facts = world.facts(typed(pod))
     found = Reservation({}).prepare(facts, View(world, facts, 0.0))
-    state = getattr(found, "state", found)
+    state = found.state if isinstance(found, Narrow) else found
     assert isinstance(state, OwnerState)
     return state
 
 
 def check_rows(state, change):
-    found = fit(state, change)
-    scores, match = offer_scores(state), state.match
     back = given_back(state.offers, change) if change else NOTHING
+    found = fit(state, back)
+    named = nominable(state, found)
+    scores, match = offer_scores(state), state.match
     request = dict(state.request)
     for here, row in enumerate(match.rows.tolist()):
         one = judge(state, row, back)
@@ -85,6 +90,7 @@ def check_rows(state, change):
             assert chance.offer.slot == match.slots[i]
             vector = (found.shares[i], found.by_node[i], found.inside[i])
             assert (chance.shares, chance.by_node, chance.inside) == vector
+            assert any(chance.offer is offer for offer in one.nominable) == named[i]
             assert offer_score(chance.offer, request) == scores[i]
 
 
@@ -152,3 +158,30 @@ def test_the_offer_is_chosen_as_if_the_pod_were_not_there_yet():
         for _ in play(random, a_world(random), 25, told):
             pass
     assert remembered, "no row was judged just before"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_best_rows_are_those_of_scoring_everything(seed):
+    """Owners compare the best offers alone; that must be as good as normalizing all rows."""
+    random = Random(seed)
+    ordered = seed % 3 == 0
+    world, profile = a_world(random, ordered=ordered), default_profiles()["default-scheduler"]
+    compared = 0
+    for _ in play(random, world, 25):
+        facts = world.facts(typed(an_owner(random, "asker")))
+        found = feasible(profile, facts, world, 0.0)
+        if isinstance(found, Rejection) or found.mask is not None:
+            continue
+        scores = score_rows(profile, found.active, found.rows)
+        total = sum(score.weighted for score in scores)
+        best = found.rows[total == total.max()]
+        if found.record.simple:
+            assert sorted(found.record.best_rows()) == best.tolist()
+        rows, sums = ranked(profile, found)
+        assert np.arange(world.nodes.size)[rows][sums == sums.max()].tolist() == best.tolist()
+        compared += found.record.leading is not None
+        anew = Memory(profile).record(facts, found.view)
+        anew.refresh()
+        assert (anew.ok == found.record.ok).all()
+        assert (anew.total[anew.ok] == found.record.total[anew.ok]).all()
+    assert ordered or compared, "no owner's best offers were compared alone"

@@ -20,7 +20,7 @@ from holdfast.validation.reservation import check_reservation as judge
 from holdfast.validation.template import EFFECTS, NOT_NEGATIVE, OPERATORS, check_resources
 
 Object = dict[str, Any]
-_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
+TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 
 
 def check_placing(spec: Object, path: str) -> Iterable[Cause]:
@@ -68,7 +68,7 @@ def check_reservation(reservation: Object) -> Iterable[Cause]:
     """List what of a Reservation its schema does not judge: the template, the owners, and more."""
     template = (reservation.get("spec") or {}).get("template") or {}
     try:
-        strict.prune_type(_TEMPLATE, template, "spec.template", [])
+        strict.prune_type(TEMPLATE, template, "spec.template", [])
         typed = convert_object(reservation, Reservation)
     except BadRequest as wrong:
         return [Cause("spec.template", f"Invalid value: {wrong.message}", "FieldValueInvalid")]

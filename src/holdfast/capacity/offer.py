@@ -53,11 +53,14 @@ class Offer:
         return self.reservation.phase == "Waiting"
 
     @property
+    def available(self) -> bool:
+        """Whether its room is there for owners, unless it serves once and has one."""
+        return self.reservation.phase == "Available"
+
+    @property
     def matchable(self) -> bool:
         """Whether a new owner may take it."""
-        return self.reservation.phase == "Available" and not (
-            self.reservation.spec.allocate_once and self.draws
-        )
+        return self.available and not (self.reservation.spec.allocate_once and self.draws)
 
     @property
     def open(self) -> bool:
@@ -75,8 +78,9 @@ class Offer:
 
     def left(self, resource: int) -> int:
         """What an owner may still draw of one resource; of pod slots it has one, if not more."""
-        kept = self.inner.get(resource, 0) + self.used(resource)
-        return max(0, self.reserved.get(resource, resource == PODS) - kept)
+        kept = self.inner.get(resource, 0) + self.drawn.sums.get(resource, 0)
+        left = self.reserved.get(resource, resource == PODS) - kept
+        return left if left > 0 else 0
 
     def regained(
         self, gone: Collection[str], coming: Amounts | None = None
@@ -98,11 +102,12 @@ class Offer:
     @property
     def top_up(self) -> dict[int, int]:
         """What is held beside its owners, pod slots apart."""
+        sums, inner = self.drawn.sums, self.inner
         found = {}
         for resource, reserved in self.reserved.items():
             if resource != PODS:
-                used = self.used(resource)
-                found[resource] = max(reserved, used + self.inner.get(resource, 0)) - used
+                unused, kept = reserved - sums.get(resource, 0), inner.get(resource, 0)
+                found[resource] = unused if unused > kept else kept
         return found
 
     @property

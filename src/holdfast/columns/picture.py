@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.api.labels import Selector
@@ -106,6 +106,20 @@ class Picture(NodeRows):
     def kind_of(self, facts: PodFacts) -> Kind:
         """The kind of a pod: its namespace and visible labels."""
         return self._roster.kind_of(facts)
+
+    def kinds(self) -> list[Kind]:
+        """The kinds of pods that stand on rows, reserve pods among them."""
+        return [kind for kind in self._roster.kinds if kind.rows]
+
+    def pods_of(self, kind: Kind) -> list[tuple[PodFacts, int]]:
+        """The pods of a kind that stand on rows."""
+        standing = self._roster.by_uid
+        return [(standing[uid].facts, row) for uid, row in kind.rows.items() if uid in standing]
+
+    def kinds_of(self, pods: Iterable[PodFacts]) -> list[int]:
+        """The kinds, by number, of pods that stand on rows."""
+        standings = self._roster.by_uid
+        return [standings[pod.uid].kind.id for pod in pods]
 
     def show_labels(self, keys: frozenset[str]) -> None:
         """Make pod label keys visible, because some selector looks at them."""
@@ -252,20 +266,27 @@ class Picture(NodeRows):
         if standing is not None:
             self._moved(standing.facts, standing.row, held)
 
-    def hold(self, key: str, row: int, amounts: Mapping[int, int], slots: int = 0) -> None:
-        """Hold room on a row under a key, instead of what that key held before."""
-        new = Hold(row, tuple(sorted((r, a) for r, a in amounts.items() if a)), slots)
+    def hold(self, key: str, row: int, amounts: Mapping[int, int], slots: int = 0) -> bool:
+        """Hold room on a row under a key, instead of what that key held before; tell if news."""
+        new = Hold(row, tuple([pair for pair in amounts.items() if pair[1]]), slots)
         old = self._holds.get(key)
         if old == new:
-            return
+            return False
+        more = amounts
         if old is not None:
-            self._let_go(self._holds.pop(key))
-            if old.row != row:
-                self.journal.log(old.row)
-        self._widen_to(max(amounts, default=0))
+            if old.row == row:
+                # One step: what it held before may be most of what it holds now.
+                more = dict(amounts)
+                for resource, amount in old.amounts:
+                    more[resource] = more.get(resource, 0) - amount
+                slots -= old.slots
+            else:
+                self.release(key)
+        self._widen_to(max(more, default=0))
         self._holds[key] = new
-        self.amounts.take(row, new.amounts, slots, amounts.get(CPU, 0), amounts.get(MEMORY, 0))
+        self.amounts.take(row, more.items(), slots, more.get(CPU, 0), more.get(MEMORY, 0))
         self.journal.log(row)
+        return True
 
     def release(self, key: str) -> None:
         """Give back what was held under the key; holding nothing is fine."""

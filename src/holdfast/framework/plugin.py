@@ -21,13 +21,21 @@ One pod's way through a plugin::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.framework.events import ClusterEvent
+from holdfast.framework.making_room import (
+    Limit,
+    Limits,
+    LimitsPods,
+    NeedsRoom,
+    RestsOnPods,
+    RulesEviction,
+)
 from holdfast.framework.values import (
     NONE,
     AnyRows,
@@ -73,6 +81,8 @@ class Plugin(Protocol):
     ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
     before its turn.
     ``bounded``: its normalized scores cannot leave 0..100, so nobody need look.
+    A plugin of scope DOMAIN may have a method ``by_row`` that tells of a state whether the answers
+    rest on each row alone after all; then they are kept like those of scope ROW.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to
     the old one, what was built on that stays.
 
@@ -137,6 +147,15 @@ class Tallies(Protocol):
 
 
 @runtime_checkable
+class GroupsReasons(Protocol):
+    """Tell rejected rows apart by their reasons, so that these are kept and not counted anew."""
+
+    def groups(self, state: State, rows: AnyRows) -> NDArray[np.int64]:
+        """A number for each of these rows; rows of the same number give the same reasons."""
+        ...
+
+
+@runtime_checkable
 class Scores(Protocol):
     """Prefer some nodes."""
 
@@ -196,47 +215,6 @@ class JudgesOne(Protocol):
 
     def verdict(self, state: State, row: int, change: Change) -> int:
         """The same verdict as filter gives, for one row."""
-        ...
-
-
-@runtime_checkable
-class RestsOnPods(Protocol):
-    """Tell where a verdict has to do with the pods that stand there.
-
-    Preemption tries thousands of rows with pods taken away. Where this says no, it need not ask
-    again; a plugin without it is asked about every row. Scope NODE implies that it never has to.
-    """
-
-    def rests_on_pods(self, state: State) -> NDArray[np.bool_] | None:
-        """Tell for every row whether some pods' leaving it could change the verdict there.
-
-        None says that it never could.
-        """
-        ...
-
-
-@runtime_checkable
-class NeedsRoom(Protocol):
-    """Rule out rows for want of room and nothing else: then all rows can be tried as columns.
-
-    Such a plugin may rest on pods too: where it does, room is needed but may not be enough.
-    """
-
-    def needs(self, state: State) -> Needs:
-        """What must be free for the row to pass."""
-        ...
-
-
-@runtime_checkable
-class RulesEviction(Protocol):
-    """Have a say in whether others are evicted for a pod, and who never is."""
-
-    def forbids_eviction(self, rejection: Any) -> str | None:
-        """Tell why nobody may be evicted for the rejected pod, "" without words; None: allowed."""
-        ...
-
-    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
-        """Tell who is never evicted for a pod; None if that can be anybody."""
         ...
 
 
@@ -386,8 +364,12 @@ __all__ = [
     "Code",
     "Effect",
     "Filters",
+    "GroupsReasons",
     "Hints",
     "JudgesOne",
+    "Limit",
+    "Limits",
+    "LimitsPods",
     "Narrow",
     "Needs",
     "NeedsRoom",
@@ -406,6 +388,7 @@ __all__ = [
     "Reserves",
     "RestsOnPods",
     "Rows",
+    "RulesEviction",
     "ScalarTwin",
     "Scales",
     "Scope",

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.pod import Resources
+from holdfast.capacity.given import offer_for
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -29,8 +30,11 @@ from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
     Filters,
+    GroupsReasons,
     Hints,
     JudgesOne,
+    Limits,
+    LimitsPods,
     Needs,
     NeedsRoom,
     Normalizes,
@@ -202,6 +206,12 @@ def _check_verdicts(case: Case) -> None:
     if implements(case.plugin, Tallies) and len(rejected):
         tally = {w: n for w, n in case.plugin.tally(case.prepared.state, rejected).items() if n}
         assert tally == words, f"{name}: tally equals reasons"
+    if implements(case.plugin, GroupsReasons) and len(rejected):
+        state = case.prepared.state
+        said: dict[int, tuple[str, ...]] = {}
+        for row, group in zip(rejected, case.plugin.groups(state, rejected).tolist(), strict=True):
+            reasons = case.plugin.reasons(state, int(row))
+            assert said.setdefault(group, reasons) == reasons, f"{name}: groups give one reason"
 
 
 def _check_changes(case: Case, cluster: RandomCluster) -> None:
@@ -218,10 +228,15 @@ def _check_changes(case: Case, cluster: RandomCluster) -> None:
         single = [case.plugin.verdict(case.prepared.state, one, change) for one in rows.tolist()]
         assert asked.tolist() == single, f"{name}: one row under a change equals many"
     assert (case.verdicts(rows) == plain).all(), f"{name}: change then undo is identity"
+    drawn_on = offer_for(case.world.offers, row, more)
+    if drawn_on is not None and case.world.offers.leaving(drawn_on):
+        return  # it would take the place of who leaves, and there is no saying when
     fork = case.world.fork()
     if less is not None:
         fork.delete(less.pod)
     fork.nodes.add_pod(more, nodes.names[row])
+    if drawn_on is not None:
+        fork.offers.assign(more.uid, {drawn_on.uid: {**dict(more.request), PODS: 1}})
     real = prepare(case.plugin, fork, case.pod.pod)
     if real.prepared.filters:
         assert (real.verdicts(rows) == asked).all(), f"{name}: a change answers what would be"
@@ -242,6 +257,8 @@ def _check_leaving(case: Case, random: Random) -> None:
         if not rests and not implements(plugin, NeedsRoom):
             plain = int(case.verdicts(asked)[0])
             assert verdict == plain, f"{plugin.name}: a row that rests on no pods keeps its verdict"
+    if implements(plugin, LimitsPods):
+        _check_limits(case, row, gone, verdict)
     if implements(plugin, NeedsRoom):
         needs: Needs = plugin.needs(state)
         if needs.apart is not None and needs.apart[row]:
@@ -250,6 +267,15 @@ def _check_leaving(case: Case, random: Random) -> None:
         law = f"{plugin.name}: a row passes where there is room"
         assert enough or verdict, law
         assert rests or enough is (verdict == 0), law
+
+
+def _check_limits(case: Case, row: int, gone: list[PodFacts], verdict: int) -> None:
+    """A row passes exactly if no limit is exceeded once some have left."""
+    limits: Limits = case.plugin.limits(case.prepared.state)
+    if limits.apart is None or not limits.apart[row]:
+        left = [limit.left[row] + sum(map(limit.counts, gone)) for limit in limits.limits]
+        within = min(left, default=0) >= 0
+        assert within is (verdict == 0), f"{case.plugin.name}: a row passes within its limits"
 
 
 def _room_left(case: Case, row: int, gone: list[PodFacts], needs: Needs) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from holdfast.api import causes
+from holdfast.api import causes, names
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.node_selection import compile_selector
@@ -14,6 +14,9 @@ from holdfast.errors import BadRequest, Cause
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+MOST_PORTS = 65535
+NO_PORT = f"must be between 1 and {MOST_PORTS}, inclusive"
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
@@ -28,6 +31,7 @@ def check_template(spec: PodSpec, path: str) -> Iterator[Cause]:
     if spec.resources is not None:
         yield from _resources(spec.resources, f"{path}.resources")
     yield from check_amounts(spec.overhead, f"{path}.overhead")
+    yield from _node_selector(spec.node_selector, f"{path}.nodeSelector")
     for i, toleration in enumerate(spec.tolerations):
         at = f"{path}.tolerations[{i}]"
         if toleration.operator and toleration.operator not in OPERATORS:
@@ -78,6 +82,20 @@ def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Cause]
 def _containers(containers: Iterable[Container], path: str) -> Iterator[Cause]:
     for i, container in enumerate(containers):
         yield from _resources(container.resources, f"{path}[{i}].resources")
+        for j, port in enumerate(container.ports):
+            at = f"{path}[{i}].ports[{j}]"
+            if not 0 <= port.host_port <= MOST_PORTS:
+                yield causes.invalid(f"{at}.hostPort", port.host_port, NO_PORT)
+            if port.protocol not in PROTOCOLS:
+                yield causes.not_supported(f"{at}.protocol", port.protocol, PROTOCOLS)
+
+
+def _node_selector(labels: Mapping[str, str], path: str) -> Iterator[Cause]:
+    """List labels that no node can have."""
+    for key, value in labels.items():
+        for text, wrong in ((key, names.label_key(key)), (value, names.label_value(value))):
+            if wrong:
+                yield causes.invalid(path, text, "; ".join(wrong))
 
 
 def _resources(resources: Resources, path: str) -> Iterator[Cause]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.requests import Reading, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
+from holdfast.capacity.given import given_back
 from holdfast.capacity.offers import Offers
 from holdfast.columns.amounts import Amounts, Request
 from holdfast.columns.cells import Cells
@@ -101,8 +102,7 @@ class NodeResourcesFit:
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The request, and on which rows an offer may serve it instead of free room."""
-        matched = view.matched
-        return (pod.request, _scored(pod), None if matched is None else matched.rows.tobytes())
+        return (pod.request, _scored(pod), view.lifts)
 
     def prepare(self, pod: PodFacts, view: View) -> FitState | Reject:
         """Look up the columns of everything asked for."""
@@ -127,7 +127,7 @@ class NodeResourcesFit:
             amounts=amounts, names=names, needs=needs, slots=amounts.free[PODS], columns=columns,
             needs_at=needs_at, slots_at=amounts.free_at[PODS], left=left, left_rows=left_rows,
             backed=view.world.devices.backing(needs),
-            scorer=Scorer(self._args, amounts, terms, served),
+            scorer=Scorer(self._args, amounts, terms, served, view.lifted),
             offers=view.world.offers,
         )  # fmt: skip
 
@@ -232,13 +232,28 @@ class NodeResourcesFit:
     def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
         free = state.amounts.free
-        counts = {TOO_MANY: int(np.count_nonzero(free[PODS].take(rows) < 1))}
+        # Comparing all rows is cheaper than picking some.
+        asked = np.zeros(len(free[PODS]), np.bool_)
+        asked[rows] = True
+        counts = {TOO_MANY: int(np.count_nonzero(asked & (free[PODS] < 1)))}
         for resource, amount in state.needs:
-            short = free[resource].take(rows) < amount
+            short = asked & (free[resource] < amount)
             if resource in state.backed:
-                short &= state.amounts.allocatable[resource].take(rows) > 0
+                short &= state.amounts.allocatable[resource] > 0
             counts[f"Insufficient {state.names[resource]}"] = int(np.count_nonzero(short))
         return {reason: count for reason, count in counts.items() if count}
+
+    def groups(self, state: FitState, rows: AnyRows) -> NDArray[np.int64]:
+        """A bit for each thing that is short."""
+        free = state.amounts.free
+        short = (free[PODS][rows] < 1).astype(np.int64)
+        for bit, (resource, amount) in enumerate(state.needs, 1):
+            lacking = free[resource][rows] < amount
+            if resource in state.backed:
+                lacking &= state.amounts.allocatable[resource][rows] > 0
+            short |= lacking.astype(np.int64) << bit
+        grouped: NDArray[np.int64] = short
+        return grouped
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """A node with more room, a pod or reservation that left or shrank, a device class."""
@@ -262,13 +277,14 @@ def _freed_at_all(_offers: Offers, row: int, change: Change) -> tuple[dict[int, 
 
 
 def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
-    """Room that becomes free on a row; what a victim drew on an offer stays held for owners."""
-    freed, slots = change.freed(row)
-    for _, held, _ in offers.regained(pod.uid for pod in change.removed.get(row, ())):
-        for resource, amount in held.items():
-            freed[resource] = freed.get(resource, 0) - amount
-        slots -= held[PODS]
-    return freed, slots
+    """Room that becomes free on a row; what a victim drew on an offer stays held for owners.
+
+    And who comes to draw on an offer takes what is held already.
+    """
+    if not offers:
+        return change.freed(row)
+    freed = given_back(offers, change).rows.get(row, {})
+    return freed, freed.get(PODS, 0)
 
 
 def _shortages(

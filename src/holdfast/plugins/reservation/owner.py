@@ -20,18 +20,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.capacity.given import NOTHING, Given
 from holdfast.capacity.matching import Match
-from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.ports import HostPort
 from holdfast.framework.nominations import Nominations
-from holdfast.framework.plugin import NONE, Change
-from holdfast.plugins.reservation.given import NOTHING, Given, given_back
 
 if TYPE_CHECKING:
     from holdfast.plugins.reservation.kept import Kept
+    from holdfast.plugins.reservation.one_row import Site
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -64,6 +63,8 @@ class Fit:
     """The node has the room, with the offer's help."""
     inside: Bools
     """The offer itself has the room its policy demands."""
+    gives: Bools
+    """The offer has something left of what the pod asks for."""
     passes: Bools
     """Per row: some offer serves, or none is to be had, none needed, and the pod fits without."""
 
@@ -94,10 +95,18 @@ class OwnerState:
     """It may do without an offer where those it shares something with do not suffice."""
     ignored: frozenset[int] = frozenset()
     """Resources in which no offer limits it or is told from another; the node must have them."""
+    needs: tuple[tuple[int, int], ...] = field(init=False)
+    """A pod slot, and the request."""
+    ordered: bool = field(init=False)
+    """Some of its offers carry an order label: the lowest of all beats any score."""
     kept: Kept | None = field(default=None, repr=False)
     """What it found so far, row by row."""
-    offers_at: dict[int, tuple[int, list[Offer]]] = field(default_factory=dict, repr=False)
-    """The matched offers of rows that were looked at alone, and where they begin among all."""
+    sites: dict[int, Site] = field(default_factory=dict, repr=False)
+    """The matched offers of rows that were looked at alone."""
+
+    def __post_init__(self) -> None:
+        self.needs = ((PODS, 1), *self.request)
+        self.ordered = bool(self.offers.columns.order[self.match.slots].any())
 
     @property
     def ignoring(self) -> bool:
@@ -122,38 +131,47 @@ class OwnerState:
             match, slots=slots, rows=match.rows[here : here + 1], first=np.zeros(1, np.intp),
             at=np.zeros(len(slots), np.intp),
         )  # fmt: skip
-        return replace(self, match=only, kept=None, offers_at={})
+        return replace(self, match=only, kept=None, sites={})
 
 
-def fit(state: OwnerState, change: Change = NONE) -> Fit:
+def fit(state: OwnerState, back: Given = NOTHING) -> Fit:
     """Work out, from the columns as they are now, which offers can serve the pod."""
-    columns, match = state.offers.columns, state.match
+    match = state.match
     slots = match.slots
     plain = np.ones(len(match.rows), np.bool_)
     by_node, inside = np.ones(len(slots), np.bool_), np.ones(len(slots), np.bool_)
-    shares = _wanted_anyhow(state)
-    for room in rooms(state, change):
+    shares, gives = _wanted_anyhow(state), _has_ports(state)
+    for room in rooms(state, back):
         plain &= room.free >= room.wanted
         by_node &= room.helped >= room.wanted
         inside &= ~room.limits | (room.left >= room.wanted)
         if room.resource != PODS and room.resource not in state.ignored:
             shares |= room.reserves
-    shares &= columns.matchable[slots]
+            gives |= room.reserves & (room.left > 0)
+    shares &= _takable(state, back)
     served = np.logical_or.reduceat(shares & by_node & inside, match.first)
     if state.must:
-        return Fit(shares, by_node, inside, served)
+        return Fit(shares, by_node, inside, gives, served)
     alone = plain if state.falls_back else plain & ~np.logical_or.reduceat(shares, match.first)
-    return Fit(shares, by_node, inside, served | alone)
+    return Fit(shares, by_node, inside, gives, served | alone)
 
 
-def rooms(state: OwnerState, change: Change = NONE) -> Iterator[Room]:
+def nominable(state: OwnerState, found: Fit) -> Bools:
+    """Per offer: it can be nominated. Of Default ones none that gives nothing, if another does."""
+    match, serves = state.match, found.serves
+    pools = state.offers.columns.default[match.slots]
+    helped = np.logical_or.reduceat(serves & found.gives & pools, match.first)[match.at]
+    named: Bools = serves & (found.gives | ~pools | ~helped)
+    return named
+
+
+def rooms(state: OwnerState, back: Given = NOTHING) -> Iterator[Room]:
     """Look at the pod's slot and at each resource it asks for, as things are, or would be."""
     columns, slots = state.offers.columns, state.match.slots
-    back = given_back(state.offers, change) if change else NOTHING
-    matchable = columns.matchable[slots]
-    pools = matchable if state.ignoring else columns.default[slots] & matchable
+    takable = _takable(state, back)
+    pools = takable if state.ignoring else columns.default[slots] & takable
     nothing = np.zeros(len(slots), np.int64)
-    for resource, wanted in ((PODS, 1), *state.request):
+    for resource, wanted in state.needs:
         free = _room_for(state, resource, wanted, back)
         known = resource < len(columns.remaining)
         left = columns.remaining[resource, slots] if known else nothing
@@ -164,6 +182,15 @@ def rooms(state: OwnerState, change: Change = NONE) -> Iterator[Room]:
             resource, wanted, free, free[state.match.at] + _help(state, left, pooling), left,
             _limits(state, resource), columns.reserved[resource, slots] > 0 if known else pooling,
         )  # fmt: skip
+
+
+def _takable(state: OwnerState, back: Given) -> Bools:
+    """Offers that can be had, those among them that would be vacated."""
+    slots = state.match.slots
+    takable: Bools = state.offers.columns.matchable[slots]
+    if back.vacated:
+        takable |= np.isin(slots, list(back.vacated))
+    return takable
 
 
 def _help(state: OwnerState, left: Ints, pools: Bools) -> Ints:
@@ -183,10 +210,18 @@ def _limits(state: OwnerState, resource: int) -> Bools:
 
 def _wanted_anyhow(state: OwnerState) -> Bools:
     """Offers that serve the pod even if they reserve nothing it asks for: it must, or ports."""
+    slots = state.match.slots
+    if state.must or state.ignoring:
+        return np.ones(len(slots), np.bool_)
+    return _has_ports(state)
+
+
+def _has_ports(state: OwnerState) -> Bools:
+    """Offers that hold some of the host ports the pod asks for."""
     columns, slots = state.offers.columns, state.match.slots
-    if state.must or state.ignoring or not state.ports:
-        return np.full(len(slots), state.must or state.ignoring, np.bool_)
-    found = columns.laden[slots]
+    if not state.ports:
+        return np.zeros(len(slots), np.bool_)
+    found: Bools = columns.laden[slots]
     for i in found.nonzero()[0]:
         found[i] = bool(state.ports & state.offers.at(int(slots[i])).facts.host_ports)
     return found
@@ -200,7 +235,18 @@ def _room_for(state: OwnerState, resource: int, wanted: int, back: Given) -> Int
         own = resource < len(nodes.allocatable) and nodes.allocatable[resource, rows] > 0
         free = np.where(own, free, wanted)
     found: Ints = free + back.to_rows(rows, resource)
-    return found
+    return _unawaited(state, resource, found) if state.offers.waiting else found
+
+
+def _unawaited(state: OwnerState, resource: int, free: Ints) -> Ints:
+    """The same where offers wait for room that is not free: they take none from other offers."""
+    rows = state.match.rows
+    for node in state.offers.waiting:
+        row = state.nodes.row_of.get(node, -1)
+        at = int(rows.searchsorted(row))
+        if at < len(rows) and rows[at] == row and free[at] < 0:
+            free[at] = min(0, int(free[at]) + state.offers.waiting.held(node, resource))
+    return free
 
 
 def _free_of(nodes: Picture, resource: int, rows: NDArray[np.intp]) -> Ints:
