@@ -195,6 +195,10 @@ class PodTopologySpread:
         """The less crowded the better."""
         return state.soft.normalize(rows, raw)
 
+    def tabulate(self, state: SpreadState, rows: AnyRows) -> tuple[Rows, RawScores] | None:
+        """The same by level, of which there are few."""
+        return state.soft.tabulate(rows)
+
     def filter(self, state: SpreadState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Unresolvable without the label, unschedulable where it would be too uneven."""
         verdicts: Verdicts | None = None
