@@ -30,6 +30,7 @@ from holdfast.framework.view import View
 
 Terms = tuple[tuple[int, int], ...]
 """(resource id, amount the pod adds)."""
+_USUAL = ("cpu", "memory")
 _BOTH_FIFTIES = 150.0
 """A score is 50 and half of 50 and what is gained: the two fifties in one number."""
 
@@ -92,6 +93,8 @@ class BalancedAllocation:
 
     def _terms(self, pod: PodFacts, nodes: Picture) -> Terms:
         asked, names = dict(pod.request), nodes.resources
+        if self._names == _USUAL:
+            return ((CPU, asked.get(CPU, 0)), (MEMORY, asked.get(MEMORY, 0)))
         ids = [(names.id(name), name) for name in self._names]
         return tuple(
             (id_, asked.get(id_, 0)) for id_, name in ids if id_ in asked or not is_scalar(name)

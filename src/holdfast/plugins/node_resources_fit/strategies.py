@@ -102,7 +102,6 @@ class Scorer:
         usual = [(id_, weight) for id_, weight, _ in terms] == [(CPU, 1), (MEMORY, 1)]
         self._usual = self._level is least and usual
         self._only_least = self._level is least and not served
-        self._asked_hundredfold = np.array([[100.0 * p] for _, _, p in terms])
         self._cells = [
             (amounts.allocatable_at[id_], used_at, weight, asked)
             for id_, weight, asked, _, used_at in self._terms
@@ -133,9 +132,10 @@ class Scorer:
     def _many_usual(self, rows: AnyRows) -> RawScores:
         """The same for LeastAllocated over cpu and memory alike, both resources at once."""
         amounts = self._amounts
-        spare, have = (amounts.cpu_memory(c, rows) for c in (amounts.spare, amounts.divisor))
-        left = np.subtract(spare, self._asked_hundredfold, out=amounts.room(rows))
-        left /= have
+        spare, left = amounts.cpu_memory(amounts.spare, rows), amounts.room(rows)
+        for column, rest, (_, _, _, asked) in zip(spare, left, self._cells, strict=True):
+            np.subtract(column, 100.0 * asked, out=rest)
+        left /= amounts.cpu_memory(amounts.divisor, rows)
         np.maximum(left, 0.0, out=left)
         np.floor(left, out=left)
         scores: RawScores = left[0] + left[1]

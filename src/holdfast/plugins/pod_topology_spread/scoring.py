@@ -64,7 +64,7 @@ class Wishes:
     lenient: bool
     weights: tuple[float, ...] | None = field(default=None, compare=False)
     _measured: tuple[int, AnyRows] = field(default=(-1, slice(0, 0)), compare=False)
-    _looked: tuple[int, bool] = field(default=(-1, True), compare=False)
+    _looked: tuple[int, tuple[bool, ...]] = field(default=(-1, ()), compare=False)
     _pair: tuple[int, int] | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -91,28 +91,28 @@ class Wishes:
 
     def lacking(self, rows: AnyRows) -> NDArray[np.bool_] | None:
         """Rows that are set aside because they lack a key, or None if there is none."""
-        if self.lenient or not self._some_lack():
+        if self.lenient or not any(self._missing()):
             return None
         missing: Any = False
         for wish in self.wishes:
             missing = missing | (wish.label.ids[rows] < 0)
         return missing if np.any(missing) else None
 
-    def _some_lack(self) -> bool:
-        """Tell whether any row lacks a key, looked up once until a node changes."""
-        seq, size = self.nodes.node_journal.seq, self.nodes.size
+    def _missing(self) -> tuple[bool, ...]:
+        """Tell of each key whether any node lacks it, looked up once until a node changes."""
+        seq = self.nodes.node_journal.seq
         if self._looked[0] != seq:
-            some = any(bool((wish.label.ids[:size] < 0).any()) for wish in self.wishes)
-            self._looked = (seq, some)
+            rows = self.nodes.rows
+            missing = tuple(bool((wish.label.ids[rows] < 0).any()) for wish in self.wishes)
+            self._looked = (seq, missing)
         return self._looked[1]
 
     def score(self, rows: AnyRows) -> RawScores:
         """Weighted counts, rounded half up; 0 for rows that are set aside."""
         weights = self.weights or self._weigh(self.nodes.rows)
-        everywhere = not self._some_lack()
         parts = [
-            wish.parts(rows, weight, everywhere=everywhere)
-            for wish, weight in zip(self.wishes, weights, strict=True)
+            wish.parts(rows, weight, everywhere=not missing)
+            for wish, weight, missing in zip(self.wishes, weights, self._missing(), strict=True)
         ]
         total = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
         for part in parts[2:]:
@@ -127,11 +127,14 @@ class Wishes:
     def tabulate(self, rows: AnyRows) -> tuple[Rows, RawScores] | None:
         """The level of each row and the normalized score of each level, if levels tell it all.
 
-        They do for a spread over hosts and one other key, which all rows have.
+        They do for a spread over hosts and one other key, unless rows are set aside.
         """
-        if self._pair is None or self.weights is None or self._some_lack():
+        if self._pair is None or self.weights is None:
             return None
         here, there = self._pair
+        missing = self._missing()
+        if missing[here] or (missing[there] and not self.lenient):
+            return None
         host, other = self.wishes[here], self.wishes[there]
         assert isinstance(host.counter, SelectorCount)
         levels = host.counter.levels(other.label, self.nodes.node_journal)
