@@ -1,11 +1,6 @@
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from server_fixture import start_server
+from apiserver.server_fixture import start_server
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A long talk with an API server: requests in order, each named, to be held against upstream."""
 
-from shapes import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
+from apiserver.shapes import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
 
 MERGE = {"content-type": "application/merge-patch+json"}
 JSON_PATCH = {"content-type": "application/json-patch+json"}

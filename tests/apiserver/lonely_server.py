@@ -1,10 +1,10 @@
-"""An API server in a process of its own, to be killed: ``python lonely_server.py DIRECTORY``."""
+"""An API server in a process to be killed: ``python -m apiserver.lonely_server DIRECTORY``."""
 
 import asyncio
 import sys
 from pathlib import Path
 
-from server_fixture import start_server
+from apiserver.server_fixture import start_server
 
 
 async def main(directory):

@@ -3,16 +3,13 @@
 import re
 import shutil
 import ssl
-import sys
-from pathlib import Path
 
 import aiohttp
 import msgspec
 import pytest
-from dialogue import STEPS
 
-sys.path.append(str(Path(__file__).parent.parent / "real"))
-from control_plane import ControlPlane, program
+from apiserver.dialogue import STEPS
+from real.control_plane import ControlPlane, program
 
 pytestmark = [
     pytest.mark.real,

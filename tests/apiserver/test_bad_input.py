@@ -1,7 +1,8 @@
 """What nobody should be able to store, and what must never be answered with an internal error."""
 
 import pytest
-from shapes import PODS, configmap, pod
+
+from apiserver.shapes import PODS, configmap, pod
 
 APPS = "/apis/apps/v1/namespaces/default"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
-from server_fixture import start_server
-from shapes import CONFIGMAPS, configmap
 
+from apiserver.server_fixture import start_server
+from apiserver.shapes import CONFIGMAPS, configmap
 from holdfast.apiserver.credentials import client_context, ensure_credentials
 from holdfast.clock import SystemClock
 
@@ -34,8 +34,8 @@ async def create_until_it_dies(url, context, process, wanted):
 async def test_A049_what_was_acknowledged_survives_a_kill_and_no_version_is_used_twice(tmp_path):
     credentials = ensure_credentials(tmp_path / "pki", SystemClock().now())
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(Path(__file__).parent / "lonely_server.py"), str(tmp_path),
-        stdout=asyncio.subprocess.PIPE,
+        sys.executable, "-m", "apiserver.lonely_server", str(tmp_path),
+        cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
         url = (await process.stdout.readline()).decode().strip()

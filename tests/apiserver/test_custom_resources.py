@@ -1,8 +1,9 @@
 import asyncio
 
 import pytest
-from server_fixture import start_server
-from shapes import NAMESPACES
+
+from apiserver.server_fixture import start_server
+from apiserver.shapes import NAMESPACES
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"

@@ -1,6 +1,6 @@
 import pytest
-from shapes import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
 
+from apiserver.shapes import CONFIGMAPS, NAMESPACES, PODS, binding, configmap, pod
 from holdfast.api.timestamps import parse_rfc3339
 
 MERGE = {"content-type": "application/merge-patch+json"}

@@ -1,5 +1,6 @@
 import pytest
-from shapes import PODS, pod
+
+from apiserver.shapes import PODS, pod
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = V2.replace("v=v2", "v=v2beta1")

@@ -1,8 +1,7 @@
 """Events live for an hour after they were last written."""
 
-from server_fixture import start_server
-from shapes import pod
-
+from apiserver.server_fixture import start_server
+from apiserver.shapes import pod
 from holdfast.testing.clock import VirtualClock
 
 EVENTS = "/api/v1/namespaces/default/events"

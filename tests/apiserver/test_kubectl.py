@@ -4,8 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from server_fixture import KUBECTLS
-from shapes import PODS, binding
+
+from apiserver.server_fixture import KUBECTLS
+from apiserver.shapes import PODS, binding
 
 FOUND = [path for path in KUBECTLS if path and Path(path).exists()]
 pytestmark = [

@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
-from server_fixture import KUBECTLS
-from shapes import CONFIGMAPS, PODS, binding, pod
-from test_custom_resources import CRDS, definition
+
+from apiserver.server_fixture import KUBECTLS
+from apiserver.shapes import CONFIGMAPS, PODS, binding, pod
+from apiserver.test_custom_resources import CRDS, definition
 
 FOUND = [path for path in KUBECTLS if path and Path(path).exists()]
 pytestmark = [

@@ -1,7 +1,8 @@
 import asyncio
 
 import pytest
-from shapes import PODS, binding, pod
+
+from apiserver.shapes import PODS, binding, pod
 
 MERGE = {"content-type": "application/merge-patch+json"}
 

@@ -1,7 +1,7 @@
 import pytest
-from server_fixture import start_server
-from shapes import CONFIGMAPS, PODS, binding, configmap, labelled, pod
 
+from apiserver.server_fixture import start_server
+from apiserver.shapes import CONFIGMAPS, PODS, binding, configmap, labelled, pod
 from holdfast.store import Retention
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from shapes import NAMESPACES, PODS, pod
+
+from apiserver.shapes import NAMESPACES, PODS, pod
 
 BIN = Path.home() / ".cache/holdfast/bin/v1.36.2"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

@@ -4,9 +4,9 @@ import stat
 import aiohttp
 import pytest
 import yaml
-from server_fixture import start_server
-from shapes import NAMESPACES, PODS, pod
 
+from apiserver.server_fixture import start_server
+from apiserver.shapes import NAMESPACES, PODS, pod
 from holdfast.apiserver.certificates import make_authority, make_client
 from holdfast.apiserver.credentials import client_context
 from holdfast.apiserver.user import component

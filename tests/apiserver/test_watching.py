@@ -2,9 +2,9 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from server_fixture import start_server
-from shapes import CONFIGMAPS, PODS, configmap, labelled, pod
 
+from apiserver.server_fixture import start_server
+from apiserver.shapes import CONFIGMAPS, PODS, configmap, labelled, pod
 from holdfast.store import Retention
 from holdfast.testing.clock import VirtualClock
 

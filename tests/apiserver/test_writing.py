@@ -1,7 +1,8 @@
 import asyncio
 
 import pytest
-from shapes import CONFIGMAPS, NAMESPACES, PODS, configmap, pod
+
+from apiserver.shapes import CONFIGMAPS, NAMESPACES, PODS, configmap, pod
 
 MERGE = {"content-type": "application/merge-patch+json"}
 JSON_PATCH = {"content-type": "application/json-patch+json"}

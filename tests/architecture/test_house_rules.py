@@ -37,6 +37,12 @@ def test_no_module_has_a_name_that_says_nothing():
     assert not [f for f in FILES if f.stem in empty]
 
 
+def test_every_folder_of_tests_is_a_package():
+    """Two modules of one name, such as conftest, are told apart by their packages."""
+    folders = {f.parent for f in Path(__file__).parents[1].glob("*/**/*.py")}
+    assert not [folder for folder in folders if not (folder / "__init__.py").exists()]
+
+
 def test_nothing_speaks_of_machine_paths():
     root = SOURCE.parents[1]
     listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True).stdout

@@ -166,9 +166,9 @@ async def test_an_intruder_shows_in_why_and_list(cluster):
     await cluster.create(a_node("n1", cpu="8"), a_reservation("r", cpu="4", allocate_once=False))
     await cluster.create(a_pod("intruder", cpu="6", node="n1"), settle=False)
     await cluster.clock.settle()  # no promise of ours is whole now
-    words = "Overcommitted: the node has no room left for the reserved cpu"
-    assert f"  {words}" in (await why(cluster, "r"))["lines"]
-    assert (await text_of(cluster)).endswith(f"r: {words}")
+    words = "Overcommitted: node n1 has no room left for the reserved cpu: pods were put there"
+    assert any(line.startswith(f"  {words}") for line in (await why(cluster, "r"))["lines"])
+    assert f"r: {words}" in (await text_of(cluster)).splitlines()[-1]
     await cluster.delete(PODS, "intruder", "default")
     assert "Overcommitted" not in await text_of(cluster)
 

@@ -1,6 +1,6 @@
 import pytest
-from embedded_server import Embedded, Wire
 
+from client.embedded_server import Embedded, Wire
 from holdfast.testing import VirtualClock
 
 

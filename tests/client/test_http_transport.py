@@ -1,5 +1,6 @@
 import pytest
-from transport_suite import TransportSuite
+
+from client.transport_suite import TransportSuite
 
 
 class TestHttps(TransportSuite):

@@ -7,9 +7,9 @@ import random
 
 import msgspec
 import pytest
-from handler_record import Record
-from transport_suite import CONFIG_MAPS, NUMBERED, a_config, a_lease
 
+from client.handler_record import Record
+from client.transport_suite import CONFIG_MAPS, NUMBERED, a_config, a_lease
 from holdfast.api.node import LeaseSpec
 from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client

@@ -4,12 +4,12 @@ import random
 import tempfile
 from pathlib import Path
 
-from embedded_server import Embedded, Wire
-from handler_record import Record
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transport_suite import a_lease
 
+from client.embedded_server import Embedded, Wire
+from client.handler_record import Record
+from client.transport_suite import a_lease
 from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer

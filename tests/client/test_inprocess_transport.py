@@ -1,6 +1,6 @@
 import pytest
-from transport_suite import TransportSuite
 
+from client.transport_suite import TransportSuite
 from holdfast.apiserver.inprocess import InProcessTransport
 
 

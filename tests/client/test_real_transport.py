@@ -2,13 +2,11 @@
 
 import asyncio
 import random
-import sys
-from pathlib import Path
 
 import pytest
-from handler_record import Record
-from transport_suite import TransportSuite, a_lease
 
+from client.handler_record import Record
+from client.transport_suite import TransportSuite, a_lease
 from holdfast.api.scheme import LEASES, NAMESPACES
 from holdfast.client import kubeconfig
 from holdfast.client.client import Client
@@ -16,8 +14,6 @@ from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
 from holdfast.clock import SystemClock
 from holdfast.testing import Chances, FaultyTransport, a_namespace
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from real.control_plane import ControlPlane, program
 
 pytestmark = [

@@ -6,8 +6,6 @@ from random import Random
 import msgspec
 import numpy as np
 import pytest
-import random_worlds as worlds
-from ledger_shape import shape_of
 
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -26,6 +24,8 @@ from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.status import allocatable, allocated_from
 from holdfast.scheduler.cycle import attempt, release
 from holdfast.testing import a_node, a_pod, a_reservation, typed
+from laws import random_worlds as worlds
+from laws.ledger_shape import shape_of
 
 ARGS = {"preAllocationConfig": {"enableClusterMode": True}}
 PROFILE = build("default-scheduler", REGISTRY, args={"Reservation": ARGS})

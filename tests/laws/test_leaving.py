@@ -1,16 +1,16 @@
 """What filters say of a row without some pods holds once those pods have left."""
 
-import random_worlds as worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.framework.hypothesis import judge
 from holdfast.framework.memory import Memory
-from holdfast.framework.objections import filters_of
 from holdfast.framework.plugin import Change
+from holdfast.framework.prepared import filters_of
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
+from laws import random_worlds as worlds
 
 PROFILE = default_profiles()["default-scheduler"]
 

@@ -5,7 +5,6 @@ from random import Random
 from unittest.mock import patch
 
 import pytest
-from busy_cluster import NOW, BusyCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from holdfast.framework.runner import feasible
 from holdfast.framework.view import View
 from holdfast.plugins import REGISTRY
 from holdfast.testing.reference_preemption import preempt
+from laws.busy_cluster import NOW, BusyCluster
 
 LAW = settings(max_examples=30, deadline=None, derandomize=True)
 EVERYTHING = [(entry.name, 0) for entry in REGISTRY]

@@ -2,12 +2,8 @@
 
 import numpy as np
 import pytest
-import random_worlds as worlds
-from cluster_audit import broken_promises, left_waiting, stale_statuses, take_census, wrong_sizes
-from cluster_steps import Life, Network
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_shape import rebuilt, shape_of
 
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.inheritance import Inheritance
@@ -22,6 +18,16 @@ from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.status import allocatable, allocated_from
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.testing.harness import Harness
+from laws import random_worlds as worlds
+from laws.cluster_audit import (
+    broken_promises,
+    left_waiting,
+    stale_statuses,
+    take_census,
+    wrong_sizes,
+)
+from laws.cluster_steps import Life, Network
+from laws.ledger_shape import rebuilt, shape_of
 
 ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": True}}
 PROFILE = build("default-scheduler", REGISTRY, args={"Reservation": ARGS})

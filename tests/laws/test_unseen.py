@@ -3,7 +3,6 @@
 from random import Random
 
 import numpy as np
-import random_worlds as worlds
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.volume_restrictions import VolumeRestrictions
 from holdfast.testing.random_cluster import RandomCluster
+from laws import random_worlds as worlds
 
 LAW = settings(derandomize=True, deadline=None, max_examples=60)
 LOOKING = (NodePorts, InterPodAffinity, PodTopologySpread, VolumeRestrictions, NodeVolumeLimits)

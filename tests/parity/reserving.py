@@ -5,8 +5,12 @@ import msgspec
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.framework.plugin import Change
+from holdfast.framework.prepared import ask
+from holdfast.framework.traits import Traits
+from holdfast.framework.view import View
 from holdfast.framework.world import World
-from parity.scheduling import node, pod
+from holdfast.plugins.reservation import Reservation as Plugin
+from parity.scheduling import Asked, node, pod
 
 PREFIX = "scheduling.koordinator.sh"
 AFFINITY = f"{PREFIX}/reservation-affinity"
@@ -35,6 +39,12 @@ def a_user(name, where, requests, offer=None):
     meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "annotations": notes}
     container = {"name": "c", "resources": {"requests": requests}}
     return pod({"metadata": meta, "spec": {"nodeName": where, "containers": [container]}})
+
+
+def asking_for(raw, requests):
+    """A pod, or a reservation's template, which Go's table leaves without any request."""
+    containers = [{"name": "c", "resources": {"requests": requests}}]
+    return {**raw, "spec": {**(raw.get("spec") or {}), "containers": containers}}
 
 
 def amounts(resource):
@@ -117,6 +127,16 @@ class Account:
     def change(self):
         """What preempting would take away."""
         return Change(removed={self.world.nodes.row_of[self.name]: tuple(self._gone)})
+
+
+def is_reserve_pod(raw):
+    return any(key.endswith("/reserve-pod") for key in raw["metadata"].get("annotations", {}))
+
+
+def asked_for(uid, raw, world):
+    """Ask about the reserve pod of a reservation."""
+    facts, plugin = world.facts(pod(raw, uid=uid), reserve_for=uid), Plugin()
+    return Asked(plugin, ask(Traits(plugin), facts, View(world, facts, 0.0), ()), world)
 
 
 def asking(state, raw=None):

@@ -4,17 +4,23 @@ from collections import Counter
 
 from holdfast.capacity.admission import Ground
 from holdfast.framework.plugin import NONE, Change
-from holdfast.framework.prepared import ask
-from holdfast.framework.traits import Traits
-from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation
 from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
 from holdfast.plugins.reservation.given import given_back
 from holdfast.plugins.reservation.nomination import nominate, why_none
 from parity.harness import parity
-from parity.reserving import EVERYBODY, Account, a_user, asking, reservation
-from parity.scheduling import Asked, asked, node, pod
+from parity.reserving import (
+    EVERYBODY,
+    Account,
+    a_user,
+    asked_for,
+    asking,
+    asking_for,
+    is_reserve_pod,
+    reservation,
+)
+from parity.scheduling import asked, node, pod
 
 FILE = "koord_reservation_filter.jsonl"
 NOBODY = [{"object": {"uid": "nobody"}}]
@@ -28,12 +34,6 @@ COUNTERS = {
 
 def pre_allocating(record):
     return "pre-allocat" in record.name
-
-
-def asked_for(uid, raw, world):
-    """Ask about the reserve pod of a reservation."""
-    facts, plugin = world.facts(pod(raw), reserve_for=uid), Reservation()
-    return Asked(plugin, ask(Traits(plugin), facts, View(world, facts, 0.0), ()), world)
 
 
 @parity(FILE, "Test_filterWithReservations", "TestFilterWithPreemption")
@@ -127,8 +127,8 @@ def test_prefilter(record):
         labels = {"reservation-type": "test"}
         raw = {"metadata": {"name": "r", "labels": labels}}
         world.upsert(reservation(raw, owners=EVERYBODY, where="test-node-1"))
-    raw, reserves = given["pod"], given["pod"]["metadata"].get("annotations", {})
-    if any(key.endswith("/reserve-pod") for key in reserves):
+    raw = given["pod"]
+    if is_reserve_pod(raw):
         if "reservation" in given:
             world.upsert(reservation(given["reservation"]))
         found = asked_for(f"uid-{raw['metadata']['name']}", raw, world)
@@ -139,7 +139,27 @@ def test_prefilter(record):
     assert found.narrowed_to == nodes
 
 
-@parity(FILE, "TestFilter", where=lambda r: not pre_allocating(r))
+@parity(FILE, "TestPreFilter", where=pre_allocating)
+def test_prefilter_of_heirs(record):
+    """Go's state says where somebody may leave its room; here its owner stands there."""
+    given, want = record.input, record.expected
+    world, uid = World(), "incoming"
+    requests, where = {"cpu": "1"}, "test-node-1"
+    world.upsert(node({"metadata": {"name": where}, "status": {"allocatable": PLENTY}}))
+    if "nodeReservationStates" in given:
+        world.upsert(a_user("test-pod-0", where, requests))
+    raw, incoming = given["pod"], given["reservation"]
+    # The reserve pod carries its reservation's labels and says what its spec does.
+    meta = {**incoming["metadata"], "uid": uid, "labels": raw["metadata"].get("labels", {})}
+    spec = {**incoming["spec"], "preAllocation": True}
+    spec["template"] = asking_for(spec["template"], requests)
+    world.upsert(reservation({**incoming, "metadata": meta, "spec": spec}))
+    found = asked_for(uid, asking_for(raw, requests), world)
+    assert found.prefilter == want["wantStatus"]
+    assert found.narrowed_to == (want["wantPreRes"] and set(want["wantPreRes"]["nodeNames"]))
+
+
+@parity(FILE, "TestFilter")
 def test_filter(record):
     given = record.input
     raw, state = given["pod"], given.get("stateData")
@@ -150,6 +170,11 @@ def test_filter(record):
     where = given["nodeInfo"]["node"]
     account = Account(where, state or {})
     world, name = account.world, account.name
+    if state is not None and pre_allocating(record):
+        heritable = state["nodeReservationStates"][name].get("preAllocatablePods") or ()
+        for there in heritable:
+            world.upsert(pod(there))
+        state = None
     incoming = raw["metadata"].get("uid")
     for other in (
         () if state and "nodeReservationStates" in state else given.get("reservations", ())
@@ -159,7 +184,7 @@ def test_filter(record):
             if other["metadata"]["uid"] == incoming
             else reservation(other, owners=EVERYBODY, where=name)
         )
-    if any(key.endswith("/reserve-pod") for key in raw["metadata"].get("annotations", {})):
+    if is_reserve_pod(raw):
         found = asked_for(incoming, raw, world)
     else:
         found = asked(Reservation(), asking(state or {}, raw), world)
@@ -168,23 +193,22 @@ def test_filter(record):
 
 @parity(FILE, "TestPostFilter")
 def test_summary(record):
-    check_summary(record)
+    assert summed_up(record) == list(record.expected["wantStatus"].get("reasons", ()))
 
 
 @parity(FILE, "TestPostFilterWithPreemption", where=lambda r: not r.input["enablePreemption"])
 def test_summary_without_preemption(record):
-    check_summary(record)
+    assert summed_up(record) == list(record.expected["wantStatus"].get("reasons", ()))
 
 
-def check_summary(record):
+def summed_up(record):
     given = record.input
     diagnosis = given.get("nodeReservationDiagnosis") or {}
     rows = {name: i for i, name in enumerate(diagnosis)}
     counts = {rows[name]: counts_of(raw) for name, raw in diagnosis.items()}
     statuses = given["filteredNodeStatusMap"]["nodeToStatus"]
     reasons = {rows[name]: s.get("reasons", ()) for name, s in statuses.items() if name in rows}
-    told = summary(counts, reasons, must=given["hasAffinity"])
-    assert told == list(record.expected["wantStatus"].get("reasons", ()))
+    return summary(counts, reasons, must=given["hasAffinity"])
 
 
 def counts_of(raw):

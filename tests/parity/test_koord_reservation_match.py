@@ -5,7 +5,7 @@ from holdfast.framework.world import World
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.reservation.diagnosis import count
 from parity.harness import parity
-from parity.reserving import a_user, reservation
+from parity.reserving import a_user, asked_for, asking_for, reservation
 from parity.scheduling import asked, node, pod
 
 FILE = "koord_reservation_match.jsonl"
@@ -58,6 +58,24 @@ def test_reserve_pods(record):
     there = world.offers.on_row(world.nodes.row_of[where])
     restored = bool(there) and reaches(world, given["pod"], where)
     assert restored is record.expected["wantRestored"]
+
+
+@parity(FILE, "TestBeforePreFilterForReservationPreAllocation")
+def test_heirs(record):
+    """Who may leave its room counts, on nodes the reservation may go to."""
+    given, want = record.input, record.expected
+    # Go looks at what pods ask for later on; who asks for nothing has nothing to leave.
+    pods = [asking_for(raw, {"cpu": "1"}) for raw in given["pods"]]
+    world, where = the_world({**given, "pods": pods, "assignedPods": ()}), given["node"]
+    where, incoming = where["metadata"]["name"], given["incomingReservation"]
+    world.upsert(reservation(incoming))
+    row = world.nodes.row_of[where]
+    state = asked_for(incoming["metadata"]["uid"], given["pod"], world).prepared.state
+    there = state.seen().candidates.get(row, [])
+    restored = bool(there or world.offers.on_row(row)) and reaches(world, given["pod"], where)
+    assert restored is want["wantRestored"]
+    if restored:
+        assert len(there) == want["wantPreAllocatable"]
 
 
 @parity(FILE, "Test_parseSpecificNodesFromAffinity")

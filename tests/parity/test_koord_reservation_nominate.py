@@ -10,7 +10,7 @@ from holdfast.plugins.reservation.nomination import nominate, why_none
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.scheduler.cycle import attempt
 from parity.harness import parity
-from parity.reserving import EVERYBODY, a_user, asking, reservation
+from parity.reserving import EVERYBODY, a_user, asking, is_reserve_pod, reservation
 from parity.scheduling import asked, by_name, node, pod
 
 FILE = "koord_reservation_nominate.jsonl"
@@ -38,10 +38,6 @@ def requested(raw):
     template = raw["spec"].get("template") or {"spec": {}}
     [container] = template["spec"].get("containers") or [{"resources": {"requests": {}}}]
     return container["resources"]["requests"]
-
-
-def is_reserve_pod(raw):
-    return any(k.endswith("/reserve-pod") for k in raw["metadata"].get("annotations", {}))
 
 
 def nominated(world, raw, where):
@@ -97,6 +93,21 @@ def test_status(record):
     row = world.nodes.row_of["test-node"]
     chosen, _ = nominate(state, row)
     assert state.ignoring or chosen is not None
+
+
+@parity(FILE, "TestReservationNominate", where=about_pre_allocation)
+def test_status_of_heirs(record):
+    """Where nobody can be inherited from it is placed all the same."""
+    given = record.input
+    assert record.expected["wantStatus"] == {"code": "Success"}
+    world, [raw] = World(), given["reservations"]
+    world.upsert(node({**given["node"], "status": {"allocatable": PLENTY}}))
+    world.upsert(reservation({**raw, "status": {}}, owners=EVERYBODY))
+    uid = raw["metadata"]["uid"]
+    facts = world.facts(pod(given["pod"], uid=uid), reserve_for=uid)
+    placed = attempt(Profile("p", (Reservation(),)), facts, world, 0.0, np.random.default_rng(0))
+    assert isinstance(placed, Placement)
+    assert placed.node == "test-node"
 
 
 @parity(FILE, "TestScore")

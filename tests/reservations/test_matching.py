@@ -169,6 +169,17 @@ async def test_R040_an_exact_match_is_exact(cluster):
     assert await drawn_from(cluster, "four") == "r"
 
 
+async def test_an_exact_match_that_cannot_be_read_is_no_wish_for_anything(cluster):
+    await given(cluster, node(), held(cpu="4"))
+    wrong = {EXACT: '{"resourceNames":"cpu"}'}
+    for pod in (owner(annotations=wrong), stranger(annotations=wrong)):
+        await given(cluster, pod)
+        told = await cluster.why(pod["metadata"]["name"])
+        assert f"metadata.annotations[{EXACT}]: Expected `array | null`" in told
+    await given(cluster, stranger("ignores", annotations=wrong, labels={IGNORED: "true"}))
+    assert await cluster.node_of("ignores") == "n1"
+
+
 async def test_R041_who_ignores_reservations_stands_in_them(cluster):
     await given(cluster, node(), held(cpu="4"), filler("12"))
     await given(cluster, owner("ignores", cpu="4", labels={IGNORED: "true"}))

@@ -59,6 +59,17 @@ async def test_a_name_is_told_whether_it_was_found(cluster):
 async def test_who_must_use_a_reservation_and_has_none_is_told_so(cluster):
     await given(cluster, node(), owner(wish="{}"))
     assert await summed_up(cluster) == ["0 Reservation(s) matched owner total"]
+    [event] = [words for reason, words in await cluster.events("owner") if reason == EVENT]
+    none = "no Available reservation has the pod among its owners"
+    assert event == f"0/0 reservations are available: {none}."
+
+
+async def test_a_wish_with_an_unknown_operator_is_told_by_its_field(cluster):
+    term = {"matchExpressions": [{"key": "type", "operator": "Near", "values": ["a"]}]}
+    wish = {"requiredDuringSchedulingIgnoredDuringExecution": {"reservationSelectorTerms": [term]}}
+    await given(cluster, node(), held(), owner(wish=wish))
+    told = await cluster.why("owner")
+    assert "reservationSelectorTerms[0].matchExpressions[0].operator: Unsupported value" in told
 
 
 async def test_an_owner_without_affinity_is_told_without_an_event(cluster):

@@ -5,9 +5,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from holdfast.framework.plugin import Change, Placement
+from holdfast.framework.choice import ranked
+from holdfast.framework.plugin import Change, Narrow, Placement
 from holdfast.framework.profile import Profile
-from holdfast.framework.runner import decide
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.runner import decide, feasible
+from holdfast.framework.scoring import score_rows
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -24,16 +27,16 @@ POLICIES = ("", "Aligned", "Restricted")
 SEEDS = range(12)
 
 
-def a_world(random):
+def a_world(random, *, ordered=True):
     world = World()
     for i in range(5):
         world.upsert(typed(a_node(f"n{i}", cpu="8", memory="16Gi", **{GPU: 2})))
     for i in range(10):
-        world.upsert(an_offer(random, i))
+        world.upsert(an_offer(random, i, ordered=ordered))
     return world
 
 
-def an_offer(random, i):
+def an_offer(random, i, *, ordered):
     amounts = {"cpu": f"{random.randint(1, 4)}", "memory": f"{random.randint(1, 4)}Gi"}
     if random.random() < 0.4:
         amounts[random.choice((GPU, "pods"))] = str(random.randint(1, 3))
@@ -45,7 +48,7 @@ def an_offer(random, i):
             owner_labels={"app": "web"},
             allocate_once=random.random() < 0.3,
             allocate_policy=random.choice(POLICIES),
-            metadata=metadata | (more if random.random() < 0.3 else {}),
+            metadata=metadata | (more if ordered and random.random() < 0.3 else {}),
             status={
                 "phase": "Available",
                 "nodeName": f"n{random.randint(0, 4)}",
@@ -68,7 +71,7 @@ def an_owner(random, name):
 def state_of(world, pod):
     facts = world.facts(typed(pod))
     found = Reservation({}).prepare(facts, View(world, facts, 0.0))
-    state = getattr(found, "state", found)
+    state = found.state if isinstance(found, Narrow) else found
     assert isinstance(state, OwnerState)
     return state
 
@@ -152,3 +155,26 @@ def test_the_offer_is_chosen_as_if_the_pod_were_not_there_yet():
         for _ in play(random, a_world(random), 25, told):
             pass
     assert remembered, "no row was judged just before"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_best_rows_are_those_of_scoring_everything(seed):
+    """Owners compare the best offers alone; that must be as good as normalizing all rows."""
+    random = Random(seed)
+    ordered = seed % 3 == 0
+    world, profile = a_world(random, ordered=ordered), default_profiles()["default-scheduler"]
+    compared = 0
+    for _ in play(random, world, 25):
+        facts = world.facts(typed(an_owner(random, "asker")))
+        found = feasible(profile, facts, world, 0.0)
+        if isinstance(found, Rejection) or found.mask is not None:
+            continue
+        scores = score_rows(profile, found.active, found.rows)
+        total = sum(score.weighted for score in scores)
+        best = found.rows[total == total.max()]
+        if found.record.simple:
+            assert sorted(found.record.best_rows()) == best.tolist()
+        rows, sums = ranked(profile, found)
+        assert np.arange(world.nodes.size)[rows][sums == sums.max()].tolist() == best.tolist()
+        compared += found.record.leading is not None
+    assert ordered or compared, "no owner's best offers were compared alone"

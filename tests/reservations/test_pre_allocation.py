@@ -87,6 +87,7 @@ async def test_R074_cluster_mode_must_be_switched_on(cluster):
     (condition,) = reservation.status.conditions
     words = "reservation requires cluster mode pre-allocation which is disabled"
     assert words in condition.message
+    assert "Cluster needs preAllocationConfig.enableClusterMode" in condition.message
 
 
 async def test_R075_in_cluster_mode_the_higher_priority_goes_first(tmp_path):

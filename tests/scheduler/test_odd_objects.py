@@ -90,11 +90,11 @@ def test_an_odd_priority_label_counts_as_absent(desk, text):
 
 
 @pytest.mark.parametrize("text", ['{"resourceNames": 5}', '{"resourceNames": [["cpu"]]}', "5"])
-def test_an_odd_wish_for_an_exact_match_counts_as_absent(desk, text):
+def test_an_odd_wish_for_an_exact_match_is_granted_by_no_reservation(desk, text):
     desk.reservations.on_reservation("added", None, held())
     notes = {names.EXACT_MATCH: text}
     owner = desk.world.facts(typed(a_pod("p", labels={"app": "web"}, annotations=notes)))
-    assert desk.world.match(owner) is not None
+    assert desk.world.match(owner) is None
 
 
 @pytest.mark.parametrize("amount", ["many", "", "-1"])

@@ -1,6 +1,6 @@
 """A process whose files may not grow beyond a limit, which is lifted after the first failure.
 
-Run as ``python limited_writer.py DIRECTORY``; prints the name of each acknowledged object.
+Run as ``python -m store.limited_writer DIRECTORY``; prints the name of each acknowledged object.
 """
 
 import asyncio
@@ -8,11 +8,10 @@ import resource
 import sys
 from pathlib import Path
 
-from store_objects import build, key
-
 from holdfast import errors
 from holdfast.clock import SystemClock
 from holdfast.store import Store
+from store.store_objects import build, key
 
 
 class HastyClock(SystemClock):

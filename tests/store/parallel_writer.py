@@ -1,6 +1,6 @@
 """A process that writes in parallel and reports each acknowledged write, until it is killed.
 
-Run as ``python parallel_writer.py DIRECTORY``; prints ``name revision`` lines.
+Run as ``python -m store.parallel_writer DIRECTORY``; prints ``name revision`` lines.
 """
 
 import asyncio
@@ -8,10 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from store_objects import build, key
-
 from holdfast.clock import SystemClock
 from holdfast.store import Store
+from store.store_objects import build, key
 
 PARALLEL = 32
 

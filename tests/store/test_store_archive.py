@@ -6,10 +6,10 @@ import stat
 from contextlib import closing
 
 import pytest
-from store_objects import build, key, names
 
 from holdfast import errors
 from holdfast.store import restore
+from store.store_objects import build, key, names
 
 
 async def test_a_backup_is_consistent_and_private(tmp_path, store):

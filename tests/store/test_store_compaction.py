@@ -4,11 +4,11 @@ import asyncio
 import sqlite3
 
 import pytest
-from store_objects import build, drain, key, names
 
 from holdfast import errors
 from holdfast.store import Retention
 from holdfast.store.database import Database
+from store.store_objects import build, drain, key, names
 
 
 async def fill(store, names, plural="pods"):

@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from store_objects import build, drain, key, names
 
 from holdfast import errors
+from store.store_objects import build, drain, key, names
 
 WORDS = r"cannot commit \(database or disk is full\).*writes are refused until a trial commit"
 
@@ -128,10 +128,10 @@ async def test_a_failure_leaves_nothing_on_disk(failing, disk, clock, opened):
 
 
 async def test_files_that_really_cannot_grow_behave_the_same(tmp_path, opened):
-    program = Path(__file__).with_name("limited_writer.py")
     child = await asyncio.create_subprocess_exec(
-        sys.executable, program, tmp_path / "data", stdout=asyncio.subprocess.PIPE
-    )
+        sys.executable, "-m", "store.limited_writer", tmp_path / "data",
+        cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
     reported = (await child.stdout.read()).decode().split()
     assert await child.wait() == 0
     assert len(reported) > 3, "some writes fit, and one was made after the limit was lifted"

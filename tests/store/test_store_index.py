@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from store_objects import build, key, names
 
 from holdfast import errors
 from holdfast.store import Indexed, Retention, index_object
+from store.store_objects import build, key, names
 
 
 async def put(store, *made):

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from store_objects import build, drain, key, names, told
 
 from holdfast import errors
 from holdfast.store import Store
+from store.store_objects import build, drain, key, names, told
 
 
 async def test_objects_revision_and_identity_survive_a_restart(opened):
@@ -58,10 +58,10 @@ async def test_the_revision_survives_even_when_the_last_write_was_a_deletion(ope
 
 async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path, opened):
     data = tmp_path / "data"
-    program = Path(__file__).with_name("parallel_writer.py")
     child = await asyncio.create_subprocess_exec(
-        sys.executable, program, data, stdout=asyncio.subprocess.PIPE
-    )
+        sys.executable, "-m", "store.parallel_writer", data,
+        cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
     acknowledged = {}
 
     def note(line):

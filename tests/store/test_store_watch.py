@@ -4,10 +4,10 @@ import asyncio
 import threading
 
 import pytest
-from store_objects import build, drain, key, told
 
 from holdfast import errors
 from holdfast.store import Retention
+from store.store_objects import build, drain, key, told
 
 
 async def three_changes(store):

@@ -6,9 +6,9 @@ import sqlite3
 import threading
 
 import pytest
-from store_objects import build, key
 
 from holdfast import errors
+from store.store_objects import build, key
 
 
 async def test_a_write_is_decided_at_once_and_shown_only_after_the_commit(store):

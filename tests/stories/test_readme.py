@@ -1,7 +1,8 @@
 """The README's transcript, replayed."""
 
 import pytest
-from transcript import ROOT, kubectl, replay, run, running_cluster
+
+from stories.transcript import ROOT, kubectl, replay, run, running_cluster
 
 
 @pytest.mark.kubectl

@@ -1,7 +1,8 @@
 """The guide to reservations, replayed: Koordinator's own walk and what comes after it."""
 
 import pytest
-from transcript import ROOT, kubectl, replay, running_cluster, steps_of
+
+from stories.transcript import ROOT, kubectl, replay, running_cluster, steps_of
 
 GUIDE = ROOT / "docs" / "reservations.md"
 PRE_ALLOCATION = ROOT / "docs" / "reservations-pre-allocation.md"

@@ -201,6 +201,14 @@ async def test_R070_pinned_to_a_full_node_it_waits_for_that_node(cluster):
     assert (await cluster.reservation("r")).status.node_name == "n2"
 
 
+async def test_R070_pinned_to_a_node_that_is_not_there_it_says_so(cluster):
+    await cluster.create(node("n1"), held(cpu="4", template={"node": "n2"}))
+    (condition,) = (await cluster.reservation("r")).status.conditions
+    assert condition.message.endswith('spec.template.spec.nodeName: there is no node "n2"')
+    await cluster.create(node("n2"))
+    assert (await cluster.reservation("r")).status.node_name == "n2"
+
+
 async def test_R071_for_another_scheduler_it_is_not_placed_but_counted(cluster):
     await cluster.create(node(), held(cpu="12", template={"scheduler_name": "theirs"}))
     reservation = await cluster.reservation("r")

@@ -54,6 +54,22 @@ def test_a_sound_reservation_needs_neither_image_nor_lifetime():
             f"{TEMPLATE}.tolerations[0].operator: Unsupported value",
         ),
         (
+            {"template": {"node_selector": {"a b": "c"}}},
+            f'{TEMPLATE}.nodeSelector: Invalid value: "a b": name part must consist of',
+        ),
+        (
+            {"template": {"node_selector": {"a": "b c"}}},
+            f'{TEMPLATE}.nodeSelector: Invalid value: "b c": a valid label must be',
+        ),
+        (
+            {"template": {"containers": [{"name": "c", "ports": [{"hostPort": 65536}]}]}},
+            f"{TEMPLATE}.containers[0].ports[0].hostPort: Invalid value: 65536: must be between",
+        ),
+        (
+            {"template": {"containers": [{"name": "c", "ports": [{"protocol": "ICMP"}]}]}},
+            f"{TEMPLATE}.containers[0].ports[0].protocol: Unsupported value",
+        ),
+        (
             {"template": {"scheduling_gates": [{"name": "g"}]}},
             f"{TEMPLATE}.schedulingGates: Forbidden",
         ),

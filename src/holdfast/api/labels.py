@@ -178,6 +178,14 @@ def from_selector(selector: LabelSelector | None) -> Selector:
     return conjunction(found)
 
 
+def readable(selector: LabelSelector | None) -> Selector:
+    """Compile a selector that nobody may have checked: one that cannot be read selects nothing."""
+    try:
+        return from_selector(selector)
+    except BadRequest:
+        return NOTHING
+
+
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^ \t\r\n=!(),<>]+)|$)")
 _END = ""
 _SYMBOL_OPERATORS = {"=": EQUALS, "==": DOUBLE_EQUALS, "!=": NOT_EQUALS, ">": GREATER, "<": LESS}

@@ -13,27 +13,24 @@ from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
-from holdfast.api.quantity import Quantity
 from holdfast.api.reservation import Reservation
 from holdfast.apiserver import strict
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.reservation import check_reservation as judge
+from holdfast.validation.template import EFFECTS, NOT_NEGATIVE, OPERATORS, check_resources
 
 Object = dict[str, Any]
-_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
-_NOT_NEGATIVE = "must be greater than or equal to 0"
+TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 
 
 def check_placing(spec: Object, path: str) -> Iterable[Cause]:
     """List what is wrong with where a pod says it may go, and with how much it asks for."""
     for i, toleration in enumerate(spec.get("tolerations") or ()):
         at = f"{path}.tolerations[{i}]"
-        if toleration.get("operator") and toleration["operator"] not in _OPERATORS:
-            yield causes.not_supported(f"{at}.operator", toleration["operator"], _OPERATORS)
-        if toleration.get("effect") and toleration["effect"] not in _EFFECTS:
-            yield causes.not_supported(f"{at}.effect", toleration["effect"], _EFFECTS)
+        if toleration.get("operator") and toleration["operator"] not in OPERATORS:
+            yield causes.not_supported(f"{at}.operator", toleration["operator"], OPERATORS)
+        if toleration.get("effect") and toleration["effect"] not in EFFECTS:
+            yield causes.not_supported(f"{at}.effect", toleration["effect"], EFFECTS)
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     if required := affinity.get("requiredDuringSchedulingIgnoredDuringExecution"):
         at = f"{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
@@ -41,29 +38,17 @@ def check_placing(spec: Object, path: str) -> Iterable[Cause]:
 
 
 def check_amounts(resources: Mapping[str, Any], path: str) -> Iterable[Cause]:
-    """List amounts that are negative, and requests beyond their limit."""
+    """List what is wrong with the amounts a container or pod asks for."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    for part, amounts in (("requests", requests), ("limits", limits)):
-        for name, amount in amounts.items():
-            at = f"{path}.{part}[{name}]"
-            try:
-                if Quantity.parse(amount).digits < 0:
-                    yield causes.invalid(at, amount, _NOT_NEGATIVE)
-            except BadRequest as wrong:
-                yield causes.invalid(at, amount, wrong.message)
-                return
-    for name in requests.keys() & limits.keys():
-        if Quantity.parse(requests[name]) > Quantity.parse(limits[name]):
-            words = f"must be less than or equal to {name} limit of {limits[name]}"
-            yield causes.invalid(f"{path}.requests", requests[name], words)
+    return check_resources(requests, limits, path)
 
 
 def check_node(node: Object) -> Iterable[Cause]:
     """List what is wrong with a node's taints."""
     for i, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
-        if taint.get("effect") not in _EFFECTS:
+        if taint.get("effect") not in EFFECTS:
             at = f"spec.taints[{i}].effect"
-            yield causes.not_supported(at, taint.get("effect") or "", _EFFECTS)
+            yield causes.not_supported(at, taint.get("effect") or "", EFFECTS)
 
 
 def check_budget(budget: Object) -> Iterable[Cause]:
@@ -76,14 +61,14 @@ def check_budget(budget: Object) -> Iterable[Cause]:
             words = "a valid percent string must be a numeric string followed by an ending '%'"
             yield causes.invalid(f"spec.{name}", amount, words)
         elif isinstance(amount, int) and amount < 0:
-            yield causes.invalid(f"spec.{name}", amount, _NOT_NEGATIVE)
+            yield causes.invalid(f"spec.{name}", amount, NOT_NEGATIVE)
 
 
 def check_reservation(reservation: Object) -> Iterable[Cause]:
     """List what of a Reservation its schema does not judge: the template, the owners, and more."""
     template = (reservation.get("spec") or {}).get("template") or {}
     try:
-        strict.prune_type(_TEMPLATE, template, "spec.template", [])
+        strict.prune_type(TEMPLATE, template, "spec.template", [])
         typed = convert_object(reservation, Reservation)
     except BadRequest as wrong:
         return [Cause("spec.template", f"Invalid value: {wrong.message}", "FieldValueInvalid")]

@@ -29,7 +29,7 @@ class Wishes(NamedTuple):
 
     @classmethod
     def of(cls, facts: PodFacts) -> Wishes:
-        """Read them off the pod; raises BadRequest for an affinity that cannot be read."""
+        """Read them off the pod; raises BadRequest for what cannot be read."""
         return cls(affinity_of(facts.pod), exact_match_of(facts.pod))
 
     def __bool__(self) -> bool:

@@ -7,12 +7,16 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.causes import refuse
 from holdfast.api.meta import Struct
+from holdfast.api.node_selection import compile_term
 from holdfast.api.pod import NodeSelectorTerm, Pod, Toleration
 from holdfast.api.quantity import AmountText, units
 from holdfast.api.reservation import Reservation
 from holdfast.capacity import names
 from holdfast.errors import BadRequest
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class RequiredReservations(Struct, frozen=True):
@@ -68,12 +72,12 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
     text = pod.metadata.annotations.get(names.AFFINITY)
     if text is None:
         return None
-    if not text.strip():
-        return ReservationAffinity()
-    try:
-        return msgspec.json.decode(text, type=ReservationAffinity)
-    except msgspec.MsgspecError as wrong:
-        raise BadRequest(f"metadata.annotations[{names.AFFINITY}]: {wrong}") from wrong
+    found = _wish(text, names.AFFINITY, ReservationAffinity) or ReservationAffinity()
+    if required := found.required_during_scheduling_ignored_during_execution:
+        at = f"metadata.annotations[{names.AFFINITY}].{_REQUIRED}"
+        for i, term in enumerate(required.reservation_selector_terms):
+            refuse(compile_term(term, f"{at}.reservationSelectorTerms[{i}]").mistakes)
+    return found
 
 
 def allocated_of(pod: Pod) -> Allocated | None:
@@ -84,7 +88,8 @@ def allocated_of(pod: Pod) -> Allocated | None:
 
 def exact_match_of(pod: Pod) -> tuple[str, ...]:
     """The resources in which the pod and its reservation must agree exactly."""
-    found: ExactMatch | None = _read(pod.metadata.annotations, names.EXACT_MATCH, ExactMatch)
+    text = pod.metadata.annotations.get(names.EXACT_MATCH, "")
+    found: ExactMatch | None = _wish(text, names.EXACT_MATCH, ExactMatch)
     return (found and found.resource_names) or ()
 
 
@@ -124,6 +129,16 @@ def _sound(amounts: Mapping[str, AmountText]) -> bool:
         return all(units(amount) >= 0 for amount in amounts.values())
     except BadRequest:
         return False
+
+
+def _wish(text: str, key: str, kind: Any) -> Any:
+    """Decode what a pod wishes; what cannot be read must not pass for no wish at all."""
+    if not text.strip():
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as wrong:
+        raise BadRequest(f"metadata.annotations[{key}]: {wrong}") from wrong
 
 
 def _read(annotations: Mapping[str, str], key: str, kind: Any) -> Any:

@@ -75,8 +75,9 @@ class Offer:
 
     def left(self, resource: int) -> int:
         """What an owner may still draw of one resource; of pod slots it has one, if not more."""
-        kept = self.inner.get(resource, 0) + self.used(resource)
-        return max(0, self.reserved.get(resource, resource == PODS) - kept)
+        kept = self.inner.get(resource, 0) + self.drawn.sums.get(resource, 0)
+        left = self.reserved.get(resource, resource == PODS) - kept
+        return left if left > 0 else 0
 
     def regained(
         self, gone: Collection[str], coming: Amounts | None = None
@@ -98,11 +99,12 @@ class Offer:
     @property
     def top_up(self) -> dict[int, int]:
         """What is held beside its owners, pod slots apart."""
+        sums, inner = self.drawn.sums, self.inner
         found = {}
         for resource, reserved in self.reserved.items():
             if resource != PODS:
-                used = self.used(resource)
-                found[resource] = max(reserved, used + self.inner.get(resource, 0)) - used
+                unused, kept = reserved - sums.get(resource, 0), inner.get(resource, 0)
+                found[resource] = unused if unused > kept else kept
         return found
 
     @property

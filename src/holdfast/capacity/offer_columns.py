@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.offer import Offer
+from holdfast.columns.cells import cells
 from holdfast.columns.interner import PODS
 
 Ints = NDArray[np.int64]
@@ -21,10 +22,10 @@ class OfferColumns:
     ``row`` is the node row or -1, ``order`` the order label or 0, ``created`` the creation time,
     ``drawn`` whether some pod draws on it. ``limits[r, k]`` tells whether a Restricted offer limits
     its owners in a resource. ``look`` is what its reserve pod looks like, ``laden`` whether that
-    has ports or volumes.
+    has ports or volumes. The ``*_at`` are the same columns, cell by cell.
     """
 
-    __slots__ = (*_WIDE, *_FLAT, "resources")
+    __slots__ = (*_WIDE, *_FLAT, "matchable_at", "remaining_at", "resources", "used_at")
 
     def __init__(self) -> None:
         self.remaining: Ints = np.zeros((PODS + 1, _FIRST_SLOTS), np.int64)
@@ -42,6 +43,12 @@ class OfferColumns:
         self.row: NDArray[np.intp] = np.full(_FIRST_SLOTS, -1, np.intp)
         self.resources: list[int] = []
         """Resources some offer reserves or reserved; the only ones worth looking at."""
+        self._open_cells()
+
+    def _open_cells(self) -> None:
+        self.remaining_at = [cells(column) for column in self.remaining]
+        self.used_at = [cells(column) for column in self.used]
+        self.matchable_at = cells(self.matchable)
 
     def make_room(self, resources: int, slots: int) -> None:
         """Grow to at least so many resources and slots."""
@@ -59,6 +66,7 @@ class OfferColumns:
             new = np.full(length, -1 if name == "row" else 0, old.dtype)
             new[: len(old)] = old
             setattr(self, name, new)
+        self._open_cells()
 
     def write(self, offer: Offer, row: int, look: int) -> None:
         """Enter an offer: what it says, and what its owners do."""
@@ -82,12 +90,12 @@ class OfferColumns:
 
     def recount(self, offer: Offer) -> None:
         """Enter what owners use of an offer."""
-        slot = offer.slot
+        slot, sums = offer.slot, offer.drawn.sums
         for resource in offer.reserved:
-            self.used[resource, slot] = offer.used(resource)
-            self.remaining[resource, slot] = offer.left(resource)
-        self.remaining[PODS, slot] = offer.left(PODS)
-        self.matchable[slot] = offer.matchable
+            self.used_at[resource][slot] = sums.get(resource, 0)
+            self.remaining_at[resource][slot] = offer.left(resource)
+        self.remaining_at[PODS][slot] = offer.left(PODS)
+        self.matchable_at[slot] = offer.matchable
         self.drawn[slot] = bool(offer.draws)
 
     def clear(self, slot: int) -> None:
@@ -99,6 +107,7 @@ class OfferColumns:
     def fork(self) -> OfferColumns:
         """An independent copy."""
         copy = OfferColumns()
-        for name in self.__slots__:
+        for name in (*_WIDE, *_FLAT, "resources"):
             setattr(copy, name, getattr(self, name).copy())
+        copy._open_cells()
         return copy

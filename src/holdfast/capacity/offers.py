@@ -307,8 +307,8 @@ class Offers:
                 self._ledger.close(place)
             else:
                 self.columns.recount(offer)
-                self._hold(offer)
-                self._log(offer)
+                if not self._hold(offer):
+                    self._log(offer)
 
     def _offer(self, place: Place) -> Offer | None:
         """The offer at a place, if there is one just now."""
@@ -340,12 +340,13 @@ class Offers:
             self._picture.unseat(offer.uid)
         self._hold(offer)
 
-    def _hold(self, offer: Offer) -> None:
+    def _hold(self, offer: Offer) -> bool:
+        """Hold its room as it is now; tell whether that is news."""
         row = int(self.columns.row[offer.slot])
-        if row >= 0:
-            self._picture.hold(offer.uid, row, offer.top_up, offer.slots)
-        else:
+        if row < 0:
             self._picture.release(offer.uid)
+            return False
+        return self._picture.hold(offer.uid, row, offer.top_up, offer.slots)
 
     def _log(self, offer: Offer) -> None:
         """Say that who draws on an offer changed, even if what is held did not."""

@@ -47,4 +47,7 @@ def _together(found: list[Stale]) -> Stale:
             arrays.append(rows)
     if not arrays:
         return list(lists)
-    return np.unique(np.concatenate([*arrays, np.array([*lists], np.intp)]))
+    rows = np.concatenate([*arrays, np.array([*lists], np.intp)])
+    moved = np.zeros(int(rows.max(initial=0)) + 1, np.bool_)
+    moved[rows] = True
+    return moved.nonzero()[0]

@@ -7,15 +7,18 @@ Nothing is kept up while nobody asks: rows that moved since are ranked again on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.amounts import Request
 from holdfast.columns.follower import Follower
 from holdfast.columns.grid import Grid
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_facts import PodFacts, beginnings
 
 if TYPE_CHECKING:
     from holdfast.columns.picture import Picture
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
 NOBODY = 2**40
 """The priority in places where no pod stands: above any pod's."""
 UNSTARTED = math.inf
-_FIRST_PLACES = 16
 Read = Callable[[PodFacts], int]
 
 
@@ -43,25 +45,19 @@ class Importance:
         self.pods: list[list[PodFacts]] = [[] for _ in range(self._capacity)]
         """The pods themselves, by row, in the order of the places."""
         self._others: dict[Hashable, tuple[Any, Read, Grid]] = {}
-        self._lay_out(_FIRST_PLACES)
-
-    def _lay_out(self, places: int) -> None:
-        self._places = places
-        self.priority = Grid(self._capacity, places, np.int64, NOBODY)
-        self.started = Grid(self._capacity, places, np.float64, UNSTARTED)
+        self.priority = Grid(self._capacity, empty=NOBODY)
+        self.started = Grid(self._capacity, "d", UNSTARTED)
         self.newest: NDArray[np.float64] = np.full(self._capacity, -math.inf)
         self.latest = -math.inf
         self.count: NDArray[np.int64] = np.zeros(self._capacity, np.int64)
-        self._others = {
-            key: (version, read, Grid(self._capacity, places, np.int64))
-            for key, (version, read, _) in self._others.items()
-        }
 
     def refresh(self) -> None:
         """Rank the rows again that moved since last time."""
         stale = self._follower.stale(self._nodes.size)
-        rows = range(stale.stop) if isinstance(stale, slice) else stale
-        for row in rows:
+        if isinstance(stale, slice):
+            self._rank_all()
+            return
+        for row in stale:
             self._rank(int(row))
 
     def grid(self, key: Hashable, read: Read, version: Any = None) -> Grid:
@@ -69,20 +65,52 @@ class Importance:
         known = self._others.get(key)
         if known is not None and known[0] == version:
             return known[2]
-        made = Grid(self._capacity, self._places, np.int64)
+        made = Grid(self._capacity)
         self._others[key] = (version, read, made)
         for row, pods in enumerate(self.pods):
             if pods:
                 # What nobody looked at so far may have changed in silence.
                 now = self._nodes.pods_on(row)
                 self.pods[row] = [now[pod.uid] for pod in pods]
-                made.write(row, [read(pod) for pod in self.pods[row]], 0)
+        made.fill(read_all(read, chain.from_iterable(self.pods)), self.count)
         return made
 
     def amounts(self, resource: int) -> Grid:
         """What each pod asks for of a resource."""
         known = self._others.get(resource)
-        return self.grid(resource, _reader(resource)) if known is None else known[2]
+        if known is not None:
+            return known[2]
+        made = Grid(self._capacity)
+        self._others[resource] = (None, Amount(resource), made)
+        # No pod asks for another amount in silence.
+        made.fill(read_all(Amount(resource), chain.from_iterable(self.pods)), self.count)
+        return made
+
+    def _rank_all(self) -> None:
+        """Rank every row, as columns."""
+        there = [
+            [pod for pod in self._nodes.pods_on(row).values() if not pod.reserve_for]
+            for row in range(self._nodes.size)
+        ]
+        flat = list(chain.from_iterable(there))
+        self.count[: len(there)] = [*map(len, there)]
+        priority = np.array([pod.priority for pod in flat], np.int64)
+        began = np.array(beginnings(flat), np.float64)
+        rows = np.repeat(np.arange(self._capacity), self.count)
+        # Row and priority in one number: a priority has 32 bits.
+        order = np.lexsort((began, (rows << 33) - priority))
+        ranked = [flat[i] for i in order.tolist()]
+        ends = self.count.cumsum().tolist()
+        self.pods = [
+            ranked[end - n : end] for n, end in zip(self.count.tolist(), ends, strict=True)
+        ]
+        self.newest[:] = -math.inf
+        np.maximum.at(self.newest, rows, np.where(began == UNSTARTED, -math.inf, began))
+        self.latest = float(self.newest.max(initial=-math.inf))
+        self.priority.fill(priority[order], self.count)
+        self.started.fill(began[order], self.count)
+        for _, read, grid in self._others.values():
+            grid.fill(read_all(read, ranked), self.count)
 
     def _rank(self, row: int) -> None:
         there, before = self._nodes.pods_on(row), self.pods[row]
@@ -94,49 +122,61 @@ class Importance:
             if left:
                 self._close_ranks(row, left)
             return
-        pods = [pod for pod in there.values() if not pod.reserve_for]
-        pods.sort(key=_order)
-        if len(pods) > self._places:
-            self._deepen(len(pods))
-            return
+        self._write(row, [pod for pod in there.values() if not pod.reserve_for])
+
+    def _write(self, row: int, there: list[PodFacts]) -> None:
+        ranked = [(-pod.priority, pod.began, i) for i, pod in enumerate(there)]
+        ranked.sort()
+        pods = [there[i] for _, _, i in ranked]
+        starts = [began for _, began, _ in ranked]
+        newest = max((s for s in starts if s != UNSTARTED), default=-math.inf)
         self.pods[row] = pods
         self.count[row] = len(pods)
-        starts = [pod.began for pod in pods]
-        newest = max((s for s in starts if s != UNSTARTED), default=-math.inf)
         self.newest[row] = newest
         self.latest = max(self.latest, newest)
-        self.priority.write(row, [pod.priority for pod in pods], len(before))
-        self.started.write(row, starts, len(before))
+        self.priority.write(row, [-minus for minus, _, _ in ranked])
+        self.started.write(row, starts)
         for _, read, grid in self._others.values():
-            grid.write(row, [read(pod) for pod in pods], len(before))
+            grid.write(row, [read(pod) for pod in pods])
 
     def _close_ranks(self, row: int, left: list[int]) -> None:
         """Some left and nobody came: the others move up."""
         # ``newest`` stays: it may be of one who left, which only makes somebody look closer.
         pods = self.pods[row]
-        before = len(pods)
-        self.pods[row] = [pod for place, pod in enumerate(pods) if place not in left]
-        self.count[row] = before - len(left)
-        for grid in (self.priority, self.started, *(g for _, _, g in self._others.values())):
-            grid.drop(row, left, before)
-
-    def _deepen(self, places: int) -> None:
-        """Make room for more pods a row, and rank every row again."""
-        self._lay_out(2 * places)
-        for row in range(self._nodes.size):
-            self.pods[row] = []
-            self._rank(row)
+        for place in reversed(left):
+            del pods[place]
+        self.count[row] = len(pods)
+        self.priority.drop(row, left)
+        self.started.drop(row, left)
+        for _, _, grid in self._others.values():
+            grid.drop(row, left)
 
 
-def _order(pod: PodFacts) -> tuple[int, float]:
-    return (-pod.priority, pod.began)
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Reads what a pod asks for of a resource."""
 
+    resource: int
 
-def _reader(resource: int) -> Read:
-    def amount(pod: PodFacts) -> int:
-        for id_, amount in pod.request:
-            if id_ == resource:
+    def __call__(self, pod: PodFacts) -> int:
+        """Of one pod."""
+        return self.of(pod.request)
+
+    def of(self, request: Request) -> int:
+        """Of one request."""
+        for resource, amount in request:
+            if resource == self.resource:
                 return amount
         return 0
 
-    return amount
+
+def read_all(read: Read, pods: Iterable[PodFacts]) -> NDArray[np.int64]:
+    """What is read of many pods, one after the other."""
+    if not isinstance(read, Amount):
+        return np.array([read(pod) for pod in pods], np.int64)
+    # Equal pods share their request, as an object: each is looked at once.
+    requests = [pod.request for pod in pods]
+    keys = [*map(id, requests)]
+    distinct = dict(zip(keys, requests, strict=True))
+    amounts = {key: read.of(request) for key, request in distinct.items()}
+    return np.array([amounts[key] for key in keys], np.int64)

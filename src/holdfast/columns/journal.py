@@ -17,6 +17,8 @@ from holdfast.columns.cells import cells
 FEW = 16
 """Up to so many changed rows are answered one by one in plain integers; measured, not holy."""
 _TAIL = 64
+_TIMES = 4
+"""A placement changes its row once or twice: for the pod, and for what it draws on."""
 
 Stale = list[int] | NDArray[np.intp] | slice
 """Rows to look at again: a short list, an array, or a slice when nearly all of them."""
@@ -54,6 +56,16 @@ class Journal:
     def last(self) -> int:
         """The row that changed last."""
         return self._tail[-1]
+
+    def alone(self, cursor: int) -> int:
+        """The row that changed after ``cursor``, if it was one alone a few times over; else -1."""
+        behind, tail = self.seq - cursor, self._tail
+        row = tail[-1]
+        while behind > 1:
+            if behind > _TIMES or tail[-behind] != row:
+                return -1
+            behind -= 1
+        return row
 
     def stale(self, cursor: int, size: int) -> Stale:
         """Rows that changed after ``cursor``, in the form that is cheapest to work on."""

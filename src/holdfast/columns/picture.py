@@ -252,20 +252,27 @@ class Picture(NodeRows):
         if standing is not None:
             self._moved(standing.facts, standing.row, held)
 
-    def hold(self, key: str, row: int, amounts: Mapping[int, int], slots: int = 0) -> None:
-        """Hold room on a row under a key, instead of what that key held before."""
-        new = Hold(row, tuple(sorted((r, a) for r, a in amounts.items() if a)), slots)
+    def hold(self, key: str, row: int, amounts: Mapping[int, int], slots: int = 0) -> bool:
+        """Hold room on a row under a key, instead of what that key held before; tell if news."""
+        new = Hold(row, tuple([pair for pair in amounts.items() if pair[1]]), slots)
         old = self._holds.get(key)
         if old == new:
-            return
+            return False
+        more = amounts
         if old is not None:
-            self._let_go(self._holds.pop(key))
-            if old.row != row:
-                self.journal.log(old.row)
-        self._widen_to(max(amounts, default=0))
+            if old.row == row:
+                # One step: what it held before may be most of what it holds now.
+                more = dict(amounts)
+                for resource, amount in old.amounts:
+                    more[resource] = more.get(resource, 0) - amount
+                slots -= old.slots
+            else:
+                self.release(key)
+        self._widen_to(max(more, default=0))
         self._holds[key] = new
-        self.amounts.take(row, new.amounts, slots, amounts.get(CPU, 0), amounts.get(MEMORY, 0))
+        self.amounts.take(row, more.items(), slots, more.get(CPU, 0), more.get(MEMORY, 0))
         self.journal.log(row)
+        return True
 
     def release(self, key: str) -> None:
         """Give back what was held under the key; holding nothing is fine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -114,6 +114,13 @@ class PodFacts:
             and self.priority == other.priority
             and (self.terms is other.terms or self.pod.spec.affinity == other.pod.spec.affinity)
         )
+
+
+def beginnings(pods: Sequence[PodFacts]) -> list[float]:
+    """When each of many pods started; many do at the same second."""
+    texts = [pod.pod.status.start_time for pod in pods]
+    moments = {text: math.inf if text is None else _moment(text) for text in set(texts)}
+    return [moments[text] for text in texts]
 
 
 @lru_cache(65536)

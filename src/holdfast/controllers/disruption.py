@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.labels import NOTHING, Selector, from_selector
+from holdfast.api.labels import Selector, readable
 from holdfast.api.meta import Condition, OwnerReference
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
@@ -23,17 +23,13 @@ from holdfast.controllers.ownership import controller_of
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.rollout import resolve
 from holdfast.controllers.writes import Patch, Plan, carry_out_all
-from holdfast.errors import BadRequest
 
 DELETION_TIMEOUT = 120.0
 
 
 def chosen_by(budget: PodDisruptionBudget) -> Selector:
     """Compile a budget's selector; one that cannot be read chooses no pod and stops nobody."""
-    try:
-        return from_selector(budget.spec.selector)
-    except BadRequest:
-        return NOTHING
+    return readable(budget.spec.selector)
 
 
 class FullBudgetStatus(PodDisruptionBudgetStatus, frozen=True):

@@ -27,6 +27,7 @@ from holdfast.controllers.writes import Delete, Note, Patch, Plan
 from holdfast.errors import BadRequest
 
 Status = dict[str, Any]
+INTRUDED = "pods were put there past the scheduler, or the node has shrunk"
 LONGEST_WAIT = 600.0
 """Look again at least this often: a sleeping machine counts no seconds."""
 
@@ -148,7 +149,8 @@ def _kept(reservation: Reservation, ground: Ground, now: float) -> tuple[Status,
     short = ground.short_of(reservation)
     broken = ready is not None and ready.reason == words.OVERCOMMITTED
     if short:
-        message = f"the node has no room left for the reserved {', '.join(short)}"
+        node = reservation.status.node_name
+        message = f"node {node} has no room left for the reserved {', '.join(short)}: {INTRUDED}"
         if ready is not None and broken and ready.message == message:
             return {}, ()
         status = _ready(reservation, "False", words.OVERCOMMITTED, now, message)

@@ -66,6 +66,8 @@ def ranked(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float
     size = found.view.nodes.size
     asked: AnyRows = slice(0, size) if found.count == size else found.rows
     sums = record.total[asked] if isinstance(asked, slice) else record.total.take(asked)
+    if record.leading is not None:
+        sums = sums + record.leading.of(asked)
     for prepared in record.apart:
         sums = sums + weighted_apart(profile, prepared, asked)
     return asked, sums

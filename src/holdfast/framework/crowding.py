@@ -99,7 +99,7 @@ class Crowd:
                 self.words.put(row, self.word(row))
             return
         short = self._short(rows, self._room)
-        for pattern in np.unique(short[short > 0]).tolist():
+        for pattern in sorted(set(short.tolist()) - {0}):
             alike = rows[short == pattern]
             self.words.put_all(alike, self._for_want_of(pattern, int(alike[0])))
 

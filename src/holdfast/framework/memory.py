@@ -101,7 +101,7 @@ class Memory:
             found.versions = versions
         found.stamp = epochs.stamp
         if found.reject is None:
-            if traits.kept and not found.skip and found.answers is None:
+            if found.kept and found.answers is None:
                 found.answers = Answers(
                     traits.plugin, found.state, view.nodes,
                     filters=found.filters, scores=found.scores,

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from operator import attrgetter
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
-from holdfast.columns.cells import cells
-from holdfast.columns.follower import Follower
-from holdfast.columns.picture import Picture
 from holdfast.framework.crowding import Crowd
 from holdfast.framework.hypothesis import judge
-from holdfast.framework.plugin import Change, Code, Reject, Rows, State, Verdicts
-from holdfast.framework.prepared import Prepared
+from holdfast.framework.kept_objections import Objections
+from holdfast.framework.plugin import Change, Code, Reject, Rows, Verdicts
+from holdfast.framework.prepared import Prepared, filters_of, in_turn, reached, states_of
 from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.framework.words import Words
 
 _MOST_NOMINATED = 16
-_place = attrgetter("traits.place")
-
-
-def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Any, State], ...]:
-    """Plugins that filter for this pod, with their states, in order."""
-    return tuple((p.plugin, p.state) for p in in_turn(active))
-
-
-def in_turn(active: Iterable[Prepared]) -> list[Prepared]:
-    """What filters for this pod, in the order of the filters, which need not be that of active."""
-    return sorted((p for p in active if p.filters), key=_place)
 
 
 def rejection_of(
@@ -48,22 +33,8 @@ def rejection_of(
     return Rejection(
         pod=view.pod, view=view, nodes=nodes.node_count, codes=codes,
         plugin_of=np.full(nodes.size, PASSED, np.int8), filters=filters_of(active),
-        states=_states(active), prepared=_reached(active), prefilter=prefilter, error=error,
+        states=states_of(active), prepared=reached(active), prefilter=prefilter, error=error,
     )  # fmt: skip
-
-
-def _states(active: Iterable[Prepared]) -> dict[str, State]:
-    return {p.plugin.name: p.state for p in active if not p.skip and p.reject is None}
-
-
-def _reached(active: Iterable[Prepared]) -> frozenset[str]:
-    """Plugins that had their turn to prepare: an unresolvable word ends it."""
-    names = []
-    for prepared in active:
-        names.append(prepared.plugin.name)
-        if prepared.reject is not None and prepared.reject.code is not Code.UNSCHEDULABLE:
-            break
-    return frozenset(names)
 
 
 def refused(view: View, active: list[Prepared], plugin: str, reject: Reject) -> Rejection:
@@ -84,6 +55,7 @@ def first_objections(
     """Find each row's first objection; what is kept of a class is taken if it is given."""
     size = view.nodes.size
     if kept is not None:
+        kept.count_reasons()
         told = Rejection(
             view.pod, view, view.nodes.node_count, kept.codes[:size].copy(),
             kept.plugin_of[:size].copy(), kept.filters, kept.states, kept.prepared,
@@ -99,7 +71,9 @@ def first_objections(
         _beside_nominated(told, crowd)
     if told.words:
         rows = told.words.write_codes(told.codes)
-        told.plugin_of[rows], told.objectors, told.memo = PASSED, None, None
+        if kept is None or (told.plugin_of[rows] != PASSED).any():
+            # Some speak of rows that were objected to: what is kept counts those too.
+            told.plugin_of[rows], told.objectors, told.memo = PASSED, None, None
     return told
 
 
@@ -157,71 +131,6 @@ def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:
         return kept
     answer: Verdicts = prepared.plugin.filter(prepared.state, rows)
     return answer
-
-
-class Objections:
-    """Each row's first objection, patched where rows moved.
-
-    For a class all of whose verdicts are kept, and which no plugin narrows to some rows.
-    """
-
-    def __init__(self, nodes: Picture, prepared: list[Prepared]) -> None:
-        self.filters, self.states = filters_of(prepared), _states(prepared)
-        self.prepared = _reached(prepared)
-        self._nodes = nodes
-        self._follower = Follower(nodes.journal)
-        answers = [p.answers for p in in_turn(prepared)]
-        self._verdicts = [a.verdicts for a in answers if a is not None and a.verdicts is not None]
-        self._at = [cells(verdicts) for verdicts in self._verdicts]
-        self._counts: list[int] = []
-        self.memo: list[Mapping[str, int]] = []
-        """What these objections come to, put there by the first who asks."""
-        self.codes: Verdicts = np.zeros(nodes.capacity, np.int8)
-        self.plugin_of: Verdicts = np.full(nodes.capacity, PASSED, np.int8)
-
-    @staticmethod
-    def possible(prepared: Iterable[Prepared]) -> bool:
-        """Tell whether they can be kept for a class."""
-        return all(p.narrow is None and (not p.filters or p.answers) for p in prepared)
-
-    def refresh(self) -> None:
-        """Look again at rows that moved; the answers themselves must be up to date."""
-        size = self._nodes.size
-        stale = self._follower.stale(size)
-        if isinstance(stale, slice) or len(stale):
-            self.memo = []
-        if isinstance(stale, list):
-            for row in stale:
-                self._one(row)
-        elif isinstance(stale, slice) or len(stale):
-            alive = self._nodes.alive[stale]
-            codes = np.zeros(len(alive), np.int8)
-            plugin_of = np.full(len(alive), PASSED, np.int8)
-            for index in reversed(range(len(self._verdicts))):
-                verdicts = self._verdicts[index][stale]
-                objects = alive & (verdicts > 0)
-                codes = np.where(objects, verdicts, codes)
-                plugin_of[objects] = index
-            self.codes[stale], self.plugin_of[stale] = codes, plugin_of
-            # The last count is of rows that pass: PASSED is -1.
-            counts = np.bincount(self.plugin_of[:size] + 1, minlength=len(self._verdicts) + 1)
-            self._counts = [*counts[1:].tolist(), int(counts[0])]
-
-    def _one(self, row: int) -> None:
-        code, plugin = 0, PASSED
-        if self._nodes.alive[row]:
-            for index, verdicts in enumerate(self._at):
-                if verdicts[row]:
-                    code, plugin = verdicts[row], index
-                    break
-        self._counts[self.plugin_of[row]] -= 1
-        self._counts[plugin] += 1
-        self.codes[row], self.plugin_of[row] = code, plugin
-
-    @property
-    def objectors(self) -> list[int]:
-        """Which plugins object to some row, by their place."""
-        return [index for index in range(len(self._verdicts)) if self._counts[index]]
 
 
 def common_rows(narrowing: list[Prepared]) -> Rows:

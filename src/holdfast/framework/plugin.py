@@ -73,6 +73,8 @@ class Plugin(Protocol):
     ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
     before its turn.
     ``bounded``: its normalized scores cannot leave 0..100, so nobody need look.
+    A plugin of scope DOMAIN may have a method ``by_row`` that tells of a state whether the answers
+    rest on each row alone after all; then they are kept like those of scope ROW.
     ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to
     the old one, what was built on that stays.
 
@@ -133,6 +135,15 @@ class Tallies(Protocol):
 
     def tally(self, state: State, rows: Rows) -> Mapping[str, int]:
         """How many of these rows, all rejected by this plugin, give each reason."""
+        ...
+
+
+@runtime_checkable
+class GroupsReasons(Protocol):
+    """Tell rejected rows apart by their reasons, so that these are kept and not counted anew."""
+
+    def groups(self, state: State, rows: AnyRows) -> NDArray[np.int64]:
+        """A number for each of these rows; rows of the same number give the same reasons."""
         ...
 
 
@@ -398,6 +409,7 @@ __all__ = [
     "Code",
     "Effect",
     "Filters",
+    "GroupsReasons",
     "Hints",
     "JudgesOne",
     "Narrow",

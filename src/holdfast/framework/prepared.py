@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.answers import Answers
-from holdfast.framework.plugin import Narrow, Part, Reject, Rows, Skip, State
+from holdfast.framework.plugin import Code, Narrow, Part, Reject, Rows, Skip, State
 from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
+
+_PLACE = attrgetter("traits.place")
 
 
 class Prepared:
     """What one plugin made of a pod: skip, a state, its answers if they are kept.
 
-    ``filters``, ``scores`` and ``tiers`` tell whether it does so for this pod. ``stamp`` is when
+    ``filters``, ``scores`` and ``tiers`` tell whether it does so for this pod, ``kept`` whether
+    its answers are remembered. ``stamp`` is when
     ``versions`` were last found true.
     """
 
-    __slots__ = ("answers", "filters", "mistake", "narrow", "plugin", "reject", "scores", "skip",
-                 "stamp", "state", "tiers", "traits", "versions")  # fmt: skip
+    __slots__ = ("answers", "filters", "kept", "mistake", "narrow", "plugin", "reject", "scores",
+                 "skip", "stamp", "state", "tiers", "traits", "versions")  # fmt: skip
 
     def __init__(
         self,
@@ -48,6 +53,7 @@ class Prepared:
         self.filters = active and traits.filters and (part is None or part.filters)
         self.scores = active and traits.scores and (part is None or part.scores)
         self.tiers = active and traits.tiers
+        self.kept = active and (traits.kept or (traits.by_row is not None and traits.by_row(state)))
 
 
 def ask(traits: Traits, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Prepared:
@@ -75,3 +81,28 @@ def take(traits: Traits, answer: Any, versions: tuple[int, ...]) -> Prepared:
         case Part():
             return Prepared(traits, versions, state=answer.state, part=answer)
     return Prepared(traits, versions, state=answer)
+
+
+def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Any, State], ...]:
+    """Plugins that filter for this pod, with their states, in order."""
+    return tuple((p.plugin, p.state) for p in in_turn(active))
+
+
+def in_turn(active: Iterable[Prepared]) -> list[Prepared]:
+    """What filters for this pod, in the order of the filters, which need not be that of active."""
+    return sorted((p for p in active if p.filters), key=_PLACE)
+
+
+def states_of(active: Iterable[Prepared]) -> dict[str, State]:
+    """What plugins that have something to say made of the pod, by name."""
+    return {p.plugin.name: p.state for p in active if not p.skip and p.reject is None}
+
+
+def reached(active: Iterable[Prepared]) -> frozenset[str]:
+    """Plugins that had their turn to prepare: an unresolvable word ends it."""
+    names = []
+    for prepared in active:
+        names.append(prepared.plugin.name)
+        if prepared.reject is not None and prepared.reject.code is not Code.UNSCHEDULABLE:
+            break
+    return frozenset(names)

@@ -60,7 +60,9 @@ class Promised:
     def rows(self, priority: int = _NOBODY) -> NDArray[np.intp]:
         """Rows that anybody of at least a priority is nominated to, ascending, each once."""
         self._look_up()
-        return np.unique(self._row[(self._row >= 0) & (self._priority >= priority)])
+        there = np.zeros(self._nodes.capacity, np.bool_)
+        there[self._row[(self._row >= 0) & (self._priority >= priority)]] = True
+        return there.nonzero()[0]
 
     def needed(self, priority: int, resources: Iterable[int]) -> list[Ints]:
         """Per row: how many pods of at least a priority will come, and what they will take."""

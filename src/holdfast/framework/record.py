@@ -16,12 +16,14 @@ from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.framework.answers import Answers
 from holdfast.framework.crowding import Crowd
-from holdfast.framework.objections import Objections
+from holdfast.framework.kept_objections import Objections
+from holdfast.framework.leading import Leading
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared
 from holdfast.framework.profile import Profile
 from holdfast.framework.scaled import Scaled
+from holdfast.framework.scoring import HIGHEST_SCORE
 from holdfast.framework.ties import NOWHERE, Ties, best_of
 
 
@@ -31,7 +33,7 @@ class Record:
     ``clear`` means that preparing ruled nothing out. ``ok`` are the rows that pass every kept
     filter, ``total`` their weighted sums, ``NOWHERE`` elsewhere. ``summed`` means that the totals
     are the whole truth about scores that are kept, ``simple`` that there are no others; the others
-    are ``apart``, asked every time.
+    are ``apart``, asked every time. A ``leading`` score is kept beside the totals, not in them.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Record:
         self._verdicts_at: list[Cells[int]] = []
         self.plain: list[tuple[NDArray[np.float64], Cells[float], float]] = []
         self.scaled: list[Scaled] = []
+        self.leading: Leading | None = None
         self.apart: list[Prepared] = []
         self.summed = True
         self._settled = True
@@ -103,6 +106,7 @@ class Record:
                     self.summed = False
                 if p.scores:
                     self._sort_scores(p, profile.weight(p.traits.name))
+        self._find_leading()
 
     def _sort_answers(self, answers: Answers, *, of_node: bool) -> None:
         if of_node:
@@ -129,6 +133,17 @@ class Record:
             assert answers.raw_at is not None
             self.plain.append((answers.raw, answers.raw_at, float(weight)))
 
+    def _find_leading(self) -> None:
+        """Set the score apart that outweighs all others together, if there is one."""
+        if not self.scaled:
+            return
+        first = max(self.scaled, key=lambda part: part.weight)
+        rest = [part for part in self.scaled if part is not first]
+        others = sum([part.weight for part in rest]) + sum([weight for _, _, weight in self.plain])
+        if first.weight > HIGHEST_SCORE * others:
+            self.leading = Leading(first.answers, first.weight, HIGHEST_SCORE * others)
+            self.scaled = rest
+
     def objections(self) -> Objections | None:
         """Each row's first objection, up to date after a refresh; None if it cannot be kept."""
         if self._objections is None:
@@ -141,7 +156,8 @@ class Record:
     @property
     def flat(self) -> bool:
         """Whether totals stay true for any part of the feasible rows."""
-        return all(part.flat for part in self.scaled)
+        parts = self.scaled if self.leading is None else (*self.scaled, self.leading)
+        return all(part.flat for part in parts)
 
     def rows(self) -> Rows:
         """Feasible rows, ascending; the same array until they change. Not to be written to."""
@@ -151,6 +167,8 @@ class Record:
 
     def best_rows(self) -> Sequence[int] | Rows:
         """Feasible rows with the highest total."""
+        if self.leading is not None:
+            return self.leading.best_rows(self.total[: self._nodes.size])
         if self.ties.best is None:
             total = self.total[: self._nodes.size]
             if not self.steady:
@@ -163,14 +181,16 @@ class Record:
         seq, cursor = self._journal.seq, self._cursor
         if cursor == seq:
             return
-        if seq - cursor == 1 and self._node_cursor == self._node_journal.seq:
+        row = self._journal.alone(cursor) if cursor >= 0 else -1
+        if row >= 0 and self._node_cursor == self._node_journal.seq:
             self._cursor = seq
             self.steady = True
-            row = self._journal.last
             for answers in self._of_rows:
                 answers.follow(row, cursor, seq)
             if self._patch(row, self._settled):
                 self._measure()
+            if self.leading is not None:
+                self.leading.follow(row, feasible=self._ok_at[row])
             return
         self._catch_up()
 
@@ -192,6 +212,8 @@ class Record:
             ends_moved = self._combine(stale, settled)
         if ends_moved:
             self._measure()
+        if self.leading is not None:
+            self.leading.measure(self.ok[:size])
 
     def _patch(self, row: int, settled: bool) -> bool:
         """Add up one row; tell whether the ends of a scaled score may have moved."""

@@ -58,7 +58,7 @@ class Rejection:
     objectors: list[int] | None = None
     """What there is in ``plugin_of`` besides PASSED, if it is known already."""
     memo: list[Mapping[str, int]] | None = None
-    """Where the histogram goes once it is worked out, shared by all who are rejected alike."""
+    """Where the histogram of objections goes, shared by all who are rejected alike."""
     agreement: Agreement | None = None
     """What extenders said to evicting pods for this one, if they were asked."""
 
@@ -136,10 +136,16 @@ class Rejection:
 
     def histogram(self) -> Mapping[str, int]:
         """How many nodes give each reason; one node may give several."""
+        # Rows that have a word count as passed by all filters: none is counted twice.
+        tally = self.words.tally(self._silence) if self.words else Counter[str]()
+        tally.update(self._objected())
+        return {reason: count for reason, count in tally.items() if count}
+
+    def _objected(self) -> Mapping[str, int]:
+        """How many nodes that have no word give each reason."""
         if self.memo:
             return self.memo[0]
-        # Rows that have a word count as passed by all filters: none is counted twice.
-        tally = self.words.tally(self._silence)
+        tally: Counter[str] = Counter()
         for index in self._objectors():
             rows = (self.plugin_of == index).nonzero()[0]
             if index == EXCLUDED:
@@ -147,10 +153,9 @@ class Rejection:
             else:
                 plugin, state = self.filters[index]
                 tally.update(count_reasons(plugin, state, rows))
-        found = {reason: count for reason, count in tally.items() if count}
         if self.memo is not None:
-            self.memo.append(found)
-        return found
+            self.memo.append(tally)
+        return tally
 
     @property
     def _silence(self) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from holdfast.framework.hypothesis import judge_beside_nominated
 from holdfast.framework.memory import Memory
 from holdfast.framework.objections import (
     common_rows,
-    filters_of,
     first_objections,
     refused,
     rejection_of,
@@ -36,7 +35,7 @@ from holdfast.framework.plugin import (
     Reject,
     implements,
 )
-from holdfast.framework.prepared import Prepared
+from holdfast.framework.prepared import Prepared, filters_of
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
@@ -154,10 +153,12 @@ def _missed(plugin: Any, rejection: Rejection) -> bool:
 def _merged(effects: list[Effect]) -> Effect:
     """What they want together; one that ended the asking has the only word, but writes stand."""
     last = effects[-1]
-    calls = tuple(call for e in effects for call in e.calls)
-    notes = tuple(note for e in effects for note in e.notes)
+    calls = tuple([call for e in effects for call in e.calls])
+    notes = tuple([note for e in effects for note in e.notes])
     if last.code is not Code.UNSCHEDULABLE:
-        return replace(last, calls=calls, notes=notes)
+        # Most times nobody else has anything to write.
+        alone = calls == last.calls and notes == last.notes
+        return last if alone else replace(last, calls=calls, notes=notes)
     return Effect(
         plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),

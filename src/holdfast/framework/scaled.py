@@ -23,7 +23,7 @@ class Scaled:
     """
 
     __slots__ = (
-        "_answers", "_scale", "_seen_at", "_state", "constant", "high", "low", "of_node", "raw",
+        "_scale", "_seen_at", "_state", "answers", "constant", "high", "low", "of_node", "raw",
         "raw_at", "weight",
     )  # fmt: skip
 
@@ -32,7 +32,7 @@ class Scaled:
         assert answers.raw is not None
         assert answers.raw_at is not None
         self.raw, self.raw_at = answers.raw, answers.raw_at
-        self._answers = answers
+        self.answers = answers
         self.weight = weight
         self.low = self.high = self.constant = UNKNOWN
         self._state = answers.state
@@ -46,7 +46,7 @@ class Scaled:
 
     def measure(self, feasible: NDArray[np.bool_]) -> None:
         """Look at all feasible rows for the ends."""
-        low, high = self._answers.span()
+        low, high = self.answers.span()
         if low != high:
             found = self.raw[: len(feasible)].compress(feasible)
             if not len(found):

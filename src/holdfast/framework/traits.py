@@ -26,12 +26,13 @@ class Traits:
     """Which extension points a plugin has, and how its answers may be kept.
 
     ``asked``: from ``prepare`` on for every pod (scope CLUSTER). ``kept``: verdicts and raw scores
-    are remembered, ``of_node`` even while pods come and go. ``opaque``: its scores depend on which
-    rows are feasible in a way that only the plugin knows. ``speaks``: what it says before any node
+    are remembered (``by_row``: those of some states), ``of_node`` even while pods come and go.
+    ``opaque``: its scores depend on which rows are feasible in a way that only the plugin knows.
+    ``speaks``: what it says before any node
     is looked at counts. ``place`` is its turn among the filters.
     """
 
-    __slots__ = ("asked", "beyond", "bounded", "comparable", "epochs", "filters",
+    __slots__ = ("asked", "beyond", "bounded", "by_row", "comparable", "epochs", "filters",
                  "ignores_amounts", "kept", "name", "normalizes", "of_node", "opaque", "place",
                  "plugin", "pre_scores", "prepares", "scales", "scores", "sliced", "speaks",
                  "tabulates", "tiers")  # fmt: skip
@@ -54,6 +55,7 @@ class Traits:
         self.opaque = self.normalizes or self.pre_scores
         self.asked = scope is Scope.CLUSTER
         self.kept = scope.kept
+        self.by_row = getattr(plugin, "by_row", None)
         self.of_node = scope is Scope.NODE
         self.sliced: bool = getattr(plugin, "sliced", False)
         self.bounded: bool = getattr(plugin, "bounded", False)

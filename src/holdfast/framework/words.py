@@ -79,7 +79,7 @@ class Words:
 
     def write_codes(self, codes: NDArray[np.int8]) -> Rows:
         """Enter the codes of the rows of which something is said; answers those."""
-        rows: Rows = self.of.nonzero()[0]
+        rows: Rows = (self.of != 0).nonzero()[0]
         table = np.array([0, *(word.code for word in self._said)], np.int8)
         codes[rows] = table[self.of[rows]]
         return rows
@@ -87,7 +87,10 @@ class Words:
     def of_plugin(self, name: str) -> NDArray[np.bool_]:
         """Tell which rows have a word of a plugin."""
         numbers = [i for i, word in enumerate(self._said, 1) if word.plugin == name]
-        return np.isin(self.of, numbers)
+        found = np.zeros(len(self.of), np.bool_)
+        for number in numbers:
+            found |= self.of == number
+        return found
 
     def plugins(self) -> set[str]:
         """Plugins of which something is told."""

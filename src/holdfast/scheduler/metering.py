@@ -29,6 +29,7 @@ HOT = frozenset({"reads", "beyond", "filter", "row", "score", "scale", "tier", "
 """Asked so often that looking them up would be felt."""
 SUCCESS, UNSCHEDULABLE = "Success", "Unschedulable"
 Timer = Callable[[], float]
+_STAND_INS: dict[type, type] = {}
 
 
 class Meter:
@@ -83,10 +84,10 @@ class Meter:
     def _metered(self, plugin: Any, profile: str) -> Any:
         """A stand-in that does what the plugin does.
 
-        It has a type of its own, because what a plugin can do is asked of its type. Often used
-        methods are taken over as they are, the others are looked up on the plugin every time.
+        Often used methods are taken over as they are, the others are looked up on the plugin
+        every time.
         """
-        made = type(f"Metered{type(plugin).__name__}", (), {})()
+        made = _stand_in_type(type(plugin))()
         for name in dir(plugin):
             if not name.startswith("_"):
                 vars(made)[name] = self._stand_in(plugin, name, profile)
@@ -128,6 +129,14 @@ class Meter:
             return call(state, rows, *more)
 
         return asked
+
+
+def _stand_in_type(plugin: type) -> type:
+    """A type for the stand-ins of one sort of plugin: what a plugin can do is asked of its type."""
+    found = _STAND_INS.get(plugin)
+    if found is None:
+        found = _STAND_INS[plugin] = type(f"Metered{plugin.__name__}", (), {})
+    return found
 
 
 def _forward(plugin: Any, name: str) -> Callable[..., Any]:

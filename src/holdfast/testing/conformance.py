@@ -29,6 +29,7 @@ from holdfast.framework.plugin import (
     ClusterEvent,
     Code,
     Filters,
+    GroupsReasons,
     Hints,
     JudgesOne,
     Needs,
@@ -204,6 +205,12 @@ def _check_verdicts(case: Case) -> None:
     if implements(case.plugin, Tallies) and len(rejected):
         tally = {w: n for w, n in case.plugin.tally(case.prepared.state, rejected).items() if n}
         assert tally == words, f"{name}: tally equals reasons"
+    if implements(case.plugin, GroupsReasons) and len(rejected):
+        state = case.prepared.state
+        said: dict[int, tuple[str, ...]] = {}
+        for row, group in zip(rejected, case.plugin.groups(state, rejected).tolist(), strict=True):
+            reasons = case.plugin.reasons(state, int(row))
+            assert said.setdefault(group, reasons) == reasons, f"{name}: groups give one reason"
 
 
 def _check_changes(case: Case, cluster: RandomCluster) -> None:

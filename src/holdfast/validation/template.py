@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from holdfast.api import causes
+from holdfast.api import causes, names
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.node_selection import compile_selector
@@ -14,6 +14,9 @@ from holdfast.errors import BadRequest, Cause
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+MOST_PORTS = 65535
+NO_PORT = f"must be between 1 and {MOST_PORTS}, inclusive"
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
@@ -28,6 +31,7 @@ def check_template(spec: PodSpec, path: str) -> Iterator[Cause]:
     if spec.resources is not None:
         yield from _resources(spec.resources, f"{path}.resources")
     yield from check_amounts(spec.overhead, f"{path}.overhead")
+    yield from _node_selector(spec.node_selector, f"{path}.nodeSelector")
     for i, toleration in enumerate(spec.tolerations):
         at = f"{path}.tolerations[{i}]"
         if toleration.operator and toleration.operator not in OPERATORS:
@@ -52,6 +56,21 @@ def check_amounts(amounts: Mapping[str, AmountText], path: str) -> Iterator[Caus
             yield causes.invalid(at, amount, wrong.message)
 
 
+def check_resources(
+    requests: Mapping[str, AmountText], limits: Mapping[str, AmountText], path: str
+) -> Iterator[Cause]:
+    """List amounts that are wrong, or else requests beyond their limit."""
+    wrong = [
+        *check_amounts(requests, f"{path}.requests"),
+        *check_amounts(limits, f"{path}.limits"),
+    ]
+    yield from wrong
+    for name in sorted(requests.keys() & limits.keys()) if not wrong else ():
+        if Quantity.parse(requests[name]) > Quantity.parse(limits[name]):
+            words = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield causes.invalid(f"{path}.requests", requests[name], words)
+
+
 def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Cause]:
     """Say what is wrong with a label selector."""
     try:
@@ -63,19 +82,24 @@ def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Cause]
 def _containers(containers: Iterable[Container], path: str) -> Iterator[Cause]:
     for i, container in enumerate(containers):
         yield from _resources(container.resources, f"{path}[{i}].resources")
+        for j, port in enumerate(container.ports):
+            at = f"{path}[{i}].ports[{j}]"
+            if not 0 <= port.host_port <= MOST_PORTS:
+                yield causes.invalid(f"{at}.hostPort", port.host_port, NO_PORT)
+            if port.protocol not in PROTOCOLS:
+                yield causes.not_supported(f"{at}.protocol", port.protocol, PROTOCOLS)
+
+
+def _node_selector(labels: Mapping[str, str], path: str) -> Iterator[Cause]:
+    """List labels that no node can have."""
+    for key, value in labels.items():
+        for text, wrong in ((key, names.label_key(key)), (value, names.label_value(value))):
+            if wrong:
+                yield causes.invalid(path, text, "; ".join(wrong))
 
 
 def _resources(resources: Resources, path: str) -> Iterator[Cause]:
-    wrong = [
-        *check_amounts(resources.requests, f"{path}.requests"),
-        *check_amounts(resources.limits, f"{path}.limits"),
-    ]
-    yield from wrong
-    for name in sorted(resources.requests.keys() & resources.limits.keys()) if not wrong else ():
-        asked, limit = resources.requests[name], resources.limits[name]
-        if Quantity.parse(asked) > Quantity.parse(limit):
-            words = f"must be less than or equal to {name} limit of {limit}"
-            yield causes.invalid(f"{path}.requests", asked, words)
+    return check_resources(resources.requests, resources.limits, path)
 
 
 def _affinity(affinity: Affinity, path: str) -> Iterator[Cause]:

@@ -11,6 +11,8 @@ from holdfast.apiserver.admission.definitions import admit_definition, check_pla
 from holdfast.apiserver.admission.pods import admit_pod, readmit_pod
 from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_only_default
+from holdfast.apiserver.admission.reservations import ID as RESERVATIONS
+from holdfast.apiserver.admission.reservations import advice
 from holdfast.apiserver.metadata import stamp
 from holdfast.apiserver.operation import Operation
 
@@ -45,6 +47,8 @@ def admit_new(op: Operation, obj: Object) -> Object:
         escalation.check_grants(op, obj)
     if op.served.id == DEFINITIONS:
         op.warnings.extend(unbuilt_rules(obj))
+    if op.served.id == RESERVATIONS:
+        op.warnings.extend(advice(obj))
     return obj
 
 
@@ -71,4 +75,6 @@ def admit_changed(op: Operation, new: Object, old: Object) -> Object:
         escalation.check_grants(op, new, old)
     if op.served.id == DEFINITIONS and new.get("spec") != old.get("spec"):
         op.warnings.extend(unbuilt_rules(new))
+    if op.served.id == RESERVATIONS and not op.call.subresource:
+        op.warnings.extend(advice(new, old))
     return new

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from holdfast.apiserver import data
 from holdfast.apiserver.structural.defaults import default_problems
@@ -35,11 +38,7 @@ class Schema:
         One that is not structural raises Invalid; its causes name paths below the schema, such as
         ``properties[spec].type``.
         """
-        _refuse(problems(schema))
-        root = compile_node(schema)
-        _refuse(list(rule_problems(root)))
-        _refuse(list(default_problems(root)))
-        return cls(root)
+        return cls(_compiled(msgspec.json.encode(schema)))
 
     @property
     def unbuilt_rules(self) -> list[str]:
@@ -70,6 +69,17 @@ class Schema:
         found = list(violations(self.root, new, "", before))
         found += duplicates(self.root, new, "", before)
         return [*found, *checked_rules(self.root, new, before, found)]
+
+
+@lru_cache(maxsize=32)
+def _compiled(schema: bytes) -> Node:
+    """Compile a schema once: admitting, checking and serving a definition all ask for it."""
+    read = msgspec.json.decode(schema)
+    _refuse(problems(read))
+    root = compile_node(read)
+    _refuse(list(rule_problems(root)))
+    _refuse(list(default_problems(root)))
+    return root
 
 
 def _refuse(found: list[Cause]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.decode import convert_object
-from holdfast.api.labels import from_selector
+from holdfast.api.labels import readable
 from holdfast.api.meta import LabelSelector
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.answers import answer_value, success
@@ -79,7 +79,7 @@ def budgets_of(op: Operation, pod: Object) -> list[Stored]:
     for stored in op.context.store.list(*_BUDGETS, op.call.namespace):
         raw = (decode(stored).get("spec") or {}).get("selector")
         selector = None if raw is None else convert_object(raw, LabelSelector)
-        if from_selector(selector).matches(labels):
+        if readable(selector).matches(labels):
             found.append(stored)
     return found
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.labels import Selector, from_selector
+from holdfast.api.labels import Selector, readable
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.importance import Importance
 from holdfast.columns.pod_facts import PodFacts
@@ -30,9 +30,9 @@ class Standing(NamedTuple):
 class Budgets:
     """The budgets that choose anybody, and which of them each pod is under.
 
-    An empty selector matches nothing here, a pod without labels is under no budget, and one that
-    is already being disrupted is paid for. ``version`` moves when other pods are chosen;
-    ``standings`` are those of the budgets now, in order.
+    An empty selector matches nothing here, nor does one that cannot be read; a pod without labels
+    is under no budget, and one that is already being disrupted is paid for. ``version`` moves when
+    other pods are chosen; ``standings`` are those of the budgets now, in order.
     """
 
     def __init__(self, world: World) -> None:
@@ -54,7 +54,7 @@ class Budgets:
         usable = [
             (budget, selector)
             for budget in self._world.budgets.values()
-            if (selector := from_selector(budget.spec.selector)) and not _chooses_nobody(selector)
+            if (selector := readable(budget.spec.selector)) and not _chooses_nobody(selector)
         ]
         chosen = [(budget.namespace, selector) for budget, selector in usable]
         if chosen != self._chosen:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable
 
 Key = tuple[int, int, float]
-Bools = NDArray[np.bool_]
 HOW_MANY = 64
 
 
@@ -40,14 +37,14 @@ class Leaders:
             insort(self._leading, (key, row))
             self._key_of[row] = key
 
-    def first(self, among: Bools) -> list[int] | None:
+    def first(self, among: Callable[[int], bool]) -> list[int] | None:
         """The rows with the smallest key of those that are ``among``; None if they cannot tell."""
         found: list[int] = []
         least: Key | None = None
         for key, row in self._leading:
             if least is not None and key != least:
                 break
-            if among[row]:
+            if among(row):
                 least = key
                 found.append(row)
         return found or None

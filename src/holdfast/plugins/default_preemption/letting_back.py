@@ -15,7 +15,7 @@ Bools = NDArray[np.bool_]
 
 
 def let_back(
-    count: int, first: Collection[int], asked: Sequence[list[int]], left: list[int], slots: int
+    count: int, first: Collection[int], asked: Sequence[Sequence[int]], left: list[int], slots: int
 ) -> list[int]:
     """Of so many pods, of which some come first, find those for whom no room is left.
 
@@ -30,20 +30,33 @@ def let_back(
         asked = [[amounts[place] for place in order] for amounts in asked]
     # Most of them fit one after the other; only from where room runs out on each must be asked.
     fitting = min(count, max(0, slots))
-    sums = [list(accumulate(amounts)) for amounts in asked]
-    for total, rest in zip(sums, left, strict=True):
+    sums = []
+    for amounts, rest in zip(asked, left, strict=True):
+        total = list(accumulate(amounts))
+        sums.append(total)
         fitting = min(fitting, bisect_right(total, rest))
+    left = list(left)
     if fitting:
         slots -= fitting
         left = [rest - total[fitting - 1] for rest, total in zip(left, sums, strict=True)]
     gone = []
     for at in range(fitting, count):
-        if slots < 1 or any(amounts[at] > rest for amounts, rest in zip(asked, left, strict=True)):
-            gone.append(order[at])
-        else:
+        if slots >= 1 and _take(asked, at, left):
             slots -= 1
-            left = [rest - amounts[at] for amounts, rest in zip(asked, left, strict=True)]
-    return sorted(gone)
+        else:
+            gone.append(order[at])
+    gone.sort()
+    return gone
+
+
+def _take(asked: Sequence[Sequence[int]], at: int, left: list[int]) -> bool:
+    """Take what one asks for, if there is enough of everything."""
+    for amounts, rest in zip(asked, left, strict=True):
+        if amounts[at] > rest:
+            return False
+    for i, amounts in enumerate(asked):
+        left[i] -= amounts[at]
+    return True
 
 
 class Rest(NamedTuple):

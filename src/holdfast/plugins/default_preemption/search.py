@@ -28,6 +28,7 @@ from holdfast.framework.plugin import (
     RestsOnPods,
     Rows,
     RulesEviction,
+    ScalarTwin,
     Scope,
     State,
     implements,
@@ -55,7 +56,6 @@ class Search:
         self._rejection = rejection
         self._question = Question(view, rejection.filters, trials.budgets, spares_of(rejection))
         self._outcomes: dict[int, Candidate | Word] = {}
-        self._tried: Bools = rejection.codes == Code.UNSCHEDULABLE
         self._room = _by_room(rejection)
         self._needs: Needs | None = None
         self._trial: Trial | None = None
@@ -63,11 +63,9 @@ class Search:
             plugin, state = self._room
             self._needs = plugin.needs(state)
             self._trial = trials.of(view.pod.priority, self._needs)
+        self._others = [pair for pair in rejection.filters if not self._is_room(pair[0])]
         self._unbounded = self._beyond_room()
-        self._hard = self._tried & (self._unbounded | self._resting())
-        if self._trial is not None:
-            # Where nobody has to go it is not for want of room that the row will not do.
-            self._hard |= self._tried & self._trial.idle[: self._size]
+        self._hard = self._find_hard()
         self._fits: Bools | None = None
 
     def best(self) -> tuple[list[int], Loss] | None:
@@ -75,7 +73,7 @@ class Search:
         best: Loss | None = None
         rows: list[int] = []
         if self._trial is not None:
-            rows = self._trial.cheapest(self._plain())
+            rows = self._trial.cheapest(self._is_plain, self._plain)
             if rows:
                 best = self._trial.loss(rows[0], self._view.now)
         for bound, row in self._bounds():
@@ -92,7 +90,7 @@ class Search:
 
     def candidate(self, row: int) -> Candidate:
         """The victims on a row where the pod would fit."""
-        if self._hard[row]:
+        if self._hard is not None and self._hard[row]:
             outcome = self.outcome(row)
             assert isinstance(outcome, Candidate)
             return outcome
@@ -103,11 +101,7 @@ class Search:
 
     def candidates(self) -> list[Candidate]:
         """Every row where the pod would fit, tried for real if need be."""
-        rows = [
-            row
-            for row in self._hard.nonzero()[0].tolist()
-            if isinstance(self.outcome(row), Candidate)
-        ]
+        rows = [row for row in self._hard_rows() if isinstance(self.outcome(row), Candidate)]
         if self._trial is not None:
             plain = self._plain() & (self._trial.weight[: self._size] < NO_USE)
             rows += plain.nonzero()[0].tolist()
@@ -116,9 +110,9 @@ class Search:
     def words(self) -> tuple[Mapping[str, int], list[str]]:
         """What stands in the way on how many nodes, and errors; asked if no row will do."""
         words: Counter[str] = Counter()
-        words[NOT_HELPFUL] = self._rejection.nodes - int(np.count_nonzero(self._tried))
+        words[NOT_HELPFUL] = self._rejection.nodes - int(np.count_nonzero(self._tried()))
         errors: list[str] = []
-        for row in self._hard.nonzero()[0].tolist():
+        for row in self._hard_rows():
             outcome = self.outcome(row)
             assert isinstance(outcome, Word)
             if outcome.code is Code.ERROR:
@@ -129,12 +123,22 @@ class Search:
             self._plain_words(self._trial, words, errors)
         return {reason: count for reason, count in words.items() if count}, errors
 
+    def _tried(self) -> Bools:
+        """Rows that eviction could help."""
+        tried: Bools = self._rejection.codes == Code.UNSCHEDULABLE
+        return tried
+
     # --- rows where room is all that pods have to do with it ------------------------------------
+
+    def _easy(self) -> Bools:
+        """Those that are tried, whatever their filters say."""
+        tried = self._tried()
+        return tried if self._hard is None else tried & ~self._hard
 
     def _plain(self) -> Bools:
         """Those where the pod would fit, if there is room."""
         if self._fits is None:
-            fits = self._tried & ~self._hard
+            fits = self._easy()
             rejection = self._rejection
             # Whoever rejected a row, all before it in turn have passed it.
             begin = 0 if rejection.words else min(rejection.objectors or (0,))
@@ -146,8 +150,18 @@ class Search:
             self._fits = fits
         return self._fits
 
+    def _is_plain(self, row: int) -> bool:
+        """The same for one row."""
+        if self._fits is not None:
+            return bool(self._fits[row])
+        if self._rejection.codes[row] != Code.UNSCHEDULABLE:
+            return False
+        if self._hard is not None and self._hard[row]:
+            return False
+        return not any(_verdict(plugin, state, row) for plugin, state in self._others)
+
     def _plain_words(self, trial: Trial, words: Counter[str], errors: list[str]) -> None:
-        left = self._tried & ~self._hard
+        left = self._easy()
         alone = left & (trial.lower[: self._size] == 0)
         words[NO_VICTIMS] += int(np.count_nonzero(alone))
         left &= ~alone
@@ -183,52 +197,70 @@ class Search:
 
     # --- rows where filters look at pods in other ways ------------------------------------------
 
-    def _beyond_room(self) -> Bools:
+    def _find_hard(self) -> Bools | None:
+        """Rows that must be tried for real to know; None if there is no such row."""
+        hard = self._unbounded
+        for more in (self._resting(), None if self._trial is None else self._trial.idle_rows()):
+            # Where nobody has to go it is not for want of room that the row will not do.
+            if more is not None:
+                hard = more if hard is None else hard | more
+        return None if hard is None else hard & self._tried()
+
+    def _hard_rows(self) -> list[int]:
+        return [] if self._hard is None else self._hard.nonzero()[0].tolist()
+
+    def _beyond_room(self) -> Bools | None:
         """Rows of which the trial tells nothing: not the needs, not the order, not who is near."""
-        beyond = np.zeros(self._size, np.bool_)
+        size = self._size
         if self._trial is None or self._needs is None:
-            return ~beyond
+            return np.ones(size, np.bool_)
+        beyond: list[Bools] = []
         ranks = self._view.nodes.importance()
         if self._needs.apart is not None:
-            beyond |= self._needs.apart[: self._size]
+            beyond.append(self._needs.apart[:size])
         if ranks.latest >= self._view.now:
-            beyond |= ranks.newest[: self._size] >= self._view.now
+            beyond.append(ranks.newest[:size] >= self._view.now)
         if (spares := self._question.spares) is not None:
             spared = ranks.grid("spared", lambda pod: int(spares(pod)), spares)
-            beyond |= spared.totals[: self._size] > 0
-        if self._rejection.words:
+            beyond.append(spared.totals[:size] > 0)
+        if self._rejection.words and EXTENDER in self._rejection.words.plugins():
             # What an extender refuses has room enough: only trying shows that evicting is no use.
-            beyond |= self._rejection.words.of_plugin(EXTENDER)
+            beyond.append(self._rejection.words.of_plugin(EXTENDER))
         own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))
         if own is not None:
-            beyond[own] = True
-        return beyond
+            beyond.append(np.arange(size) == own)
+        return np.logical_or.reduce(beyond) if beyond else None
 
-    def _resting(self) -> Bools:
+    def _resting(self) -> Bools | None:
         """Rows where the pods that stand there, or are to come, may decide by more than room."""
-        resting = np.zeros(self._size, np.bool_)
-        nominations = self._view.world.nominations
-        for plugin, state in self._rejection.filters:
-            if getattr(plugin, "scope", None) is Scope.NODE:
-                continue
+        looking = [
+            p for p in self._rejection.filters if getattr(p[0], "scope", 0) is not Scope.NODE
+        ]
+        found: list[Bools] = []
+        for plugin, state in looking:
             if implements(plugin, RestsOnPods):
                 rests = plugin.rests_on_pods(state)
                 if rests is not None:
-                    resting |= rests[: self._size]
+                    found.append(rests[: self._size])
             elif not self._is_room(plugin):
-                resting[:] = True
-            if not self._is_room(plugin) and nominations:
-                resting[nominations.promised.rows()] = True
-        return resting
+                found.append(np.ones(self._size, np.bool_))
+        nominations = self._view.world.nominations
+        if nominations and not all(self._is_room(plugin) for plugin, _ in looking):
+            promised = np.zeros(self._size, np.bool_)
+            promised[nominations.promised.rows()] = True
+            found.append(promised)
+        return np.logical_or.reduce(found) if found else None
 
     def _bounds(self) -> list[tuple[Loss, int]]:
         """Hard rows with what they cost at least, the cheapest first."""
         bounds = []
-        for row in self._hard.nonzero()[0].tolist():
-            if self._unbounded[row] or self._trial is None or self._trial.idle[row]:
+        unbounded = self._unbounded
+        for row in self._hard_rows():
+            trial = None if unbounded is not None and unbounded[row] else self._trial
+            if trial is None or trial.idle[row]:
                 bounds.append((NOTHING, row))
-            elif self._trial.weight[row] != NO_USE:
-                bounds.append((at_least(self._trial.loss(row, self._view.now)), row))
+            elif trial.weight[row] != NO_USE:
+                bounds.append((at_least(trial.loss(row, self._view.now)), row))
         return sorted(bounds)
 
     def outcome(self, row: int) -> Candidate | Word:
@@ -255,6 +287,13 @@ def spares_of(rejection: Rejection) -> Callable[[PodFacts], bool] | None:
 def _by_room(rejection: Rejection) -> tuple[Any, State] | None:
     """The filter that asks for room, if there is one."""
     return next((pair for pair in rejection.filters if implements(pair[0], NeedsRoom)), None)
+
+
+def _verdict(plugin: Any, state: State, row: int) -> int:
+    """What a filter says of a row as it is."""
+    if implements(plugin, ScalarTwin):
+        return int(plugin.row(state, row)[0])
+    return int(plugin.filter(state, np.array([row], np.intp))[0])
 
 
 def _failure(plugin: str, reasons: Iterable[str]) -> str:

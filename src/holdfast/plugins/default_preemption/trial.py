@@ -7,6 +7,7 @@ before all others. Worked out over columns, kept, and worked out again only for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from holdfast.columns.follower import Follower
 from holdfast.columns.importance import UNSTARTED, Importance
 from holdfast.columns.interner import PODS
-from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import Needs, Rows
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets, SomeRows, Standing
@@ -104,10 +104,18 @@ class Trial:
             -(now if start == UNSTARTED else start),
         )  # fmt: skip
 
-    def cheapest(self, among: Bools) -> list[int]:
-        """The rows where least is lost, ascending; none if the pod would fit on none of them."""
-        found = self._leaders.first(among) if self._leaders is not None else None
-        return self._look_at_all(among) if found is None else found
+    def cheapest(self, is_among: Callable[[int], bool], among: Callable[[], Bools]) -> list[int]:
+        """The rows where least is lost, ascending; none if the pod would fit on none of them.
+
+        Most times few rows need to be asked about; else all of those that are ``among`` count.
+        """
+        found = self._leaders.first(is_among) if self._leaders is not None else None
+        return self._look_at_all(among()) if found is None else found
+
+    def idle_rows(self) -> Bools | None:
+        """Rows where nobody would have to go; None if there is no such row."""
+        idle = self.idle[: self._world.nodes.size]
+        return idle if idle.any() else None
 
     def _look_at_all(self, among: Bools) -> list[int]:
         weights = np.where(among, self.weight[: len(among)], NO_USE)
@@ -158,16 +166,17 @@ class Trial:
         if not gone:
             self.weight[row] = NO_USE
             return
-        priorities = ranks.priority.rows[row, gone].tolist()
-        self.weight[row] = len(beyond.intersection(gone)) * _GUARDED + priorities[0] + SHIFT
-        self.total[row] = sum(p + SHIFT for p in priorities) * _ONE + len(gone)
-        self.gone[row] = sum(1 << place for place in gone) if gone[-1] < _BITS else 0
-        self.start[row] = ranks.started.rows[row, gone[0]]
+        priorities = ranks.priority.rows[row]
+        total = sum([priorities[place] for place in gone]) + len(gone) * SHIFT
+        guarded = len(beyond.intersection(gone)) if beyond else 0
+        self.weight[row] = guarded * _GUARDED + priorities[gone[0]] + SHIFT
+        self.total[row] = total * _ONE + len(gone)
+        self.gone[row] = sum([1 << place for place in gone]) if gone[-1] < _BITS else 0
+        self.start[row] = ranks.started.rows[row][gone[0]]
 
     def _walk(self, row: int, ranks: Importance) -> Walk:
-        end = len(ranks.pods[row])
-        priorities = ranks.priority.rows[row, :end].tolist()
-        begin = 0
+        priorities = ranks.priority.rows[row]
+        begin, end = 0, len(priorities)
         while begin < end and priorities[begin] >= self._ceiling:
             begin += 1
         nodes = self._world.nodes
@@ -178,7 +187,8 @@ class Trial:
         for bit, (resource, amount) in enumerate(self._needs.amounts, 1):
             if resource in self._needs.waived and not nodes.amounts.allocatable_at[resource][row]:
                 continue
-            asked = ranks.amounts(resource).rows[row, begin:end].tolist()
+            asked = ranks.amounts(resource).rows[row]
+            asked = asked[begin:] if begin else asked
             rest = nodes.amounts.free_at[resource][row] - amount + sum(asked)
             for pod in ahead:
                 rest -= dict(pod.request).get(resource, 0)
@@ -189,9 +199,9 @@ class Trial:
             return Walk(end - begin, short, [], set())
         beyond = self._budgets.violating(ranks.pods[row], begin)
         gone = let_back(end - begin, beyond, columns, left, slots)
-        return Walk(
-            end - begin, 0, [begin + place for place in gone], {begin + place for place in beyond}
-        )  # fmt: skip
+        if begin:
+            gone, beyond = [begin + place for place in gone], {begin + place for place in beyond}
+        return Walk(end - begin, 0, gone, beyond)
 
     # --- many rows, as columns ----------------------------------------------------------------
 
@@ -239,7 +249,6 @@ class Trial:
     def _tell(self, rows: SomeRows, gone: Bools, beyond: Bools | None, ranks: Importance) -> None:
         """Add up what the victims cost, the most important one last: it has the last word."""
         size = gone.shape[1]
-        costs = ranks.grid("costs", _cost).columns()[:, rows]
         priority, started = ranks.priority.columns()[:, rows], ranks.started.columns()[:, rows]
         total, bits = np.zeros(size, np.int64), np.zeros(size, np.int64)
         highest, start = np.full(size, -SHIFT), np.full(size, UNSTARTED)
@@ -248,7 +257,7 @@ class Trial:
             going = gone[place]
             if not going.any():
                 continue
-            total += costs[place] * going
+            total += ((priority[place] + SHIFT) * _ONE + 1) * going
             highest = np.where(going, priority[place], highest)
             start = np.where(going, started[place], start)
             if beyond is not None:
@@ -257,10 +266,6 @@ class Trial:
                 bits |= going.astype(np.int64) << place
         self.weight[rows] = np.where(total > 0, guarded * _GUARDED + highest + SHIFT, NO_USE)
         self.total[rows], self.start[rows], self.gone[rows] = total, start, bits
-
-
-def _cost(pod: PodFacts) -> int:
-    return (pod.priority + SHIFT) * _ONE + 1
 
 
 def _places(bits: int) -> list[int]:

@@ -232,13 +232,28 @@ class NodeResourcesFit:
     def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
         free = state.amounts.free
-        counts = {TOO_MANY: int(np.count_nonzero(free[PODS].take(rows) < 1))}
+        # Comparing all rows is cheaper than picking some.
+        asked = np.zeros(len(free[PODS]), np.bool_)
+        asked[rows] = True
+        counts = {TOO_MANY: int(np.count_nonzero(asked & (free[PODS] < 1)))}
         for resource, amount in state.needs:
-            short = free[resource].take(rows) < amount
+            short = asked & (free[resource] < amount)
             if resource in state.backed:
-                short &= state.amounts.allocatable[resource].take(rows) > 0
+                short &= state.amounts.allocatable[resource] > 0
             counts[f"Insufficient {state.names[resource]}"] = int(np.count_nonzero(short))
         return {reason: count for reason, count in counts.items() if count}
+
+    def groups(self, state: FitState, rows: AnyRows) -> NDArray[np.int64]:
+        """A bit for each thing that is short."""
+        free = state.amounts.free
+        short = (free[PODS][rows] < 1).astype(np.int64)
+        for bit, (resource, amount) in enumerate(state.needs, 1):
+            lacking = free[resource][rows] < amount
+            if resource in state.backed:
+                lacking &= state.amounts.allocatable[resource][rows] > 0
+            short |= lacking.astype(np.int64) << bit
+        grouped: NDArray[np.int64] = short
+        return grouped
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """A node with more room, a pod or reservation that left or shrank, a device class."""

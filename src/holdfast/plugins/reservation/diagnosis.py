@@ -24,6 +24,7 @@ NAMED = "exactly matches the requested reservation name"
 BY_NODE = "for node reason that"
 TOTAL = "matched owner total"
 EVENT = "FailedScheduling-Reservation"
+OWNS_NONE = "no Available reservation has the pod among its owners"
 _SUBJECT = "Reservation(s)"
 _IN_ORDER = (Ground.NAME, Ground.AFFINITY, Ground.UNSCHEDULABLE, Ground.EXACT)
 
@@ -132,4 +133,6 @@ def event_of(told: Sequence[str], histogram: Mapping[str, int]) -> str:
     first = [word for word in words if word.endswith(NAMED)]
     nodes = [word for word in words if f" {BY_NODE} " in word]
     own = [word for word in words if word not in first and word not in nodes]
-    return f"0/{total} reservations are available: {', '.join([*first, *inside, *own, *nodes])}."
+    details = [*first, *inside, *own, *nodes] or ([OWNS_NONE] if total == "0" else [])
+    told = f": {', '.join(details)}" if details else ""
+    return f"0/{total} reservations are available{told}."

@@ -32,13 +32,13 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 from holdfast.plugins.reservation.arguments import PreAllocation
 from holdfast.plugins.reservation.placing import (
+    NO_CLUSTER_MODE,
     ReserveState,
     filter_reserve_pod,
     inherits,
     prepare_reserve_pod,
 )
 
-NO_CLUSTER_MODE = "reservation requires cluster mode pre-allocation which is disabled"
 NOBODY = "node(s) no pod match reservation with pre allocation required"
 NONE_SUITABLE = "node(s) no pod(s) to meet the pre-allocation requirements"
 

@@ -39,7 +39,7 @@ class Kept:
         self._serves_at = cells(self._serves)
         self._judged: dict[int, OneRow] = {}
         """What was found on rows that were judged one by one."""
-        self._ordered = bool(state.offers.columns.order[state.match.slots].any())
+        self._ordered = state.ordered
 
     def refresh(self) -> None:
         """Judge again the rows that changed."""
@@ -64,6 +64,10 @@ class Kept:
         journal = self._state.nodes.journal
         last = journal.seq == self._cursor + 1 and journal.last == row
         return self._judged.get(row) if last else None
+
+    def at(self, row: int) -> tuple[int, float]:
+        """Verdict and score of a row, where no offer carries an order label."""
+        return self._verdict_at[row], self._raw_at[row]
 
     def scores(self, rows: AnyRows) -> RawScores:
         """Score rows by their best offer; the lowest order label of all gets 1000."""

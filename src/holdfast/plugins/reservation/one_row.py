@@ -51,72 +51,114 @@ class OneRow(NamedTuple):
         return [chance.offer for chance in self.chances if chance.serves]
 
 
+class Terms(NamedTuple):
+    """One matched offer of a row, and what never changes about it for the pod."""
+
+    offer: Offer
+    shares: bool
+    """It has a resource the pod asks for, or the pod wants it anyhow."""
+    pools: bool
+    """What is left of it adds up with others."""
+    limits: tuple[bool, ...]
+    """For the pod slot and each resource asked for: the pod may have no more than is left."""
+
+
+class Site(NamedTuple):
+    """The matched offers of a row, and where they begin among all matched ones."""
+
+    begin: int
+    terms: tuple[Terms, ...]
+
+
 def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
     """Judge one row, were something given back to it; None for a row without a matched offer."""
-    begin, offers = state.offers_at.get(row) or _look_up(state, row)
-    if not offers:
+    site = state.sites.get(row) or _look_up(state, row)
+    if not site.terms:
         return None
-    ignoring = state.ignoring
+    if len(site.terms) == 1 and back is NOTHING and not state.backed:
+        return _judge_only(state, row, site)
+    offers = [terms.offer for terms in site.terms]
     takable = [offer.matchable for offer in offers]
-    pools = takable if ignoring else _pooling(offers, takable)
-    shares = [_wanted_anyhow(state, offer, ignoring=ignoring) for offer in offers]
+    pools = [can and terms.pools for terms, can in zip(site.terms, takable, strict=True)]
     by_node, inside, plain = [True] * len(offers), [True] * len(offers), True
-    for resource, wanted in ((PODS, 1), *state.request):
+    for place, (resource, wanted) in enumerate(state.needs):
         free = _room_for(state, row, resource, wanted, back)
         plain &= free >= wanted
         left = [_left(offer, resource, back) for offer in offers]
         # A pod slot is one offer's: several have no more than one to give.
-        alone = resource == PODS and not ignoring
+        alone = resource == PODS and not state.ignoring
         pooled = 0 if alone else sum([a for a, pooling in zip(left, pools, strict=True) if pooling])
-        unasked = ignoring or resource in state.ignored
-        for i, offer in enumerate(offers):
+        for i, terms in enumerate(site.terms):
             own = left[i]
             by_node[i] &= free + (own if alone or not pools[i] else pooled) >= wanted
-            if unasked:
-                continue
-            shares[i] |= resource != PODS and offer.reserved.get(resource, 0) > 0
-            if own < wanted and offer.limits(resource):
+            if own < wanted and terms.limits[place]:
                 inside[i] = False
-    found = zip(offers, shares, takable, by_node, inside, strict=True)
-    chances = [Chance(o, can and shared, node, within) for o, shared, can, node, within in found]
+    found = zip(site.terms, takable, by_node, inside, strict=True)
+    chances = [Chance(t.offer, can and t.shares, node, within) for t, can, node, within in found]
+    return _concluded(state, site, tuple(chances), plain=plain)
+
+
+def _judge_only(state: OwnerState, row: int, site: Site) -> OneRow:
+    """The same for the one offer of a row, as things are: what owners mostly meet."""
+    offer, shares, _, limits = site.terms[0]
+    columns, free_at, slot = state.offers.columns, state.nodes.amounts.free_at, offer.slot
+    remaining_at = columns.remaining_at
+    plain = by_node = inside = True
+    for (resource, wanted), limited in zip(state.needs, limits, strict=True):
+        free = free_at[resource][row]
+        left = remaining_at[resource][slot] if resource < len(remaining_at) else 0
+        if free < wanted:
+            plain = False
+            if free + left < wanted:
+                by_node = False
+        if limited and left < wanted:
+            inside = False
+    chance = Chance(offer, shares and columns.matchable_at[slot], by_node, inside)
+    return _concluded(state, site, (chance,), plain=plain)
+
+
+def _concluded(
+    state: OwnerState, site: Site, chances: tuple[Chance, ...], *, plain: bool
+) -> OneRow:
     passes = any([chance.serves for chance in chances])
     if not (passes or state.must):
         passes = plain and (state.falls_back or not any([chance.shares for chance in chances]))
-    return OneRow(begin, tuple(chances), passes)
+    return OneRow(site.begin, chances, passes)
 
 
-def _look_up(state: OwnerState, row: int) -> tuple[int, list[Offer]]:
+def _look_up(state: OwnerState, row: int) -> Site:
     """Find the matched offers of a row; they are the same as long as the state is."""
     match = state.match
     here = int(match.rows.searchsorted(row))
     if here == len(match.rows) or match.rows[here] != row:
-        return 0, []
+        return Site(0, ())
     begin = int(match.first[here])
     end = int(match.first[here + 1]) if here + 1 < len(match.rows) else len(match.slots)
     offers = [state.offers.at(slot) for slot in match.slots[begin:end].tolist()]
-    found = state.offers_at[row] = (begin, offers)
+    found = state.sites[row] = Site(begin, tuple([_terms(state, offer) for offer in offers]))
     return found
+
+
+def _terms(state: OwnerState, offer: Offer) -> Terms:
+    asked = [] if state.ignoring else [r for r, _ in state.request if r not in state.ignored]
+    shares = state.must or state.ignoring or bool(state.ports & offer.facts.host_ports)
+    shares = shares or any(offer.reserved.get(resource, 0) > 0 for resource in asked)
+    counted = frozenset(() if state.ignoring else (PODS, *asked)) - state.ignored
+    limits = tuple([r in counted and offer.limits(r) for r, _ in state.needs])
+    return Terms(offer, shares, state.ignoring or offer.policy == "", limits)
 
 
 def offer_score(offer: Offer, request: Mapping[int, int]) -> int:
     """Score one offer 0..100: how full it would be, averaged over what it reserves."""
     total = counted = 0
+    used = offer.drawn.sums
     for resource, reserved in offer.reserved.items():
         if reserved > 0:
             counted += 1
-            then = offer.used(resource) + request.get(resource, 0)
-            total += 100 * then // reserved if then <= reserved else 0
-    return total // max(1, counted)
-
-
-def _wanted_anyhow(state: OwnerState, offer: Offer, *, ignoring: bool) -> bool:
-    if state.must or ignoring:
-        return True
-    return bool(state.ports and state.ports & offer.facts.host_ports)
-
-
-def _pooling(offers: list[Offer], takable: list[bool]) -> list[bool]:
-    return [can and offer.policy == "" for offer, can in zip(offers, takable, strict=True)]
+            then = used.get(resource, 0) + request.get(resource, 0)
+            if then <= reserved:
+                total += 100 * then // reserved
+    return total // counted if counted else 0
 
 
 def _room_for(state: OwnerState, row: int, resource: int, wanted: int, back: Given) -> int:

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.capacity.matching import Match
-from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
@@ -32,6 +31,7 @@ from holdfast.plugins.reservation.given import NOTHING, Given, given_back
 
 if TYPE_CHECKING:
     from holdfast.plugins.reservation.kept import Kept
+    from holdfast.plugins.reservation.one_row import Site
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -94,10 +94,18 @@ class OwnerState:
     """It may do without an offer where those it shares something with do not suffice."""
     ignored: frozenset[int] = frozenset()
     """Resources in which no offer limits it or is told from another; the node must have them."""
+    needs: tuple[tuple[int, int], ...] = field(init=False)
+    """A pod slot, and the request."""
+    ordered: bool = field(init=False)
+    """Some of its offers carry an order label: the lowest of all beats any score."""
     kept: Kept | None = field(default=None, repr=False)
     """What it found so far, row by row."""
-    offers_at: dict[int, tuple[int, list[Offer]]] = field(default_factory=dict, repr=False)
-    """The matched offers of rows that were looked at alone, and where they begin among all."""
+    sites: dict[int, Site] = field(default_factory=dict, repr=False)
+    """The matched offers of rows that were looked at alone."""
+
+    def __post_init__(self) -> None:
+        self.needs = ((PODS, 1), *self.request)
+        self.ordered = bool(self.offers.columns.order[self.match.slots].any())
 
     @property
     def ignoring(self) -> bool:
@@ -122,7 +130,7 @@ class OwnerState:
             match, slots=slots, rows=match.rows[here : here + 1], first=np.zeros(1, np.intp),
             at=np.zeros(len(slots), np.intp),
         )  # fmt: skip
-        return replace(self, match=only, kept=None, offers_at={})
+        return replace(self, match=only, kept=None, sites={})
 
 
 def fit(state: OwnerState, change: Change = NONE) -> Fit:
@@ -153,7 +161,7 @@ def rooms(state: OwnerState, change: Change = NONE) -> Iterator[Room]:
     matchable = columns.matchable[slots]
     pools = matchable if state.ignoring else columns.default[slots] & matchable
     nothing = np.zeros(len(slots), np.int64)
-    for resource, wanted in ((PODS, 1), *state.request):
+    for resource, wanted in state.needs:
         free = _room_for(state, resource, wanted, back)
         known = resource < len(columns.remaining)
         left = columns.remaining[resource, slots] if known else nothing

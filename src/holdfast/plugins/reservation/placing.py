@@ -12,8 +12,10 @@ from holdfast.capacity.offers import Offers
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import AnyRows, Code, Reject, Rows, Verdicts
+from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 
+NO_CLUSTER_MODE = "reservation requires cluster mode pre-allocation which is disabled"
 NOT_THE_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
 
@@ -74,6 +76,17 @@ def prepare_reserve_pod(pod: PodFacts, view: View) -> ReserveState | Reject:
         return Reject(Code.ERROR, ("the reservation misses the template spec",))
     pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
     return ReserveState(view.nodes, view.world.offers, pinned, reservation.spec.allocate_policy)
+
+
+def remedy(pod: PodFacts, view: View, rejection: Rejection) -> str:
+    """What whoever wrote the reservation can do about it where the reasons do not tell, or ""."""
+    if rejection.prefilter is not None and rejection.prefilter[1].reasons == (NO_CLUSTER_MODE,):
+        switch = "preAllocationConfig.enableClusterMode in ReservationArgs"
+        return f"spec.preAllocationPolicy.mode: Cluster needs {switch}"
+    pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
+    if not pinned or pinned in view.nodes.row_of:
+        return ""
+    return f'spec.template.spec.nodeName: there is no node "{pinned}"'
 
 
 def filter_reserve_pod(state: ReserveState, rows: AnyRows) -> Verdicts:

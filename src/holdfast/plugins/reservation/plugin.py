@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
 from holdfast.capacity import names
-from holdfast.capacity.annotations import affinity_of
+from holdfast.capacity.admission import Wishes
 from holdfast.capacity.matching import Match, ignores
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.selection import required_selected
@@ -50,6 +50,7 @@ from holdfast.plugins.reservation.placing import (
     Unrelated,
     filter_reserve_pod,
     inherits,
+    remedy,
     what_it_brings,
 )
 from holdfast.plugins.reservation.status import bind_reservation
@@ -86,9 +87,11 @@ class Reservation:
         matched = view.matched
         affinity = notes.get(names.AFFINITY)
         if matched is None:
-            # Of those that ignore reservations, no affinity is read.
-            said = claims(pod)
-            return (affinity, ignores(pod), said) if said or affinity is not None else None
+            # Of those that ignore reservations, no wish is read.
+            said, exact = claims(pod), notes.get(names.EXACT_MATCH)
+            if not said and affinity is None and exact is None:
+                return None
+            return (affinity, exact, ignores(pod), said)
         where = None if affinity is None else required_nodes(pod.pod)
         return (matched.key, pod.request, affinity, pod.host_ports, where)
 
@@ -99,7 +102,7 @@ class Reservation:
         if pod.reserve_for:
             return prepare_heir(pod, view, self.args.pre_allocation_config)
         try:
-            affinity = None if ignores(pod) else affinity_of(pod.pod)
+            affinity = None if ignores(pod) else Wishes.of(pod).affinity
         except BadRequest as wrong:
             return Reject(Code.ERROR, (str(wrong),))
         matched = view.matched
@@ -123,6 +126,10 @@ class Reservation:
         rows = matched.rows
         rows = rows[required_selected(view.nodes, required_nodes(pod.pod), rows)]
         return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
+
+    def by_row(self, state: AnyState) -> bool:
+        """Of owners, unless order labels count: then the lowest of the whole cluster decides."""
+        return isinstance(state, OwnerState) and not state.ordered
 
     def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
@@ -180,6 +187,13 @@ class Reservation:
             return nothing
         return kept_of(state).scores(rows)
 
+    def row(self, state: AnyState, row: int) -> tuple[int, float]:
+        """The same for one row."""
+        if isinstance(state, OwnerState) and not (state.ordered or state.ignoring):
+            return kept_of(state).at(row)
+        alone = np.array([row], np.intp)
+        return int(self.filter(state, alone)[0]), float(self.score(state, alone)[0])
+
     def scale(self, state: Any, raw: Any, low: float, high: float) -> Any:
         """The best row gets 100; a reservation that inherits has its own scale."""
         if isinstance(state, InheritState):
@@ -193,10 +207,12 @@ class Reservation:
     def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""
         pod = view.pod
+        if pod.reserve_for:
+            return Effect(self.name, remedy(pod, view, rejection))
         counts = diagnosis.count(view.world.offers, pod, view.nodes)
         must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
         told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
-        if not told or pod.reserve_for:
+        if not told:
             return Effect(self.name)
         return Effect(self.name, ", ".join(told), notes=_event(told, rejection) if must else ())
 

@@ -1,0 +1,63 @@
+"""What of a Reservation is allowed and yet hardly meant: whoever writes it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.api.names import parse_integer
+from holdfast.api.reservation import Reservation
+
+_ORDER = "scheduling.koordinator.sh/reservation-order"
+_PRIORITY = "koordinator.sh/priority"
+_MOST = 2**31
+_AT = "spec.template.spec"
+
+
+def advise(new: Reservation, old: Reservation | None = None) -> Iterator[str]:
+    """List what a new or changed Reservation says in vain, and what to do about it."""
+    yield from _labels(new, old)
+    yield from _policy(new, old)
+    if old is not None and old.status.node_name and new.status.node_name:
+        yield from _moves(new, old)
+
+
+def _labels(new: Reservation, old: Reservation | None) -> Iterator[str]:
+    before = {} if old is None else old.metadata.labels
+    for key, most, counts in ((_ORDER, 2**63, "no order"), (_PRIORITY, _MOST, "no priority")):
+        text = new.metadata.labels.get(key)
+        if text is None or text == before.get(key):
+            continue
+        number = parse_integer(text)
+        if number is None or not -most <= number < most:
+            yield f'metadata.labels[{key}]: "{text}" is no whole number and counts as {counts}'
+
+
+def _policy(new: Reservation, old: Reservation | None) -> Iterator[str]:
+    spec, before = new.spec, None if old is None else old.spec
+    if before is not None and before == spec:
+        return
+    if spec.pre_allocation_policy is not None and not spec.pre_allocation:
+        yield "spec.preAllocationPolicy: counts only with spec.preAllocation: true"
+    template = spec.template
+    if template is None or not template.spec.priority_class_name:
+        return
+    if template.spec.priority is None and _PRIORITY not in new.metadata.labels:
+        yield (
+            f"{_AT}.priorityClassName: is not looked up for a reservation, which is above every "
+            f"pod unless {_AT}.priority or the label {_PRIORITY} gives its number"
+        )
+
+
+def _moves(new: Reservation, old: Reservation) -> Iterator[str]:
+    """A reservation never moves."""
+    if new.spec.template is None or old.spec.template is None:
+        return
+    now, was = new.spec.template.spec, old.spec.template.spec
+    stays = f"the reservation stays on {new.status.node_name}; delete it and make another"
+    for name, before, after in (
+        ("nodeName", was.node_name, now.node_name),
+        ("nodeSelector", was.node_selector, now.node_selector),
+        ("tolerations", was.tolerations, now.tolerations),
+    ):
+        if before != after:
+            yield f"{_AT}.{name}: {stays}"
