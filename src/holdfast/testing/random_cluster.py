@@ -248,9 +248,7 @@ class RandomCluster:
         if chance() < 0.3:
             more["tolerations"] = [dict(pick(_TOLERATIONS))]
         if chance() < 0.3:
-            keys = pick([[ZONE], [HOST], [ZONE, HOST]])
-            hard = chance() < 0.6
-            more["topology_spread_constraints"] = [self._constraint(key, hard) for key in keys]
+            more["topology_spread_constraints"] = self._constraints()
         affinity: dict[str, Any] = {}
         if chance() < 0.3:
             affinity["nodeAffinity"] = self._affinity()
@@ -289,11 +287,15 @@ class RandomCluster:
         drawn = {"name": there[0].name, "uid": there[0].uid}
         return {names.ALLOCATED: msgspec.json.encode(drawn).decode()}
 
-    def _constraint(self, key: str, hard: bool) -> dict[str, Any]:
+    def _constraints(self) -> list[dict[str, Any]]:
+        keys = self.random.choice([[ZONE], [HOST], [ZONE, HOST]])
+        action = self.random.choice(["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"])
+        return [self._constraint(key, action) for key in keys]
+
+    def _constraint(self, key: str, action: str) -> dict[str, Any]:
         pick = self.random.choice
         made: dict[str, Any] = {
-            "maxSkew": pick([1, 2]), "topologyKey": key,
-            "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
+            "maxSkew": pick([1, 2]), "topologyKey": key, "whenUnsatisfiable": action,
             "labelSelector": {"matchLabels": {"app": pick("abc")}},
         }  # fmt: skip
         if self.random.random() < 0.3:
