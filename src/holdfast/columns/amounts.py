@@ -28,15 +28,13 @@ class Amounts:
     scoring counts as requested of CPU and MEMORY, where asking for nothing counts a little, and
     ``spare`` a hundred times what is then left of them, below zero where they are overdrawn;
     ``taken`` is what is really requested of the two. Scores work in float64 because that is exact
-    below 2^46 and three times as fast. The ``*_at``
-    lists hold a memoryview a resource: reading one cell through it costs half of what an array
-    costs. ``scratch`` is where scores over cpu and memory are worked out, because fresh memory
-    for each would cost as much as the arithmetic; nothing in it outlives a call.
+    below 2^46 and three times as fast. The ``*_at`` lists hold a memoryview a resource: reading one
+    cell through it costs half of what an array costs.
     """
 
     __slots__ = (
         "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at", "nonzero",
-        "nonzero_at", "requested", "requested_at", "scratch", "spare", "spare_at", "taken",
+        "nonzero_at", "requested", "requested_at", "spare", "spare_at", "taken",
         "taken_at", "zeros",
     )  # fmt: skip
 
@@ -49,7 +47,6 @@ class Amounts:
         self.nonzero: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
         self.spare: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
         self.taken: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
-        self.scratch: NDArray[np.float64] = np.empty((2, capacity), np.float64)
         self.zeros = [0] * width
         self._look()
 
@@ -113,11 +110,6 @@ class Amounts:
     ) -> None:
         """Take a request back."""
         self.take(row, [(id_, -amount) for id_, amount in request], -slots, -cpu, -memory)
-
-    def room(self, rows: NDArray[np.intp] | slice) -> NDArray[np.float64]:
-        """Scratch for cpu and memory of these rows: [2, rows]."""
-        count = rows.stop if isinstance(rows, slice) else len(rows)
-        return self.scratch[:, :count]
 
     @staticmethod
     def cpu_memory(columns: NDArray[Any], rows: NDArray[np.intp] | slice) -> NDArray[Any]:

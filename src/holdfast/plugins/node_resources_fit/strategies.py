@@ -130,15 +130,13 @@ class Scorer:
         return self._average(sums, weights, rows)
 
     def _many_usual(self, rows: AnyRows) -> RawScores:
-        """The same for LeastAllocated over cpu and memory alike, both resources at once."""
+        """The same for LeastAllocated over cpu and memory alike."""
         amounts = self._amounts
-        spare, left = amounts.cpu_memory(amounts.spare, rows), amounts.room(rows)
-        for column, rest, (_, _, _, asked) in zip(spare, left, self._cells, strict=True):
-            np.subtract(column, 100.0 * asked, out=rest)
-        left /= amounts.cpu_memory(amounts.divisor, rows)
-        np.maximum(left, 0.0, out=left)
-        np.floor(left, out=left)
-        scores: RawScores = left[0] + left[1]
+        spare = amounts.cpu_memory(amounts.spare, rows)
+        have = amounts.cpu_memory(amounts.divisor, rows)
+        (*_, cpu), (*_, memory) = self._cells
+        scores = _left(spare[CPU], cpu, have[CPU])
+        scores += _left(spare[MEMORY], memory, have[MEMORY])
         scores *= 0.5
         return np.floor(scores, out=scores)
 
@@ -198,6 +196,14 @@ class Scorer:
                     sums += left * 100.0 // c * weight
                 weights += weight
         return sums // weights if weights else 0.0
+
+
+def _left(spare: RawScores, asked: float, have: RawScores) -> RawScores:
+    """How many hundredths stay free of one resource, of which ``spare`` is a hundredfold."""
+    left = spare - 100.0 * asked
+    left /= have
+    np.maximum(left, 0.0, out=left)
+    return np.floor(left, out=left)
 
 
 def _used(amounts: Amounts, id_: int) -> tuple[NDArray[Any], Cells[Any]]:

@@ -207,7 +207,7 @@ class PodTopologySpread:
             table = np.empty(len(uneven) + 1, np.int8)
             table[:-1] = uneven
             table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
-            found = counted.label.read(table, rows)
+            found = counted.label.read_verdicts(table, rows)
             if verdicts is None:
                 verdicts = found
             else:
