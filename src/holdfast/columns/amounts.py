@@ -33,9 +33,8 @@ class Amounts:
     """
 
     __slots__ = (
-        "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at", "nonzero",
-        "nonzero_at", "requested", "requested_at", "spare", "spare_at", "taken",
-        "taken_at", "zeros",
+        "_scored_at", "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at",
+        "nonzero", "nonzero_at", "requested", "requested_at", "spare", "spare_at", "taken", "zeros",
     )  # fmt: skip
 
     def __init__(self, width: int, capacity: int) -> None:
@@ -57,7 +56,11 @@ class Amounts:
         self.divisor_at = [cells(column) for column in self.divisor]
         self.nonzero_at = (cells(self.nonzero[CPU]), cells(self.nonzero[MEMORY]))
         self.spare_at = (cells(self.spare[CPU]), cells(self.spare[MEMORY]))
-        self.taken_at = (cells(self.taken[CPU]), cells(self.taken[MEMORY]))
+        self._scored_at = [
+            (self.nonzero_at[id_], self.spare_at[id_], cells(self.taken[id_]),
+             self.allocatable_at[id_], self.requested_at[id_])
+            for id_ in (CPU, MEMORY)
+        ]  # fmt: skip
 
     @property
     def width(self) -> int:
@@ -100,10 +103,11 @@ class Amounts:
             free[id_][row] -= amount
         requested[PODS][row] += slots
         free[PODS][row] -= slots
-        for id_, more in ((CPU, cpu), (MEMORY, memory)):
-            used = self.nonzero_at[id_][row] = self.nonzero_at[id_][row] + more
-            self.spare_at[id_][row] = 100.0 * (self.allocatable_at[id_][row] - used)
-            self.taken_at[id_][row] = requested[id_][row]
+        both = zip((cpu, memory), self._scored_at, strict=True)
+        for more, (nonzero, spare, taken, have, asked) in both:
+            used = nonzero[row] = nonzero[row] + more
+            spare[row] = 100.0 * (have[row] - used)
+            taken[row] = asked[row]
 
     def give(
         self, row: int, request: Iterable[tuple[int, int]], slots: int, cpu: int, memory: int
