@@ -43,6 +43,7 @@ from holdfast.plugins.default_preemption.trial import NO_USE, Trial
 from holdfast.plugins.default_preemption.trials import trials_of
 
 Bools = NDArray[np.bool_]
+_MAY_HELP = int(Code.UNSCHEDULABLE)
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
@@ -156,11 +157,11 @@ class Search:
         """The same for one row."""
         if self._fits is not None:
             return bool(self._fits[row])
-        if self._rejection.codes[row] != Code.UNSCHEDULABLE:
+        if int(self._rejection.codes[row]) != _MAY_HELP:
             return False
         if self._hard is not None and self._hard[row]:
             return False
-        return not any(_verdict(plugin, state, row) for plugin, state in self._others)
+        return all([not _verdict(plugin, state, row) for plugin, state in self._others])
 
     def _plain_words(self, trial: Trial, words: Counter[str], errors: list[str]) -> None:
         left = self._easy()
@@ -235,6 +236,8 @@ class Search:
         if self._rejection.words and EXTENDER in self._rejection.words.plugins():
             # What an extender refuses has room enough: only trying shows that evicting is no use.
             beyond.append(self._rejection.words.of_plugin(EXTENDER))
+        if inside := self._view.world.insiders.rows():
+            beyond.append(np.isin(np.arange(size), list(inside)))
         own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))
         if own is not None:
             beyond.append(np.arange(size) == own)
