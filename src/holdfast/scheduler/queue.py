@@ -209,8 +209,11 @@ class SchedulingQueue:
         if hearers is not None and not hearers:
             return
         for alike in self._parked.concerned(hearers):
-            worth = self._worth(alike[0], event)
-            for pod in alike if worth is not Worth.NOTHING else ():
+            # A view, and nobody may be left in it meanwhile.
+            first = next(iter(alike), None)
+            if first is None or (worth := self._worth(first, event)) is Worth.NOTHING:
+                continue
+            for pod in list(alike):
                 if only(pod):
                     self._requeue(pod, worth, event.label, now)
         if self._in_flight:
@@ -346,8 +349,9 @@ class SchedulingQueue:
         return None
 
     def _prune(self) -> None:
-        starts = (start for start, _ in self._in_flight.values())
-        oldest = min(starts, default=self._recent_start + len(self._recent))
+        # Who was popped first is first, and has the oldest start.
+        first = next(iter(self._in_flight.values()), None)
+        oldest = self._recent_start + len(self._recent) if first is None else first[0]
         if drop := oldest - self._recent_start:
             del self._recent[:drop]
             self._recent_start = oldest
