@@ -18,7 +18,7 @@ from holdfast.client.kubeconfig import load
 from holdfast.testing import a_pod
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "40-own-plugin"
-pytestmark = pytest.mark.xdist_group("cli-up")
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-up")]
 
 
 @pytest.fixture(scope="module")
