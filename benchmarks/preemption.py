@@ -6,10 +6,11 @@ Every node is full of less important pods, so each attempt ends in victims. Afte
 moves as it would: the preemptor is nominated to its node and its victims leave. ``warm`` asks for
 the same class again and again, ``first`` for a new class (and priority) each time, ``budgets`` is
 warm with ten disruption budgets over all pods, one of which the controller updates after each
-preemption. ``ports`` and ``far`` are preemptors that a host port, or required anti-affinity, keeps
-from many nodes. Rates are by the CPU time of this process and cover the attempt with its message,
-not the moving of the world; ``best`` is the best window of 25, which is what to compare on a
-machine that does other things too. ``cold`` is the very first attempt in a world.
+preemption. ``ports``, ``far`` and ``even`` are preemptors that a host port, required anti-affinity
+or topology spread keeps from many nodes. Rates are by the CPU time of this process and cover the
+attempt with its message, not the moving of the world; ``best`` is the best window of 25, which is
+what to compare on a machine that does other things too. ``cold`` is the very first attempt in a
+world.
 """
 
 import argparse
@@ -89,6 +90,14 @@ def far(count: int) -> Iterator[dict[str, Any]]:
     yield from same(count, affinity=FAR)
 
 
+def even(count: int) -> Iterator[dict[str, Any]]:
+    constraint = {
+        "maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "app0"}},
+    }  # fmt: skip
+    yield from same(count, topology_spread_constraints=[constraint])
+
+
 def a_budget(app: int, allowed: int) -> dict[str, Any]:
     spec = {"selector": {"matchLabels": {"app": f"app{app}"}}}
     made = an_object(DISRUPTION_BUDGETS, f"pdb{app}", spec, namespace="default")
@@ -101,6 +110,7 @@ CASES: dict[str, tuple[str, Callable[[int], Iterator[dict[str, Any]]]]] = {
     "budgets": ("same class, 10 budgets", same),
     "ports": ("same class, host port", with_port),
     "far": ("same class, anti-affinity", far),
+    "even": ("same class, hard spread", even),
 }
 
 

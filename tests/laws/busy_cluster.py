@@ -120,10 +120,14 @@ class BusyCluster(RandomCluster):
         )  # fmt: skip
         return typed(made)
 
-    def a_preemptor(self):
-        """An important pod that asks for much and, at times, for something odd."""
+    def a_preemptor(self, odd=0.0):
+        """An important pod that asks for much and, at times or more often, for something odd."""
         self._made += 1
-        pick, chance = self.random.choice, self.random.random
+        pick = self.random.choice
+
+        def chance():
+            return self.random.random() - odd
+
         more = {"tolerations": [{"operator": "Exists"}], "priority": pick([10, 500, 2000, 2000])}
         if chance() < 0.25:
             more["topology_spread_constraints"] = [self._constraint()]

@@ -15,14 +15,20 @@ from holdfast.framework.profile import build
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.runner import feasible
 from holdfast.framework.view import View
+from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
+from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.reference_preemption import preempt
 from laws.busy_cluster import NOW, BusyCluster
 
-LAW = settings(max_examples=30, deadline=None, derandomize=True)
+LAW = settings(max_examples=40, deadline=None, derandomize=True)
 EVERYTHING = [(entry.name, 0) for entry in REGISTRY]
 ROOM_ALONE = [("NodeUnschedulable", 0), ("TaintToleration", 0), ("NodeResourcesFit", 0),
               ("DefaultPreemption", 0), ("DefaultBinder", 0)]  # fmt: skip
+
+NEIGHBOURS = [*ROOM_ALONE[:-2], ("NodePorts", 0), ("PodTopologySpread", 0),
+              ("InterPodAffinity", 0), *ROOM_ALONE[-2:]]  # fmt: skip
+"""Filters that look at who stands there, all of which can say so by limits."""
 
 
 def by_name(candidates):
@@ -105,7 +111,8 @@ def live(seed, plugins):
     cluster = BusyCluster(Random(seed), nodes=6)
     cluster.fill()
     profile = build("all", REGISTRY, enabled=plugins)
-    pods = [cluster.a_preemptor() for _ in range(3)]
+    odd = 0.3 if plugins is NEIGHBOURS else 0.0
+    pods = [cluster.a_preemptor(odd) for _ in range(3)]
     seen = Counter()
     for _ in range(14):
         for _ in range(cluster.random.randint(1, 6)):
@@ -125,7 +132,7 @@ def live(seed, plugins):
 @given(
     seed=st.integers(0, 2**32),
     few=st.sampled_from([0, journal.FEW]),
-    plugins=st.sampled_from([EVERYTHING, ROOM_ALONE]),
+    plugins=st.sampled_from([EVERYTHING, ROOM_ALONE, NEIGHBOURS, NEIGHBOURS]),
 )
 def test_columns_find_what_trying_every_node_finds(seed, few, plugins):
     """Few changed rows go one by one, many as arrays: with ``few`` 0 the arrays do it all."""
@@ -133,7 +140,22 @@ def test_columns_find_what_trying_every_node_finds(seed, few, plugins):
         live(seed, plugins)
 
 
-@pytest.mark.parametrize("ask", [lambda seed: live(seed, EVERYTHING), reserve])
+@pytest.mark.parametrize(
+    "ask", [lambda seed: live(seed, EVERYTHING), lambda seed: live(seed, NEIGHBOURS), reserve]
+)
 def test_the_law_compares_something(ask):
     seen = sum(map(ask, range(12)), Counter())
     assert min(seen[what] for what in ("found", "nothing", "guarded victims")) > 3, seen
+
+
+def test_the_only_one_it_must_be_near_to_may_go():
+    """Then it is the first of its kind, and the first may go anywhere."""
+    needed = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [needed]}}
+    world = World()
+    for name in "xy":
+        world.upsert(typed(a_node(name, cpu="1", labels={"zone": name})))
+    world.upsert(typed(a_pod("old", cpu="1", node="x", labels={"app": "a"})))
+    world.upsert(typed(a_pod("other", cpu="1", node="y", labels={"app": "b"})))
+    pod = typed(a_pod("p", cpu="1", priority=9, labels={"app": "a"}, affinity=near))
+    assert compare(build("all", REGISTRY, enabled=NEIGHBOURS), pod, world)["found"]

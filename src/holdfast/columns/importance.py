@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NOBODY = 2**40
 """The priority in places where no pod stands: above any pod's."""
 UNSTARTED = math.inf
+_MOST_GRIDS = 64
 Read = Callable[[PodFacts], int]
 
 
@@ -60,11 +61,19 @@ class Importance:
         for row in stale:
             self._rank(int(row))
 
-    def grid(self, key: Hashable, read: Read, version: Any = None) -> Grid:
-        """What ``read`` says of each pod, 0 where none stands; kept until the version moves."""
-        known = self._others.get(key)
+    def grid(
+        self, key: Hashable, read: Read, version: Any = None, *, by_kind: bool = False
+    ) -> Grid:
+        """What ``read`` says of each pod, 0 where none stands; kept until the version moves.
+
+        ``by_kind``: it says the same of all pods of a kind.
+        """
+        known = self._others.pop(key, None)
         if known is not None and known[0] == version:
+            self._others[key] = known  # asked for last, forgotten last
             return known[2]
+        if len(self._others) >= _MOST_GRIDS:
+            del self._others[next(k for k in self._others if not isinstance(k, int))]
         made = Grid(self._capacity)
         self._others[key] = (version, read, made)
         for row, pods in enumerate(self.pods):
@@ -72,8 +81,18 @@ class Importance:
                 # What nobody looked at so far may have changed in silence.
                 now = self._nodes.pods_on(row)
                 self.pods[row] = [now[pod.uid] for pod in pods]
-        made.fill(read_all(read, chain.from_iterable(self.pods)), self.count)
+        ranked = list(chain.from_iterable(self.pods))
+        if by_kind:
+            made.fill(self._read_kinds(read, ranked), self.count)
+        else:
+            made.fill(read_all(read, ranked), self.count)
         return made
+
+    def _read_kinds(self, read: Read, pods: list[PodFacts]) -> NDArray[np.int64]:
+        """Read one pod of each kind."""
+        kinds = self._nodes.kinds_of(pods)
+        values = {kind: read(pod) for kind, pod in dict(zip(kinds, pods, strict=True)).items()}
+        return np.array([values[kind] for kind in kinds], np.int64)
 
     def amounts(self, resource: int) -> Grid:
         """What each pod asks for of a resource."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.api.labels import Selector
@@ -106,6 +106,11 @@ class Picture(NodeRows):
     def kind_of(self, facts: PodFacts) -> Kind:
         """The kind of a pod: its namespace and visible labels."""
         return self._roster.kind_of(facts)
+
+    def kinds_of(self, pods: Iterable[PodFacts]) -> list[int]:
+        """The kinds, by number, of pods that stand on rows."""
+        standings = self._roster.by_uid
+        return [standings[pod.uid].kind.id for pod in pods]
 
     def show_labels(self, keys: frozenset[str]) -> None:
         """Make pod label keys visible, because some selector looks at them."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 ANY_ADDRESS = "0.0.0.0"
 HostPort = tuple[str, int, str]
 """Protocol, port, address; the address is never empty (``0.0.0.0`` is every one)."""
+_MOST_COUNTS = 64
 
 
 def clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
@@ -25,22 +29,29 @@ def clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
     )
 
 
+def clashes(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> int:
+    """How many of the used ports cannot be on one node with those wanted."""
+    return sum(clash(wanted, (port,)) for port in used)
+
+
 class PortIndex:
     """Counts the users of each (protocol, port) per row and address.
 
     Counted, because a foreign scheduler may put two pods with one port on a node.
     """
 
-    __slots__ = ("_users",)
+    __slots__ = ("_counts", "_users")
 
     def __init__(self) -> None:
         self._users: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
+        self._counts: dict[frozenset[HostPort], NDArray[np.int64]] = {}
 
     def add(self, row: int, ports: Iterable[HostPort]) -> None:
         """Note that a pod with these ports stands on the row."""
         for protocol, port, address in ports:
             addresses = self._users.setdefault((protocol, port), {}).setdefault(row, {})
             addresses[address] = addresses.get(address, 0) + 1
+        self._move(row, ports, 1)
 
     def remove(self, row: int, ports: Iterable[HostPort]) -> None:
         """Note that it left."""
@@ -54,6 +65,33 @@ class PortIndex:
                 del rows[row]
             if not rows:
                 del self._users[protocol, port]
+        self._move(row, ports, -1)
+
+    def _move(self, row: int, ports: Iterable[HostPort], by: int) -> None:
+        for wanted, column in [*self._counts.items()]:
+            if row < len(column):
+                column[row] += by * clashes(wanted, ports)
+            else:
+                del self._counts[wanted]
+
+    def count(self, wanted: frozenset[HostPort], capacity: int) -> NDArray[np.int64]:
+        """How many ports in use on each row clash with those wanted; counted on from now on."""
+        found = self._counts.pop(wanted, None)
+        if found is None or len(found) != capacity:
+            found = np.zeros(capacity, np.int64)
+            for row in self.rows_taken(wanted):
+                found[row] = self._clashing_at(row, wanted)
+            if len(self._counts) >= _MOST_COUNTS:
+                del self._counts[next(iter(self._counts))]
+        self._counts[wanted] = found
+        return found
+
+    def _clashing_at(self, row: int, wanted: frozenset[HostPort]) -> int:
+        return sum(
+            count * clashes(wanted, [(protocol, port, address)])
+            for protocol, port in {(protocol, port) for protocol, port, _ in wanted}
+            for address, count in self._users.get((protocol, port), {}).get(row, {}).items()
+        )
 
     def taken_at(self, row: int, wanted: Iterable[HostPort], less: Sequence[HostPort] = ()) -> bool:
         """Tell whether one of the wanted ports is taken on the row, not counting ``less``."""

@@ -44,6 +44,11 @@ class Feasible:
         """How many rows that is."""
         return self.record.count if self.mask is None else int(np.count_nonzero(self.mask))
 
+    @property
+    def own_row(self) -> int | None:
+        """The row the pod itself is nominated to."""
+        return self.view.nodes.row_of.get(self.view.world.nominations.node_of(self.pod.uid))
+
     def only(self, rows: Rows) -> Feasible:
         """The same with fewer rows, as an extender would have it."""
         mask = np.zeros(self.view.nodes.size, np.bool_)

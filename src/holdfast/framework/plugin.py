@@ -21,13 +21,21 @@ One pod's way through a plugin::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.framework.events import ClusterEvent
+from holdfast.framework.making_room import (
+    Limit,
+    Limits,
+    LimitsPods,
+    NeedsRoom,
+    RestsOnPods,
+    RulesEviction,
+)
 from holdfast.framework.values import (
     NONE,
     AnyRows,
@@ -211,47 +219,6 @@ class JudgesOne(Protocol):
 
 
 @runtime_checkable
-class RestsOnPods(Protocol):
-    """Tell where a verdict has to do with the pods that stand there.
-
-    Preemption tries thousands of rows with pods taken away. Where this says no, it need not ask
-    again; a plugin without it is asked about every row. Scope NODE implies that it never has to.
-    """
-
-    def rests_on_pods(self, state: State) -> NDArray[np.bool_] | None:
-        """Tell for every row whether some pods' leaving it could change the verdict there.
-
-        None says that it never could.
-        """
-        ...
-
-
-@runtime_checkable
-class NeedsRoom(Protocol):
-    """Rule out rows for want of room and nothing else: then all rows can be tried as columns.
-
-    Such a plugin may rest on pods too: where it does, room is needed but may not be enough.
-    """
-
-    def needs(self, state: State) -> Needs:
-        """What must be free for the row to pass."""
-        ...
-
-
-@runtime_checkable
-class RulesEviction(Protocol):
-    """Have a say in whether others are evicted for a pod, and who never is."""
-
-    def forbids_eviction(self, rejection: Any) -> str | None:
-        """Tell why nobody may be evicted for the rejected pod, "" without words; None: allowed."""
-        ...
-
-    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
-        """Tell who is never evicted for a pod; None if that can be anybody."""
-        ...
-
-
-@runtime_checkable
 class Tiers(Protocol):
     """Strict pools: a lower tier wins whatever the scores say."""
 
@@ -400,6 +367,9 @@ __all__ = [
     "GroupsReasons",
     "Hints",
     "JudgesOne",
+    "Limit",
+    "Limits",
+    "LimitsPods",
     "Narrow",
     "Needs",
     "NeedsRoom",
@@ -418,6 +388,7 @@ __all__ = [
     "Reserves",
     "RestsOnPods",
     "Rows",
+    "RulesEviction",
     "ScalarTwin",
     "Scales",
     "Scope",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,26 @@ class Promised:
             total = np.zeros(capacity, np.int64)
             np.add.at(total, rows, self._amount(resource)[there])
             found.append(total)
+        return found
+
+    def counted(self, priority: int, counts: Callable[[PodFacts], int]) -> Ints:
+        """Per row: how much pods of at least a priority count that will come."""
+        self._look_up()
+        total = np.zeros(self._nodes.capacity, np.int64)
+        for entry in ((self._row >= 0) & (self._priority >= priority)).nonzero()[0].tolist():
+            facts = self._who[entry]
+            assert facts is not None
+            total[self._row[entry]] += counts(facts)
+        return total
+
+    def rows_of(self, chosen: Callable[[PodFacts], bool], priority: int) -> list[int]:
+        """Rows that a chosen pod of at least a priority is nominated to."""
+        self._look_up()
+        found = []
+        for entry in ((self._row >= 0) & (self._priority >= priority)).nonzero()[0].tolist():
+            facts = self._who[entry]
+            if facts is not None and chosen(facts):
+                found.append(int(self._row[entry]))
         return found
 
     def _amount(self, resource: int) -> Ints:

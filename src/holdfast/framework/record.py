@@ -64,6 +64,8 @@ class Record:
         self._objections: Objections | None = None
         self.crowd: Crowd | None = None
         """Made for a class when pods are nominated to nodes."""
+        self.leading_crowd: Crowd | None = None
+        """The same for the filters whose turn comes before any that looks beyond the row."""
         self._possible_at = possible.at
         self._ok_at, self._total_at = cells(self.ok), cells(self.total)
         self._cursor = self._node_cursor = -1

@@ -7,7 +7,9 @@ remembered between calls only makes the next one cheaper.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,7 @@ from holdfast.framework.plugin import (
     Reject,
     implements,
 )
-from holdfast.framework.prepared import Prepared, filters_of
+from holdfast.framework.prepared import Prepared, filters_of, in_turn
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
@@ -190,20 +192,14 @@ def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
 
 def _leave_room(found: Feasible) -> None:
     """Strike out rows that would not take this pod beside the pods nominated to them."""
-    record, nominations = found.record, found.view.world.nominations
+    record = found.record
     if record.domain or found.active is not record.prepared:
-        filters = filters_of(found.active)
-        found.words = Words(found.view.nodes.size)
-        for row, others in found.view.nominated.items():
-            mask = record.ok if found.mask is None else found.mask
-            if mask[row]:
-                found.words.put(row, judge_beside_nominated(filters, row, others))
+        found.words = _beside_nominated(found)
     else:
         if record.crowd is None:
-            filters = filters_of(found.active)
-            record.crowd = Crowd(found.view.world, found.pod.priority, filters, record.ok)
+            record.crowd = _crowd(found, found.active)
         found.words = record.crowd.refresh()
-        own = found.view.nodes.row_of.get(nominations.node_of(found.pod.uid))
+        own = found.own_row
         if own is not None:
             found.words = found.words.sized(found.view.nodes.size)
             found.words.put(own, record.crowd.word(own, but=found.pod.uid))
@@ -211,6 +207,31 @@ def _leave_room(found: Feasible) -> None:
         size = found.view.nodes.size
         mask = record.ok[:size] if found.mask is None else found.mask
         found.mask = mask & (found.words.of[:size] == 0)
+
+
+def _beside_nominated(found: Feasible) -> Words:
+    """What is said of rows that would do but for the pods nominated to them."""
+    record, nodes, nominations = found.record, found.view.nodes, found.view.world.nominations
+    mask = record.ok[: nodes.size] if found.mask is None else found.mask
+    words, filters = Words(nodes.size), filters_of(found.active)
+    if found.active is record.prepared:
+        # Those who have their turn before any that looks beyond the row are remembered.
+        if record.leading_crowd is None:
+            ahead = takewhile(lambda p: p.answers is not None, in_turn(found.active))
+            record.leading_crowd = _crowd(found, [*ahead])
+        words = record.leading_crowd.refresh().sized(nodes.size)
+        words.put_all((~mask & (words.of != 0)).nonzero()[0], None)
+        if found.own_row is not None:
+            words.put(found.own_row, None)
+    rows = nominations.promised.rows(found.pod.priority)
+    for row in rows[mask[rows] & (words.of[rows] == 0)].tolist():
+        if others := nominations.beside(found.pod, row):
+            words.put(row, judge_beside_nominated(filters, row, others))
+    return words
+
+
+def _crowd(found: Feasible, active: Iterable[Prepared]) -> Crowd:
+    return Crowd(found.view.world, found.pod.priority, filters_of(active), found.record.ok)
 
 
 def _prefer_nominated(found: Feasible) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.columns.ports import HostPort, clash
+from holdfast.columns.ports import HostPort, clash, clashes
 from holdfast.columns.unseen import Unseen
 from holdfast.framework.plugin import (
     NONE,
@@ -20,6 +21,8 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Limit,
+    Limits,
     Scope,
     Skip,
     Verdicts,
@@ -87,6 +90,16 @@ class NodePorts:
         taken[list(state.nodes.ports.rows_taken(state.wanted))] = True
         return taken
 
+    def limits(self, state: _State) -> Limits:
+        """Nobody may stay who holds a wanted port."""
+        left = -state.nodes.ports.count(state.wanted, state.nodes.capacity)
+        apart = None
+        if state.unseen is not None:
+            apart = np.zeros(state.nodes.capacity, np.bool_)
+            apart[[*state.unseen.laden]] = True
+        counts = partial(_clashing, state.wanted)
+        return Limits((Limit((self.name, state.wanted), left, counts),), apart)
+
     def row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
         return self.verdict(state, row, NONE), 0.0
@@ -108,3 +121,7 @@ class NodePorts:
         gone = view.world.facts(event.old)
         placed = gone.pod.spec.node_name or gone.pod.status.nominated_node_name
         return bool(placed) and clash(pod.host_ports, gone.host_ports)
+
+
+def _clashing(wanted: frozenset[HostPort], pod: PodFacts) -> int:
+    return clashes(wanted, pod.host_ports) if pod.host_ports else 0

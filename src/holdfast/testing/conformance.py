@@ -32,6 +32,8 @@ from holdfast.framework.plugin import (
     GroupsReasons,
     Hints,
     JudgesOne,
+    Limits,
+    LimitsPods,
     Needs,
     NeedsRoom,
     Normalizes,
@@ -249,6 +251,8 @@ def _check_leaving(case: Case, random: Random) -> None:
         if not rests and not implements(plugin, NeedsRoom):
             plain = int(case.verdicts(asked)[0])
             assert verdict == plain, f"{plugin.name}: a row that rests on no pods keeps its verdict"
+    if implements(plugin, LimitsPods):
+        _check_limits(case, row, gone, verdict)
     if implements(plugin, NeedsRoom):
         needs: Needs = plugin.needs(state)
         if needs.apart is not None and needs.apart[row]:
@@ -257,6 +261,15 @@ def _check_leaving(case: Case, random: Random) -> None:
         law = f"{plugin.name}: a row passes where there is room"
         assert enough or verdict, law
         assert rests or enough is (verdict == 0), law
+
+
+def _check_limits(case: Case, row: int, gone: list[PodFacts], verdict: int) -> None:
+    """A row passes exactly if no limit is exceeded once some have left."""
+    limits: Limits = case.plugin.limits(case.prepared.state)
+    if limits.apart is None or not limits.apart[row]:
+        left = [limit.left[row] + sum(map(limit.counts, gone)) for limit in limits.limits]
+        within = min(left, default=0) >= 0
+        assert within is (verdict == 0), f"{case.plugin.name}: a row passes within its limits"
 
 
 def _room_left(case: Case, row: int, gone: list[PodFacts], needs: Needs) -> bool:

@@ -37,6 +37,7 @@ from holdfast.framework.rejection import Rejection, count_reasons
 from holdfast.framework.view import View
 from holdfast.framework.words import Word
 from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS, Question, dry_run
+from holdfast.plugins.default_preemption.limited import Limited
 from holdfast.plugins.default_preemption.losses import NOTHING, Loss, at_least, loss_of
 from holdfast.plugins.default_preemption.trial import NO_USE, Trial
 from holdfast.plugins.default_preemption.trials import trials_of
@@ -59,11 +60,12 @@ class Search:
         self._room = _by_room(rejection)
         self._needs: Needs | None = None
         self._trial: Trial | None = None
+        self._limited = Limited(rejection.filters if self._room is not None else ())
         if self._room is not None:
             plugin, state = self._room
             self._needs = plugin.needs(state)
-            self._trial = trials.of(view.pod.priority, self._needs)
-        self._others = [pair for pair in rejection.filters if not self._is_room(pair[0])]
+            self._trial = trials.of(view.pod.priority, self._needs, self._limited.limits)
+        self._others = [pair for pair in rejection.filters if not self._counted(pair[0])]
         self._unbounded = self._beyond_room()
         self._hard = self._find_hard()
         self._fits: Bools | None = None
@@ -143,7 +145,7 @@ class Search:
             # Whoever rejected a row, all before it in turn have passed it.
             begin = 0 if rejection.words else min(rejection.objectors or (0,))
             for index, (plugin, state) in enumerate(rejection.filters):
-                if index >= begin and not self._is_room(plugin):
+                if index >= begin and not self._counted(plugin):
                     rows = (fits & (rejection.plugin_of <= index)).nonzero()[0]
                     if len(rows):
                         fits[rows] = plugin.filter(state, rows) == 0
@@ -167,9 +169,10 @@ class Search:
         left &= ~alone
         for plugin, state in self._rejection.filters:
             rows = left.nonzero()[0]
-            if self._is_room(plugin):
-                verdicts = (trial.short[rows] != 0).astype(np.int8)
-                words.update(self._shortages(trial, rows[verdicts != 0]))
+            if self._counted(plugin):
+                short = trial.short[rows] & self._bits(trial, plugin)
+                verdicts = (short != 0).astype(np.int8)
+                words.update(self._shortages(plugin, state, rows[short != 0], short[short != 0]))
             else:
                 verdicts = plugin.filter(state, rows)
                 failing = verdicts == Code.ERROR
@@ -180,13 +183,12 @@ class Search:
                 )
             left[rows[verdicts != 0]] = False
 
-    def _shortages(self, trial: Trial, rows: Rows) -> Counter[str]:
+    def _shortages(
+        self, plugin: Any, state: State, rows: Rows, short: NDArray[np.int64]
+    ) -> Counter[str]:
         """Count what rows lack even without the lower pods; those that lack the same at once."""
-        assert self._room is not None
-        plugin, state = self._room
         words: Counter[str] = Counter()
-        short = trial.short[rows]
-        for pattern in np.unique(short):
+        for pattern in sorted(set(short.tolist())):
             alike = rows[short == pattern]
             row = int(alike[0])
             beside = self._view.world.nominations.beside(self._view.pod, row)
@@ -194,6 +196,12 @@ class Search:
             for reason in plugin.reasons(state, row, change):
                 words[reason] += len(alike)
         return words
+
+    def _bits(self, trial: Trial, plugin: Any) -> int:
+        """What of all that may be short is this filter's word."""
+        if self._is_room(plugin):
+            return trial.demand.room_bits()
+        return trial.demand.limit_bits(*self._limited.places[plugin.name])
 
     # --- rows where filters look at pods in other ways ------------------------------------------
 
@@ -218,6 +226,7 @@ class Search:
         ranks = self._view.nodes.importance()
         if self._needs.apart is not None:
             beyond.append(self._needs.apart[:size])
+        beyond.extend(apart[:size] for apart in self._limited.apart)
         if ranks.latest >= self._view.now:
             beyond.append(ranks.newest[:size] >= self._view.now)
         if (spares := self._question.spares) is not None:
@@ -233,22 +242,26 @@ class Search:
 
     def _resting(self) -> Bools | None:
         """Rows where the pods that stand there, or are to come, may decide by more than room."""
-        looking = [
-            p for p in self._rejection.filters if getattr(p[0], "scope", 0) is not Scope.NODE
-        ]
         found: list[Bools] = []
-        for plugin, state in looking:
+        nominations, priority = self._view.world.nominations, self._view.pod.priority
+        promised: list[Rows | list[int]] = []
+        for plugin, state in self._rejection.filters:
+            if getattr(plugin, "scope", None) is Scope.NODE or self._is_limited(plugin):
+                continue
             if implements(plugin, RestsOnPods):
                 rests = plugin.rests_on_pods(state)
                 if rests is not None:
                     found.append(rests[: self._size])
             elif not self._is_room(plugin):
                 found.append(np.ones(self._size, np.bool_))
-        nominations = self._view.world.nominations
-        if nominations and not all(self._is_room(plugin) for plugin, _ in looking):
-            promised = np.zeros(self._size, np.bool_)
-            promised[nominations.promised.rows()] = True
-            found.append(promised)
+            if nominations and not self._is_room(plugin):
+                promised.append(nominations.promised.rows())
+        if nominations:
+            of = nominations.promised.rows_of
+            promised.extend(of(crowded, priority) for crowded in self._limited.crowded_by)
+        for rows in promised:
+            found.append(np.zeros(self._size, np.bool_))
+            found[-1][rows] = True
         return np.logical_or.reduce(found) if found else None
 
     def _bounds(self) -> list[tuple[Loss, int]]:
@@ -272,6 +285,13 @@ class Search:
 
     def _is_room(self, plugin: Any) -> bool:
         return self._room is not None and plugin is self._room[0]
+
+    def _is_limited(self, plugin: Any) -> bool:
+        return plugin.name in self._limited.places
+
+    def _counted(self, plugin: Any) -> bool:
+        """Whether the trial has all that a filter has to say, but for hard rows."""
+        return self._is_room(plugin) or self._is_limited(plugin)
 
 
 def spares_of(rejection: Rejection) -> Callable[[PodFacts], bool] | None:

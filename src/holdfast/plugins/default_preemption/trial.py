@@ -1,13 +1,14 @@
-"""What making room would cost on every row at once, were room all that counted.
+"""What making room would cost on every row at once, were room and limits all that counted.
 
-For pods of one priority that need the same room: take everybody less important away, see whether
-the pod fits, then let back whom we can, the most important first, those beyond a disruption budget
-before all others. Worked out over columns, kept, and worked out again only for rows that moved.
+For pods of one priority that need the same room, and of which the same is said about who may stay:
+take everybody less important away, see whether the pod fits, then let back whom we can, the most
+important first, those beyond a disruption budget before all others. Worked out over columns, kept,
+and worked out again only for rows that moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 
 from holdfast.columns.follower import Follower
 from holdfast.columns.importance import UNSTARTED, Importance
-from holdfast.columns.interner import PODS
+from holdfast.columns.journal import FEW
+from holdfast.framework.making_room import Limit
 from holdfast.framework.plugin import Needs, Rows
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets, SomeRows, Standing
+from holdfast.plugins.default_preemption.demand import MOST_BITS, Demand
 from holdfast.plugins.default_preemption.leaders import HOW_MANY, Key, Leaders
-from holdfast.plugins.default_preemption.letting_back import Rest, let_back, let_back_columns
+from holdfast.plugins.default_preemption.letting_back import let_back, let_back_columns
 from holdfast.plugins.default_preemption.losses import SHIFT, Loss
 
 Ints = NDArray[np.int64]
@@ -28,9 +31,7 @@ Bools = NDArray[np.bool_]
 NO_USE = 2**62
 """The weight of a row on which nobody could make room."""
 _NO_USE: Key = (NO_USE, -1, 0.0)
-_ENOUGH = 2**60
 _GUARDED, _ONE = 2**33, 2**16
-_BITS = 62
 
 
 class Walk(NamedTuple):
@@ -46,7 +47,7 @@ class Trial:
     """One question asked of all rows; arrays are [row].
 
     ``lower`` counts the pods that might go. ``short`` has a bit for each thing the row lacks even
-    without them: bit 0 a pod slot, then the needs in order. The loss is packed for comparing:
+    without them (see Demand). The loss is packed for comparing:
     ``weight`` is broken budgets and the highest priority, NO_USE where evicting does not help (or
     is not needed: ``idle``, there it is not for want of room that the row will not do); ``total``
     is the sum of priorities and the number of victims; ``start`` when the most important one
@@ -58,7 +59,7 @@ class Trial:
         self._world = world
         self._budgets = budgets
         self._ceiling = ceiling
-        self._needs = needs
+        self.demand = Demand(world, ceiling, needs)
         self._follower = Follower(nodes.journal, nodes.order_journal)
         self._paid: tuple[int, tuple[Standing, ...]] = (-1, ())
         self._leaders: Leaders | None = None
@@ -70,8 +71,8 @@ class Trial:
         self.gone: Ints = np.zeros(nodes.capacity, np.int64)
         self.idle: Bools = np.zeros(nodes.capacity, np.bool_)
 
-    def refresh(self) -> None:
-        """Look again at rows that moved, and where budgets did."""
+    def refresh(self, limits: Sequence[Limit] = ()) -> None:
+        """Look again at rows that moved, and where budgets or limits did."""
         size = self._world.nodes.size
         ranks = self._world.nodes.importance()
         self._budgets.refresh()
@@ -79,10 +80,14 @@ class Trial:
         if self._paid[0] != version:
             self._follower.forget()
         stale = self._follower.stale(size)
+        moved = self.demand.moved(limits, size)
         if self._paid[0] == version and self._paid[1] != standings:
-            moved = self._budgets.touched(self._paid[1], ranks, size)
+            touched = self._budgets.touched(self._paid[1], ranks, size)
+            moved = touched if moved is None else moved | touched
+        if moved is not None and not isinstance(stale, slice):
             moved[stale] = True
             stale = moved.nonzero()[0]
+            stale = stale.tolist() if len(stale) <= FEW else stale
         self._paid = (version, standings)
         if isinstance(stale, list):
             for row in stale:
@@ -171,7 +176,7 @@ class Trial:
         guarded = len(beyond.intersection(gone)) if beyond else 0
         self.weight[row] = guarded * _GUARDED + priorities[gone[0]] + SHIFT
         self.total[row] = total * _ONE + len(gone)
-        self.gone[row] = sum([1 << place for place in gone]) if gone[-1] < _BITS else 0
+        self.gone[row] = sum([1 << place for place in gone]) if gone[-1] < MOST_BITS else 0
         self.start[row] = ranks.started.rows[row][gone[0]]
 
     def _walk(self, row: int, ranks: Importance) -> Walk:
@@ -179,22 +184,7 @@ class Trial:
         begin, end = 0, len(priorities)
         while begin < end and priorities[begin] >= self._ceiling:
             begin += 1
-        nodes = self._world.nodes
-        ahead = self._world.nominations.at_least(self._ceiling, row)
-        slots = nodes.amounts.free_at[PODS][row] + (end - begin) - len(ahead) - 1
-        short = int(slots < 0)
-        columns, left = [], []
-        for bit, (resource, amount) in enumerate(self._needs.amounts, 1):
-            if resource in self._needs.waived and not nodes.amounts.allocatable_at[resource][row]:
-                continue
-            asked = ranks.amounts(resource).rows[row]
-            asked = asked[begin:] if begin else asked
-            rest = nodes.amounts.free_at[resource][row] - amount + sum(asked)
-            for pod in ahead:
-                rest -= dict(pod.request).get(resource, 0)
-            columns.append(asked)
-            left.append(rest)
-            short |= int(rest < 0) << bit
+        short, slots, columns, left = self.demand.at(row, ranks, begin, end)
         if short or begin == end:
             return Walk(end - begin, short, [], set())
         beyond = self._budgets.violating(ranks.pods[row], begin)
@@ -207,44 +197,13 @@ class Trial:
 
     def _try_many(self, rows: SomeRows, ranks: Importance) -> None:
         deep = int(ranks.count[rows].max(initial=0))
-        priority = ranks.priority.columns()[:deep, rows]
-        lower = priority < self._ceiling
-        grids = [ranks.amounts(resource) for resource, _ in self._needs.amounts]
-        asked = [grid.columns()[:deep, rows] for grid in grids]
-        there, given = ranks.count[rows], [grid.totals[rows] for grid in grids]
-        if deep and (~lower[0] & (there > 0)).any():
-            # Not everybody is less important. (Where nobody stands nothing is asked for anyway.)
-            there = lower.sum(axis=0)
-            asked = [amounts * lower for amounts in asked]
-            given = [amounts.sum(axis=0) for amounts in asked]
-        left = self._left(rows, there, given)
-        short = np.zeros(len(there), np.int64)
-        for bit, rest in enumerate(left):
-            short |= (rest < 0).astype(np.int64) << bit
-        # Rows that lack something are left alone; what becomes of them is of no interest.
-        for rest in left:
-            rest[short > 0] = _ENOUGH
+        lower = ranks.priority.columns()[:deep, rows] < self._ceiling
+        there, short, rests = self.demand.of(rows, ranks, lower)
         beyond = self._budgets.beyond(ranks, rows, lower)
-        slots = [] if (left[0] >= there).all() else [Rest(left[0], lower.astype(np.int64))]
-        gone = let_back_columns(lower, beyond, [*slots, *map(Rest, left[1:], asked)])
+        gone = let_back_columns(lower, beyond, rests)
         self.lower[rows], self.short[rows] = there, short
         self._tell(rows, gone, beyond, ranks)
         self.idle[rows] = (short == 0) & (there > 0) & (self.total[rows] == 0)
-
-    def _left(self, rows: SomeRows, there: Ints, given: list[Ints]) -> list[Ints]:
-        """What would be left of pod slots and needs beside the pod, were everybody lower gone."""
-        amounts = self._world.nodes.amounts
-        left = [amounts.free[PODS][rows] + there - 1]
-        for (resource, amount), gained in zip(self._needs.amounts, given, strict=True):
-            rest = amounts.free[resource][rows] - amount + gained
-            if resource in self._needs.waived:
-                rest = np.where(amounts.allocatable[resource][rows] == 0, _ENOUGH, rest)
-            left.append(rest)
-        if self._world.nominations:
-            resources = [resource for resource, _ in self._needs.amounts]
-            coming = self._world.nominations.promised.needed(self._ceiling, resources)
-            left = [rest - taken[rows] for rest, taken in zip(left, coming, strict=True)]
-        return left
 
     def _tell(self, rows: SomeRows, gone: Bools, beyond: Bools | None, ranks: Importance) -> None:
         """Add up what the victims cost, the most important one last: it has the last word."""
@@ -262,7 +221,7 @@ class Trial:
             start = np.where(going, started[place], start)
             if beyond is not None:
                 guarded += going & beyond[place]
-            if len(gone) <= _BITS:
+            if len(gone) <= MOST_BITS:
                 bits |= going.astype(np.int64) << place
         self.weight[rows] = np.where(total > 0, guarded * _GUARDED + highest + SHIFT, NO_USE)
         self.total[rows], self.start[rows], self.gone[rows] = total, start, bits

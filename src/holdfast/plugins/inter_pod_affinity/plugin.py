@@ -19,6 +19,7 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Limits,
     Part,
     RawScores,
     Reject,
@@ -29,6 +30,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.plugins.inter_pod_affinity.hints import worth_a_try
+from holdfast.plugins.inter_pod_affinity.limits import limits_of
 from holdfast.plugins.inter_pod_affinity.state import AffinityState, Counted, digest
 
 AFFINITY = "node(s) didn't match pod affinity rules"
@@ -111,6 +113,10 @@ class InterPodAffinity:
         for domains in (*counted, *(term.domains for term in state.shunned)):
             found |= domains.per_row > 0
         return found
+
+    def limits(self, state: AffinityState) -> Limits:
+        """Who may not stay, and of whom somebody must."""
+        return limits_of(state)
 
     def reasons(self, state: AffinityState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Which of the three rules it was."""

@@ -109,11 +109,12 @@ class AffinityState:
                 for term in pod.terms.forbidden:
                     label = self.nodes.label_column(term.key)
                     here = label.at[row]
-                    if here >= 0 and here == label.at[other] and self._meant_by(term):
+                    if here >= 0 and here == label.at[other] and self.meant_by(term):
                         return True
         return False
 
-    def _meant_by(self, term: Term) -> bool:
+    def meant_by(self, term: Term) -> bool:
+        """Tell whether a term means the pod."""
         assert self.pod is not None
         return means(self.nodes, (term.choice,), self.pod)
 

@@ -10,11 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
-from holdfast.columns.counters import SelectorCount
-from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.columns.unseen import AnyDomains
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.plugin import (
     NONE,
@@ -22,6 +19,7 @@ from holdfast.framework.plugin import (
     Change,
     ClusterEvent,
     Code,
+    Limits,
     Part,
     RawScores,
     Reject,
@@ -39,54 +37,13 @@ from holdfast.plugins.pod_topology_spread.constraints import (
     Eligibility,
     own_constraints,
 )
+from holdfast.plugins.pod_topology_spread.counted import Counted
 from holdfast.plugins.pod_topology_spread.hints import NODE_NEWS, POD_NEWS, worth_a_try
+from holdfast.plugins.pod_topology_spread.limits import limits_of
 from holdfast.plugins.pod_topology_spread.scoring import HOSTNAME, Wish, Wishes
 
 REASON = "node(s) didn't match pod topology spread constraints"
 MISSING = f"{REASON} (missing required label)"
-Counts = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A constraint with the counters behind it."""
-
-    constraint: Constraint
-    namespace: str
-    domains: AnyDomains
-    label: LabelColumn
-    eligibility: Eligibility
-    moving: SelectorCount
-    """Pods whose coming or going would count, terminating ones among them."""
-
-    def counts(self, nodes: Picture, change: Change) -> Counts:
-        """Matching pods per domain, were the change to happen."""
-        self.domains.refresh()
-        if not change:
-            return self.domains.counts
-        counts = self.domains.counts.copy()
-        eligible = self.eligibility.rows(nodes)
-        for sign, side in ((1, change.added), (-1, change.removed)):
-            for row, pods in side.items():
-                if eligible[row]:
-                    counts[self.label.ids[row]] += sign * sum(map(self._counts, pods))
-        return counts
-
-    def _counts(self, pod: PodFacts) -> bool:
-        # A terminating pod counts here and nowhere else, as upstream: taken away, it leaves more
-        # room than it took.
-        same = pod.namespace == self.namespace
-        return same and self.constraint.selector.matches(pod.labels)
-
-    def too_uneven(self, counts: Counts) -> NDArray[np.bool_]:
-        """Tell, per domain, whether one more pod there is one too many."""
-        there = self.domains.present
-        present = counts if there is None else counts.compress(there)
-        enough = len(present) >= self.constraint.min_domains
-        lowest = present.min() if len(present) and enough else 0.0
-        most = lowest + self.constraint.max_skew - int(self.constraint.matches_self)
-        uneven: NDArray[np.bool_] = counts > most
-        return uneven
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +175,10 @@ class PodTopologySpread:
         for counted in state.counted:
             found |= counted.moving.all > 0
         return found
+
+    def limits(self, state: SpreadState) -> Limits:
+        """How many of those a constraint counts may stay."""
+        return limits_of(state.nodes, state.counted)
 
     def reasons(self, state: SpreadState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Which of the two it was."""

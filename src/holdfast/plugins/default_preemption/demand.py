@@ -1,0 +1,164 @@
+"""What a row must have left for pods of one priority: room, and no more pods than limits allow.
+
+One row is asked in plain numbers, many as columns. What is short is told in bits: bit 0 a pod slot,
+then the needs in order, then two bits a limit: that it is exceeded, and that it always will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.grid import Grid
+from holdfast.columns.importance import Importance
+from holdfast.columns.interner import PODS
+from holdfast.framework.making_room import NEVER, Limit
+from holdfast.framework.plugin import Needs
+from holdfast.framework.world import World
+from holdfast.plugins.default_preemption.budgets import SomeRows
+from holdfast.plugins.default_preemption.letting_back import Rest
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_ENOUGH = 2**60
+_HOPELESS = NEVER // 2
+MOST_BITS = 62
+
+
+class Asked(NamedTuple):
+    """What one row has left beside the pod were everybody lower gone, and what those ask for."""
+
+    short: int
+    slots: int
+    columns: list[Sequence[int]]
+    left: list[int]
+
+
+class AskedOfMany(NamedTuple):
+    """The same of many rows: pods that are lower, bits of what is short, what is left to take."""
+
+    there: Ints
+    short: Ints
+    rests: list[Rest]
+
+
+class Demand:
+    """The needs and limits of a class of pods of one priority; limits may be replaced by newer."""
+
+    def __init__(self, world: World, ceiling: int, needs: Needs) -> None:
+        self._world = world
+        self._ceiling = ceiling
+        self._needs = needs
+        self.limits: Sequence[Limit] = ()
+
+    def moved(self, limits: Sequence[Limit], size: int) -> Bools | None:
+        """Take newer limits; tells on which rows they are others, None if on none."""
+        before, self.limits = self.limits, limits
+        moved: Bools | None = None
+        for old, new in zip(before, limits, strict=False):
+            if old.left is not new.left:
+                differs = old.left[:size] != new.left[:size]
+                moved = differs if moved is None else moved | differs
+        return moved if moved is not None and moved.any() else None
+
+    def room_bits(self) -> int:
+        """The bits of everything but limits."""
+        return (1 << (1 + len(self._needs.amounts))) - 1
+
+    def limit_bits(self, begin: int, end: int) -> int:
+        """The bits of some limits, by place."""
+        first = 1 + len(self._needs.amounts)
+        return ((1 << 2 * (end - begin)) - 1) << (first + 2 * begin)
+
+    def _grid(self, limit: Limit, ranks: Importance) -> Grid:
+        return ranks.grid(limit.key, limit.counts, limit.version, by_kind=limit.by_kind)
+
+    def at(self, row: int, ranks: Importance, begin: int, end: int) -> Asked:
+        """Ask one row, on which pods from ``begin`` to ``end`` might go."""
+        amounts = self._world.nodes.amounts
+        ahead = self._world.nominations.at_least(self._ceiling, row)
+        slots = amounts.free_at[PODS][row] + (end - begin) - len(ahead) - 1
+        short, bit_of_limits = int(slots < 0), 1 + len(self._needs.amounts)
+        columns: list[Sequence[int]] = []
+        left: list[int] = []
+        for bit, (resource, amount) in enumerate(self._needs.amounts, 1):
+            if resource in self._needs.waived and not amounts.allocatable_at[resource][row]:
+                continue
+            asked = ranks.amounts(resource).rows[row]
+            asked = asked[begin:] if begin else asked
+            rest = amounts.free_at[resource][row] - amount + sum(asked)
+            for pod in ahead:
+                rest -= dict(pod.request).get(resource, 0)
+            columns.append(asked)
+            left.append(rest)
+            short |= int(rest < 0) << bit
+        for i, limit in enumerate(self.limits):
+            asked = self._grid(limit, ranks).rows[row]
+            asked = asked[begin:] if begin else asked
+            rest = int(limit.left[row]) + sum(asked)
+            if not limit.anchor:
+                rest -= sum([limit.counts(pod) for pod in ahead])
+                columns.append(asked)
+                left.append(rest)
+            short |= (int(rest < 0) | int(rest < _HOPELESS) << 1) << (bit_of_limits + 2 * i)
+        return Asked(short, slots, columns, left)
+
+    def of(self, rows: SomeRows, ranks: Importance, lower: Bools) -> AskedOfMany:
+        """Ask many rows; ``lower`` are those who might go, [place, row]."""
+        deep = len(lower)
+        resources = [resource for resource, _ in self._needs.amounts]
+        grids = [ranks.amounts(resource) for resource in resources]
+        grids += [self._grid(limit, ranks) for limit in self.limits]
+        asked = [grid.columns()[:deep, rows] for grid in grids]
+        there, given = ranks.count[rows], [grid.totals[rows] for grid in grids]
+        if deep and (~lower[0] & (there > 0)).any():
+            # Not everybody is less important. (Where nobody stands nothing is asked for anyway.)
+            there = lower.sum(axis=0)
+            asked = [amounts * lower for amounts in asked]
+            given = [amounts.sum(axis=0) for amounts in asked]
+        left = self._left(rows, there, given)
+        short = self._short(left)
+        # Rows that lack something are left alone; what becomes of them is of no interest.
+        for rest in left:
+            rest[short > 0] = _ENOUGH
+        rests = [] if (left[0] >= there).all() else [Rest(left[0], lower.astype(np.int64))]
+        anchors = [False] * len(resources) + [limit.anchor for limit in self.limits]
+        rests += [
+            Rest(rest, taken)
+            for rest, taken, anchor in zip(left[1:], asked, anchors, strict=True)
+            if not anchor
+        ]
+        return AskedOfMany(there, short, rests)
+
+    def _short(self, left: list[Ints]) -> Ints:
+        short = np.zeros(len(left[0]), np.int64)
+        first = 1 + len(self._needs.amounts)
+        for bit, rest in enumerate(left[:first]):
+            short |= (rest < 0).astype(np.int64) << bit
+        for i, rest in enumerate(left[first:]):
+            short |= (rest < 0).astype(np.int64) << (first + 2 * i)
+            short |= (rest < _HOPELESS).astype(np.int64) << (first + 2 * i + 1)
+        return short
+
+    def _left(self, rows: SomeRows, there: Ints, given: list[Ints]) -> list[Ints]:
+        """What would be left of slots, needs and limits beside the pod, were all lower gone."""
+        amounts, nominations = self._world.nodes.amounts, self._world.nominations
+        left = [amounts.free[PODS][rows] + there - 1]
+        for (resource, amount), gained in zip(self._needs.amounts, given, strict=False):
+            rest = amounts.free[resource][rows] - amount + gained
+            if resource in self._needs.waived:
+                rest = np.where(amounts.allocatable[resource][rows] == 0, _ENOUGH, rest)
+            left.append(rest)
+        if nominations:
+            resources = [resource for resource, _ in self._needs.amounts]
+            coming = nominations.promised.needed(self._ceiling, resources)
+            left = [rest - taken[rows] for rest, taken in zip(left, coming, strict=True)]
+        for limit, gained in zip(self.limits, given[len(self._needs.amounts) :], strict=True):
+            rest = limit.left[rows] + gained
+            if nominations and not limit.anchor:
+                rest = rest - nominations.promised.counted(self._ceiling, limit.counts)[rows]
+            left.append(rest)
+        return left

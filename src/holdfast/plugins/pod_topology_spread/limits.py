@@ -1,0 +1,60 @@
+"""Hard constraints as limits: how many of the pods that are counted may stay in a domain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.picture import Picture
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.making_room import ALWAYS, NEVER, Limit, Limits
+from holdfast.plugins.pod_topology_spread.counted import Counted
+
+
+def limits_of(nodes: Picture, constraints: Iterable[Counted]) -> Limits:
+    """Only so many may stay that the row's domain is not too far ahead of the others."""
+    found = []
+    for counted in constraints:
+        left = _left(nodes, counted)
+        if left is None:
+            return Limits((), np.ones(nodes.capacity, np.bool_))
+        key = ("spread", counted.namespace, counted.constraint.selector)
+        found.append(Limit(key, left, partial(_count, counted), by_kind=True))
+    return Limits(tuple(found))
+
+
+def _left(nodes: Picture, counted: Counted) -> NDArray[np.int64] | None:
+    """How many more could come to each row, were nothing to change elsewhere."""
+    counted.domains.refresh()
+    counts, ids = counted.domains.counts, counted.label.ids
+    ahead = counted.constraint.max_skew - int(counted.constraint.matches_self)
+    if ahead < 0:
+        return None
+    free = _lowest_elsewhere(counted) + ahead - counts
+    table = np.append(np.where(np.isinf(free), ALWAYS, free), NEVER)
+    left = table[ids].astype(np.int64)
+    # Pods of other rows are not counted, so that nobody's leaving those makes any difference.
+    counting = counted.eligibility.rows(nodes)
+    return np.where(counting, left, np.where(left < 0, NEVER, ALWAYS))
+
+
+def _lowest_elsewhere(counted: Counted) -> NDArray[np.float64]:
+    """For each domain the fewest pods in any other that counts."""
+    counts, mask = counted.domains.counts, counted.domains.present
+    present = np.arange(len(counts)) if mask is None else mask.nonzero()[0]
+    lowest = np.zeros(len(counts))
+    if len(present) and len(present) >= counted.constraint.min_domains:
+        there = counts[present]
+        least = there.argmin()
+        lowest[:] = there[least]
+        there[least] = math.inf
+        lowest[present[least]] = there.min()
+    return lowest
+
+
+def _count(counted: Counted, pod: PodFacts) -> int:
+    return int(counted.counts_pod(pod))
