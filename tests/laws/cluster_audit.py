@@ -1,20 +1,26 @@
 """What must be true of a cluster, read off its API objects alone, in the slowest obvious way."""
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
+from holdfast.api import durations
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.resizing import wanted
+from laws.cluster_edits import ONCE, POLICY, REUSABLE, owners_before, was
 
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 GPU = "example.com/gpu"
 """No node has any: devices serve it."""
 OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 HOLDING = ("Available", "Waiting")
+SLACK = 5.0
+"""Seconds within which an end is noticed."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +126,20 @@ def owns(pod, reservation):
     return any(rule.owns(pod) for rule in compile_owners(reservation.spec.owners) or ())
 
 
+def owned_once(pod, reservation):
+    """Whether it is one, or was before either was edited: who is inside stays."""
+    apps = {pod.metadata.labels.get("app"), *owners_before(pod)}
+    rules = [owner.label_selector.match_labels["app"] for owner in reservation.spec.owners]
+    return bool(apps & {*rules, *owners_before(reservation)})
+
+
 def broken_promises(census):
     """Every promise that does not hold; faults and restarts excuse none."""
     return [
         *_overcommitted(census),
         *_drawn_twice(census),
         *_drawn_by_strangers(census),
+        *_drawn_beyond(census),
         *_ports_shared(census),
         *_too_near(census),
         *_pools_too_full(census),
@@ -174,9 +188,23 @@ def ports_of(spec):
 def _drawn_by_strangers(census):
     for reservation in census.reservations:
         for pod in census.standing:
-            theirs = owns(pod, reservation) or leaves_room_to(pod, reservation)
+            theirs = owned_once(pod, reservation) or leaves_room_to(pod, reservation)
             if draw_of(pod, reservation) is not None and not theirs:
                 yield f"{pod.name} draws on {reservation.name}, which is not for it"
+
+
+def _drawn_beyond(census):
+    """Who is restricted to a reservation takes no more of it than is there."""
+    for reservation in census.reservations:
+        inherits = reservation.spec.pre_allocation
+        if reservation.spec.allocate_policy != "Restricted" or inherits or was(reservation, POLICY):
+            continue
+        used = sum((draw for _, draw in users_of(reservation, census)), Counter())
+        has = amounts_of(reservation.status.allocatable)
+        lent = has - (amounts_of(inner_reserved(reservation)) & has)
+        beyond = {k: used[k] - lent[k] for k in has if used[k] > lent[k]}
+        if beyond and reservation.phase in HOLDING:
+            yield f"{reservation.name} is restricted, drawn {beyond} beyond {has}"
 
 
 def _ports_shared(census):
@@ -190,7 +218,7 @@ def _ports_shared(census):
                 seen[port] = pod.name
             for reservation in census.held_on(node):
                 kept = ports_of(reservation.spec.template.spec)
-                if kept & ports_of(pod.spec) and not (owns(pod, reservation) or ignores(pod)):
+                if kept & ports_of(pod.spec) and not (owned_once(pod, reservation) or ignores(pod)):
                     yield f"{pod.name} stands on a port of {reservation.name}"
 
 
@@ -203,7 +231,7 @@ def _too_near(census):
             yield f"{[p.name for p in apart]} are together on {node}"
         for pod in apart:
             for room in rooms:
-                if not (owns(pod, room) or ignores(pod)):
+                if not (owned_once(pod, room) or ignores(pod)):
                     yield f"{pod.name} is near {room.name} on {node}"
 
 
@@ -211,7 +239,8 @@ def _drawn_twice(census):
     for reservation in census.reservations:
         users = [p.name for p in census.standing if draw_of(p, reservation) is not None]
         inherits = reservation.spec.pre_allocation and reservation.phase in ("Waiting", "Failed")
-        if reservation.spec.allocate_once and len(users) > 1 and not inherits:
+        shared = inherits or was(reservation, REUSABLE)
+        if reservation.spec.allocate_once and len(users) > 1 and not shared:
             yield f"allocate-once {reservation.name} is drawn on by {users}"
 
 
@@ -276,6 +305,36 @@ def stale_statuses(census):
             yield f"allocate-once {reservation.name} is used and still {reservation.phase}"
 
 
+def wrong_phases(census, now):
+    """Reservations that live on past their end, or end for no reason, or do not say so."""
+    for reservation in census.reservations:
+        name, phase, ready = reservation.name, reservation.phase, reservation.condition("Ready")
+        node = reservation.status.node_name
+        if phase not in ("Succeeded", "Failed"):
+            if node and node not in census.nodes:
+                yield f"{name} is {phase} on {node}, which is gone"
+            if ends_at(reservation) < now - SLACK:
+                yield f"{name} is {phase} {now - ends_at(reservation)} s after its end"
+        said = ready and (ready.status, ready.reason)
+        short = node in census.nodes and min(free_on(node, census).values()) < 0
+        if phase == "Available" and said != ("True", "Available") and not short:
+            yield f"{name} is Available and whole, and says {said}"
+        if phase == "Waiting" and said != ("False", "Waiting"):
+            yield f"{name} is Waiting and says {said}"
+        if phase == "Failed" and said != ("False", "Expired"):
+            yield f"{name} has failed and says {said}"
+        if phase == "Succeeded" and not (reservation.spec.allocate_once or was(reservation, ONCE)):
+            yield f"{name} has succeeded and may serve more"
+
+
+def ends_at(reservation):
+    """When it ends; ``expires`` alone counts where it is given."""
+    if reservation.spec.expires:
+        return parse_rfc3339(reservation.spec.expires)
+    ttl = durations.parse(reservation.spec.ttl)
+    return parse_rfc3339(reservation.metadata.creation_timestamp) + ttl if ttl else math.inf
+
+
 def wrong_sizes(census):
     """Reservations that hold another size than they ask for and do not say why."""
     for reservation in census.reservations:
@@ -295,7 +354,9 @@ def left_waiting(census):
     for pod in census.waiting:
         if claims_of(pod) or _governed(pod, census) or ports_of(pod.spec) or pod.spec.affinity:
             continue
-        mine = [r for r in available if owns(pod, r)]
+        # Whose door is closed takes nobody in; it is none of theirs.
+        open_ones = [r for r in available if not (r.spec.unschedulable or r.spec.taints)]
+        mine = [r for r in open_ones if owns(pod, r)]
         wanted = request_of(pod)
         where = [n for n in census.nodes if wanted <= free_on(n, census)]
         must = bool(pod.metadata.annotations)

@@ -18,6 +18,7 @@ from holdfast.testing import (
     a_slice,
     a_unit,
 )
+from laws.cluster_edits import an_edit, were
 
 TROUBLE = Chances(
     conflict=0.04, unavailable=0.04, unavailable_after=0.04, lost=0.04, delay=0.02,
@@ -28,7 +29,6 @@ SIZES = ("500m", "1", "1", "2", "3")
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 ORDER = "scheduling.koordinator.sh/reservation-order"
-RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"
 INNER = "node.koordinator.sh/reservation"
 PRIORITY = "koordinator.sh/priority"
 SPARED = "scheduling.koordinator.sh/disable-preemptible"
@@ -102,7 +102,8 @@ class Life:
         """Do a few random things at once, then let everybody react."""
         deeds = {
             self._new_pod: 36, self._new_reservation: 24, self._gone_pod: 20,
-            self._gone_reservation: 4, self._edited_reservation: 10, self._pod_with_claim: 6,
+            self._gone_reservation: 4, self._edited_reservation: 14, self._pod_with_claim: 6,
+            self._relabelled_pod: 3,
             self._pod_with_gpu: 6, self._new_node: 3, self._gone_node: 1, self._other_policy: 2,
             self._pass_time: 20, self._restart_components: 2, self._restart_everything: 1,
         }  # fmt: skip
@@ -185,23 +186,27 @@ class Life:
         return {"enableMultiple": self.rng.random() < 0.5}
 
     async def _edited_reservation(self):
-        """One of the reservations asks for another size, or keeps new owners out."""
+        """One of the reservations asks for something else."""
         found = (await self.cluster.client.list(RESERVATIONS)).items
         if not found:
             return "none there"
         chosen = self.rng.choice(sorted(found, key=lambda r: r.name))
-        if self.rng.random() < 0.15:
-            patch = {"spec": {"unschedulable": not chosen.spec.unschedulable}}
-        elif self.rng.random() < 0.5:
-            size = self.rng.choice((None, '{"resources":{"cpu":"2","memory":"1Gi"}}'))
-            patch = {"metadata": {"annotations": {RESIZE: size}}}
-        else:
-            asked = {"requests": {"cpu": self.rng.choice(("1", "2", "3", "5"))}}
-            template = {"spec": {"containers": [{"name": "main", "resources": asked}]}}
-            patch = {"spec": {"template": template}}
+        patch = an_edit(chosen, self.rng)
         with suppress(NotFound):
             await self.cluster.client.patch(RESERVATIONS, chosen.name, patch)
         return f"{chosen.name} {patch}"
+
+    async def _relabelled_pod(self):
+        """A pod becomes somebody else's: what it has it keeps."""
+        found = (await self.cluster.client.list(PODS)).items
+        found = [p for p in found if p.metadata.labels.get("app") in ("a", "b", "none")]
+        if not found:
+            return "none there"
+        pod = self.rng.choice(sorted(found, key=lambda p: p.name))
+        meta = {"labels": {"app": self.rng.choice(("a", "b", "none"))}, "annotations": were(pod)}
+        with suppress(NotFound):
+            await self.cluster.client.patch(PODS, pod.name, {"metadata": meta}, "default")
+        return f"{pod.name} {meta}"
 
     async def _pod_with_claim(self):
         name = self._name("d")

@@ -172,3 +172,26 @@ def renamed(obj, name):
 def raw(obj):
     """An object as plain JSON values."""
     return msgspec.json.decode(msgspec.json.encode(obj))
+
+
+edits = st.one_of(
+    st.fixed_dictionaries({"owners": st.sampled_from(APPS)}),
+    st.fixed_dictionaries({"allocate_policy": st.sampled_from(("", "Aligned", "Restricted"))}),
+    st.fixed_dictionaries({"unschedulable": st.booleans()}),
+    st.just({"allocate_once": False}),
+    st.fixed_dictionaries({"phase": st.sampled_from(("Failed", "Succeeded"))}),
+)
+"""Ways in which a reservation that holds room may change."""
+
+
+def edited(reservation, change):
+    """The same reservation as it is after an edit, or after its end."""
+    change = dict(change)
+    if "phase" in change:
+        status = replaced(reservation.status, phase=change["phase"])
+        return replaced(reservation, status=status)
+    if "owners" in change:
+        made = a_reservation(owner_labels={"app": change["owners"]})
+        change["owners"] = typed(made).spec.owners
+    spec = replaced(reservation.spec, **change)
+    return replaced(reservation, spec=spec)

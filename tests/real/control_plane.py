@@ -77,7 +77,8 @@ class ControlPlane:
             process.terminate()
         for process in reversed(self.processes):
             try:
-                process.wait(20)
+                # Without etcd the API server would wait long for what nobody needs.
+                process.wait(3)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

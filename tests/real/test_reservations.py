@@ -232,6 +232,58 @@ def test_R067_killed_and_started_again_it_knows_everything(cluster, scheduler):
     until(lambda: cluster.used("r"), "8")
 
 
+def test_R016_killed_while_owners_race_nothing_is_given_twice(cluster, scheduler):
+    """Whatever was bound or written when it died, the next one goes on from there."""
+    cluster.create(held("r", "12", node="rsv-0", allocate_once=False))
+    until(lambda: cluster.phase("r"), "Available")
+    cluster.create(pod("filler", "4", node="rsv-0"))
+    racers = [owner(f"racer-{i}", affinity=on("rsv-0")) for i in range(6)]
+    cluster.create({"apiVersion": "v1", "kind": "List", "items": racers})
+    until(lambda: bool(placed(cluster, "racer")))
+    scheduler.kill()
+    scheduler.start()
+    until(lambda: cluster.used("r"), "12")
+    until(lambda: len(cluster.get("reservation", "r")["status"]["currentOwners"]), 3)
+    bound = placed(cluster, "racer")
+    assert len(bound) == 3
+    assert {json.loads(p["metadata"]["annotations"][ALLOCATED])["name"] for p in bound} == {"r"}
+    cluster.forget("pod", bound[0]["metadata"]["name"])
+    until(lambda: len(placed(cluster, "racer")), 3)
+
+
+def placed(cluster, prefix):
+    found = cluster.get("pods")["items"]
+    named = [p for p in found if p["metadata"]["name"].startswith(prefix)]
+    return [p for p in named if p["spec"].get("nodeName")]
+
+
+def test_R063_expired_in_use_it_frees_what_its_owner_does_not_use(cluster):
+    cluster.create(held("r", "16", node="rsv-0", allocate_once=False, ttl="6s"))
+    until(lambda: cluster.phase("r"), "Available")
+    cluster.create(owner("a"), pod("stranger", "12", affinity=on("rsv-0")))
+    until(lambda: cluster.used("r"), "4")
+    assert cluster.node_of("stranger") == ""
+    until(lambda: cluster.phase("r"), "Failed")
+    until(lambda: cluster.node_of("stranger"), "rsv-0")
+    assert cluster.node_of("a") == "rsv-0"
+    assert cluster.used("r") == "4", "what it was when it ended"
+
+
+def test_R073_it_waits_for_a_running_pod_and_gets_its_room(cluster):
+    cluster.create(pod("filler", "12", node="rsv-0"), owner("old", affinity=on("rsv-0")))
+    until(lambda: cluster.node_of("old"), "rsv-0")
+    cluster.create(held("r", node="rsv-0", pre_allocation=True))
+    until(lambda: cluster.phase("r"), "Waiting")
+    until(lambda: cluster.field("reservation", "r", "{.status.currentOwners[*].name}"), "old")
+    cluster.create(pod("stranger", affinity=on("rsv-0")))
+    until(lambda: "FailedScheduling" in cluster.events("stranger"))
+    cluster.forget("pod", "old")
+    until(lambda: cluster.phase("r"), "Available")
+    cluster.create(owner("new"))
+    until(lambda: cluster.phase("r"), "Succeeded")
+    assert (cluster.node_of("new"), cluster.node_of("stranger")) == ("rsv-0", "")
+
+
 def test_it_grows_and_shrinks_where_it_is(cluster):
     cluster.create(held("r", "4", node="rsv-1"))
     until(lambda: cluster.phase("r"), "Available")

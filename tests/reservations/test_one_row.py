@@ -50,7 +50,7 @@ def an_offer(random, i, *, ordered):
             allocate_policy=random.choice(POLICIES),
             metadata=metadata | (more if ordered and random.random() < 0.3 else {}),
             status={
-                "phase": "Available",
+                "phase": random.choice(("Available", "Available", "Available", "Waiting")),
                 "nodeName": f"n{random.randint(0, 4)}",
                 "allocatable": amounts,
             },

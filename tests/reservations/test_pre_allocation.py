@@ -19,6 +19,7 @@ from reservations.rooms import (
     given,
     held,
     node,
+    owner,
     requested,
     status,
     stranger,
@@ -78,6 +79,18 @@ async def test_a_waiting_reservation_takes_no_owner(cluster):
     await given(cluster, stranger("mine", cpu="4", labels=MINE))
     assert await waits(cluster, "mine")
     assert (await status(cluster))[0] == "Waiting"
+
+
+async def test_who_waits_for_room_takes_none_from_others_that_hold_theirs(cluster):
+    await given(cluster, node(cpu="8"), held("theirs", cpu="2", allocate_once=False), filler("5"))
+    await given(cluster, heir(cpu="3"))
+    assert (await status(cluster))[0] == "Waiting"
+    await given(cluster, owner(cpu="2"))
+    assert await drawn_from(cluster, "owner") == "theirs"
+    await given(cluster, owner("beyond", cpu="1"))
+    assert await waits(cluster, "beyond")
+    await cluster.delete(PODS, "used", "default")
+    assert (await status(cluster))[0] == "Available"
 
 
 async def test_R074_cluster_mode_must_be_switched_on(cluster):

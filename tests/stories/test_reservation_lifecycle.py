@@ -183,6 +183,18 @@ async def test_R069_with_a_finalizer_a_terminating_one_is_not_placed(cluster):
     assert reservation.uid not in cluster.components.scheduler.queue
 
 
+async def test_made_allocate_once_while_it_is_used_it_is_done(cluster):
+    await cluster.create(node(), held(cpu="8", allocate_once=False))
+    await cluster.create(owner(cpu="2"))
+    assert (await cluster.reservation("r")).phase == "Available"
+    await cluster.client.patch(RESERVATIONS, "r", {"spec": {"allocateOnce": True}})
+    await cluster.settle()
+    reservation = await cluster.reservation("r")
+    assert (reservation.phase, dict(reservation.status.allocated)) == ("Succeeded", {"cpu": "2"})
+    await cluster.create(a_pod("stranger", cpu="14"))
+    assert await cluster.node_of("stranger") == "n1"
+
+
 async def test_R070_pinned_to_a_full_node_it_waits_for_that_node(cluster):
     await cluster.create(node("n1"), node("n2"), a_pod("used", cpu="16", node="n2"))
     await cluster.create(held(cpu="4", template={"node": "n2"}))

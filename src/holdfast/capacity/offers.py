@@ -31,6 +31,7 @@ from holdfast.capacity.offer import Offer, alike
 from holdfast.capacity.offer_columns import OfferColumns
 from holdfast.capacity.owner_index import OwnerIndex
 from holdfast.capacity.reading import Content, read_content, read_draws
+from holdfast.capacity.waiting import Waiting
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -64,6 +65,7 @@ class Offers:
         self.columns = OfferColumns()
         self.looks = Looks()
         self._on_node: dict[str, dict[str, None]] = {}
+        self.waiting = Waiting()
         self._labels_seen: dict[str, Mapping[str, str] | None] = {}
         """Labels of nodes with offers: a reservation selector sees them too."""
         self._matcher = Matcher(self, picture)
@@ -219,6 +221,7 @@ class Offers:
         for offer in copy.by_uid.values():
             offer.group = copy.index.join(offer.slot, offer.reservation.spec.owners)
             copy._on_node.setdefault(offer.node, {})[offer.uid] = None
+            copy.waiting.enter(offer)
         copy.columns = self.columns.fork()
         copy.looks = self.looks.fork()
         return copy
@@ -270,6 +273,7 @@ class Offers:
         self.by_uid[offer.uid] = offer
         self._slots[offer.slot] = offer
         self._on_node.setdefault(offer.node, {})[offer.uid] = None
+        self.waiting.enter(offer)
         self._picture.show_labels(offer.group.label_keys)
         self._settle(offer)
 
@@ -278,6 +282,7 @@ class Offers:
         self._ledger.close((offer.uid, offer.node))
         there = self._on_node[offer.node]
         del there[offer.uid]
+        self.waiting.leave(offer)
         if not there:
             del self._on_node[offer.node]
             self._labels_seen.pop(offer.node, None)

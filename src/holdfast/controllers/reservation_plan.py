@@ -106,7 +106,7 @@ def _synced(
         return news | ready, notes
     if reservation.phase != AVAILABLE:
         return {}, ()
-    if news and owners and reservation.spec.allocate_once:
+    if owners and reservation.spec.allocate_once:
         taken = f"allocated to {', '.join(p.key for p in owners)}"
         status = news | _ended(SUCCEEDED, words.SUCCEEDED, reservation, now)
         return status, (Note("Normal", words.SUCCEEDED, taken),)

@@ -167,7 +167,12 @@ def _room_for(state: OwnerState, row: int, resource: int, wanted: int, back: Giv
     free = amounts.free_at[resource][row] if known else 0
     if resource in state.backed and not (known and amounts.allocatable_at[resource][row] > 0):
         free = wanted
-    return free + back.rows.get(row, {}).get(resource, 0) if back.rows else free
+    if back.rows:
+        free += back.rows.get(row, {}).get(resource, 0)
+    if free < 0 and state.offers.waiting:
+        # Who waits for room that is not free takes none from other offers.
+        return min(0, free + state.offers.waiting.held(state.nodes.names[row], resource))
+    return free
 
 
 def _left(offer: Offer, resource: int, back: Given) -> int:

@@ -208,7 +208,18 @@ def _room_for(state: OwnerState, resource: int, wanted: int, back: Given) -> Int
         own = resource < len(nodes.allocatable) and nodes.allocatable[resource, rows] > 0
         free = np.where(own, free, wanted)
     found: Ints = free + back.to_rows(rows, resource)
-    return found
+    return _unawaited(state, resource, found) if state.offers.waiting else found
+
+
+def _unawaited(state: OwnerState, resource: int, free: Ints) -> Ints:
+    """The same where offers wait for room that is not free: they take none from other offers."""
+    rows = state.match.rows
+    for node in state.offers.waiting:
+        row = state.nodes.row_of.get(node, -1)
+        at = int(rows.searchsorted(row))
+        if at < len(rows) and rows[at] == row and free[at] < 0:
+            free[at] = min(0, int(free[at]) + state.offers.waiting.held(node, resource))
+    return free
 
 
 def _free_of(nodes: Picture, resource: int, rows: NDArray[np.intp]) -> Ints:
