@@ -147,6 +147,10 @@ def measure_reservations(table: Table, *, full: bool, repeat: int) -> None:
         table.add(
             Figure("reservations", "reservations scheduled", nodes, 0, held, rate, None, SCHEDULED)
         )
+    placed = reservations.PLACED
+    table.now(f"reservations that inherit, {placed:,} pods stand")
+    rate = max(reservations.of_heirs(nodes) for _ in range(repeat))
+    table.add(Figure("reservations", "reservations that inherit", nodes, placed, 0, rate))
 
 
 def measure_preemption(table: Table, *, full: bool, repeat: int) -> None:
@@ -236,7 +240,7 @@ def planned(parts: list[str], *, full: bool) -> int:
     """How many figures there will be."""
     counts = {
         "decisions": len(list(sizes(full))), "memory": 1, "server": 2,
-        "reservations": 7 + (len(reservations.COUNTS) if full else 2),
+        "reservations": 8 + (len(reservations.COUNTS) if full else 2),
         "preemption": len(preemption.CASES if full else PREEMPTIONS),
         "backlog": 3 * len(backlog.KINDS if full else BACKLOGS),
     }  # fmt: skip

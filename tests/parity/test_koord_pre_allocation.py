@@ -6,7 +6,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity import names
-from holdfast.capacity.heritable import ClusterMode, will_of
+from holdfast.capacity.heritable import ClusterMode, Heritable, will_of
 from holdfast.capacity.inheritance import by_score, inherit
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.framework.plugin import NONE, Change, Code
@@ -100,7 +100,8 @@ def test_a_node_is_judged_with_its_pods(record):
         reservation = msgspec.structs.replace(reservation, metadata=meta)
     will = will_of(reservation, reserve_facts(world, reservation), prefers_none=False)
     site = ReserveState(world.nodes, world.offers, "", "Restricted")
-    state = InheritState(world.nodes, world.offers, reservation, will, ClusterMode(), site)
+    heritable = Heritable.to(reservation, ClusterMode())
+    state = InheritState(world.nodes, world.offers, will, heritable, site)
     (row,) = world.nodes.rows.tolist()
     state.seen().candidates[row] = [world.facts(convert_object(raw, Pod)) for raw in pods]
     # A change that changes nothing has the row judged anew.

@@ -3,11 +3,11 @@
 from collections import Counter
 
 from holdfast.capacity.admission import Ground
+from holdfast.capacity.given import given_back
 from holdfast.framework.plugin import NONE, Change
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation
 from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
-from holdfast.plugins.reservation.given import given_back
 from holdfast.plugins.reservation.nomination import nominate, why_none
 from parity.harness import parity
 from parity.reserving import (

@@ -2,7 +2,18 @@
 
 import pytest
 
-from reservations.rooms import PREFIX, drawn_from, given, held, node, owner, status
+from reservations.rooms import (
+    PREFIX,
+    drawn_from,
+    draws,
+    filler,
+    given,
+    held,
+    node,
+    owner,
+    status,
+    stranger,
+)
 
 ORDER = f"{PREFIX}/reservation-order"
 
@@ -42,10 +53,55 @@ async def test_R044_order_label_beats_score_on_one_node_too(cluster):
     assert await drawn_from(cluster, "owner") == "c"
 
 
+async def test_a_full_one_is_not_named_for_what_another_gives(cluster):
+    """The lowest order first, while there is something left of it."""
+    await given(cluster, node(), held("first", cpu="2", labels={ORDER: "1"}, allocate_once=False))
+    await given(cluster, held("second", cpu="4", labels={ORDER: "2"}, allocate_once=False))
+    await given(cluster, owner("a", cpu="2"), owner("b", cpu="2"))
+    assert [await drawn_from(cluster, name) for name in "ab"] == ["first", "second"]
+    assert await status(cluster, "first") == ("Available", {"cpu": "2"}, ["a"])
+    assert await status(cluster, "second") == ("Available", {"cpu": "2"}, ["b"])
+
+
+async def test_the_lowest_order_is_named_while_anything_is_left_of_it(cluster):
+    await given(cluster, node(), held("first", cpu="3", labels={ORDER: "1"}, allocate_once=False))
+    await given(cluster, held("second", cpu="4", labels={ORDER: "2"}, allocate_once=False))
+    await given(cluster, owner("a", cpu="2"), owner("b", cpu="2"))
+    assert [await drawn_from(cluster, name) for name in "ab"] == ["first", "first"]
+    assert await draws(cluster, "b") == {"first": {"cpu": "1000m"}, "second": {"cpu": "1000m"}}
+
+
+async def test_a_full_one_draws_nobody_to_its_node(cluster):
+    await given(cluster, node("n1"), node("n2"))
+    for name, where, order in (("a", "n1", "1"), ("b", "n1", "3"), ("c", "n2", "2")):
+        labels = {ORDER: order}
+        await given(cluster, pinned(name, where, cpu="2", labels=labels, allocate_once=False))
+    for name in ("first", "second"):
+        await given(cluster, owner(name, cpu="2"))
+    assert [await drawn_from(cluster, name) for name in ("first", "second")] == ["a", "c"]
+
+
+async def test_when_all_are_full_the_lowest_order_is_named(cluster):
+    await given(cluster, node(), held("first", cpu="2", labels={ORDER: "1"}, allocate_once=False))
+    await given(cluster, held("second", cpu="2", labels={ORDER: "2"}, allocate_once=False))
+    await given(cluster, owner("a", cpu="2"), owner("b", cpu="2"), owner("c", cpu="2"))
+    assert await drawn_from(cluster, "c") == "first"
+
+
 async def test_R045_the_reserved_node_wins(cluster):
     await given(cluster, *[node(f"n{i}") for i in range(5)], pinned("r", "n3", cpu="2"))
     await given(cluster, owner(cpu="1"))
     assert await cluster.node_of("owner") == "n3"
+
+
+@pytest.mark.parametrize(("who", "where"), [(stranger, "n2"), (owner, "n1")])
+async def test_what_is_held_for_it_does_not_count_as_taken_by_any_score(cluster, who, where):
+    """Larger than either reservation it is scored by what others take of the nodes."""
+    await given(cluster, node("n1"), node("n2"), filler("1", node="n2"))
+    await given(cluster, pinned("large", "n1", cpu="3", allocate_policy="Aligned"))
+    await given(cluster, pinned("small", "n2", cpu="1", allocate_policy="Aligned"))
+    await given(cluster, who("p", cpu="4"))
+    assert await cluster.node_of("p") == where
 
 
 async def test_R089_of_equals_the_oldest_is_used(cluster):

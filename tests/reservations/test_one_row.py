@@ -5,7 +5,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from holdfast.capacity.given import NOTHING, given_back
 from holdfast.framework.choice import ranked
+from holdfast.framework.memory import Memory
 from holdfast.framework.plugin import Change, Narrow, Placement
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
@@ -15,11 +17,10 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation import Reservation
-from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.kept import Kept, kept_of, offer_scores
 from holdfast.plugins.reservation.nomination import choose, nominate
 from holdfast.plugins.reservation.one_row import judge, offer_score
-from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.plugins.reservation.owner import OwnerState, fit, nominable
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 GPU = "example.com/gpu"
@@ -77,9 +78,10 @@ def state_of(world, pod):
 
 
 def check_rows(state, change):
-    found = fit(state, change)
-    scores, match = offer_scores(state), state.match
     back = given_back(state.offers, change) if change else NOTHING
+    found = fit(state, back)
+    named = nominable(state, found)
+    scores, match = offer_scores(state), state.match
     request = dict(state.request)
     for here, row in enumerate(match.rows.tolist()):
         one = judge(state, row, back)
@@ -88,6 +90,7 @@ def check_rows(state, change):
             assert chance.offer.slot == match.slots[i]
             vector = (found.shares[i], found.by_node[i], found.inside[i])
             assert (chance.shares, chance.by_node, chance.inside) == vector
+            assert any(chance.offer is offer for offer in one.nominable) == named[i]
             assert offer_score(chance.offer, request) == scores[i]
 
 
@@ -177,4 +180,8 @@ def test_the_best_rows_are_those_of_scoring_everything(seed):
         rows, sums = ranked(profile, found)
         assert np.arange(world.nodes.size)[rows][sums == sums.max()].tolist() == best.tolist()
         compared += found.record.leading is not None
+        anew = Memory(profile).record(facts, found.view)
+        anew.refresh()
+        assert (anew.ok == found.record.ok).all()
+        assert (anew.total[anew.ok] == found.record.total[anew.ok]).all()
     assert ordered or compared, "no owner's best offers were compared alone"

@@ -156,6 +156,33 @@ async def test_R079_required_and_nobody_to_inherit_from(cluster):
     assert await drawn_from(cluster, "p") == "r"
 
 
+async def test_a_refused_one_is_tried_again_only_for_pods_that_may_leave_it_room(cluster):
+    await given(cluster, node(), heir(cpu="4", labels=REQUIRED))
+    vain = {"result": "unschedulable", "profile": "default-scheduler"}
+    tried = cluster.metric("schedule_attempts_total", **vain)
+    await given(cluster, *[filler("1", f"other{i}", labels={"app": f"a{i}"}) for i in range(5)])
+    await cluster.advance(20)
+    assert cluster.metric("schedule_attempts_total", **vain) == tried
+    await cluster.client.patch(PODS, "other3", {"metadata": {"labels": MINE}}, "default")
+    await cluster.advance(20)
+    assert await drawn_from(cluster, "other3") == "r"
+
+
+async def test_it_inherits_by_whatever_its_owners_are_told_by(cluster):
+    """A name, a controller, a namespace: labels alone tell only some sorts of pods apart."""
+    await given(cluster, node(), filler("12"), filler("2", "a", labels=MINE))
+    made = {"apiVersion": "v1", "kind": "Set", "name": "s", "uid": "u", "controller": True}
+    await given(cluster, filler("2", "b", metadata={"ownerReferences": [made]}))
+    for name, owners in (("r1", {"controller": {"name": "s"}}), ("r2", {"object": {"name": "a"}})):
+        more = {"owners": [owners], "pre_allocation": True, "labels": REQUIRED}
+        await given(cluster, held(name, cpu="2", **more))
+    assert [await drawn_from(cluster, name) for name in ("a", "b")] == ["r2", "r1"]
+    elsewhere = [{"object": {"namespace": "elsewhere"}, "labelSelector": {"matchLabels": MINE}}]
+    more = {"owners": elsewhere, "pre_allocation": True, "labels": REQUIRED}
+    await given(cluster, held("r3", cpu="2", **more))
+    assert (await status(cluster, "r3"))[0] == "Pending"
+
+
 async def test_required_but_too_large_says_what_is_missing(cluster):
     await given(cluster, node(), filler("10"), filler("6", "p", labels=MINE))
     await given(cluster, heir(cpu="4", labels=REQUIRED))
@@ -179,6 +206,17 @@ async def test_R087_without_anybody_to_inherit_from_it_waits_for_room(cluster):
     await cluster.delete(PODS, "f2", "default")
     await cluster.advance(15)
     assert await cluster.node_of("stranger") == "n1"
+
+
+async def test_one_that_waits_takes_nothing_from_owners_one_after_the_other(cluster):
+    await given(cluster, node(), held("theirs", cpu="4", allocate_once=False), filler("12"))
+    await given(cluster, heir(cpu="8"))
+    assert (await status(cluster))[0] == "Waiting"
+    for name in ("a", "b"):
+        await given(cluster, owner(name, cpu="2"))
+        assert await drawn_from(cluster, name) == "theirs"
+    await given(cluster, owner("c", cpu="2"))
+    assert await waits(cluster, "c")
 
 
 async def test_it_waits_where_the_least_is_missing(cluster):

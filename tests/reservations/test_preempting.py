@@ -1,6 +1,7 @@
 """Preemption beside reservations: what a victim drew stays its reservation's."""
 
-from holdfast.testing import a_priority_class
+from holdfast.testing import Fault, FaultyTransport, a_priority_class
+from holdfast.testing.harness import Harness
 from reservations.rooms import drawn_from, filler, given, held, node, owner, stranger
 
 HIGH = {"priority_class_name": "high"}
@@ -21,3 +22,21 @@ async def test_an_owner_evicts_an_owner_and_takes_its_place(cluster):
     await given(cluster, owner("urgent", cpu="4", **HIGH))
     await cluster.advance(60)
     assert await drawn_from(cluster, "urgent") == "r"
+
+
+async def test_who_took_all_of_a_reservation_is_evicted_for_another_owner(tmp_path):
+    """It serves once, and its status is not written yet: without that owner it would be there."""
+    fault = Fault("delay", method="PATCH", path="/reservations/r/status", seconds=600)
+
+    def spoiled(transport, clock):
+        return FaultyTransport(transport, [fault], clock=clock)
+
+    async with Harness(tmp_path / "store", wrap=spoiled) as cluster:
+        await given(cluster, a_priority_class(), node(), filler("12", **HIGH))
+        await given(cluster, held(cpu="4"), owner("low", cpu="1"))
+        assert await drawn_from(cluster, "low") == "r"
+        await given(cluster, stranger(cpu="1", **HIGH))
+        assert "1 node(s) preemption failed" in await cluster.why("stranger")
+        await given(cluster, owner("urgent", cpu="4", **HIGH))
+        await cluster.advance(60)
+        assert await cluster.node_of("urgent") == "n1"

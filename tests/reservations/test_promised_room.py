@@ -1,5 +1,7 @@
 """Room that a preemption makes is for whom it was made: by a reservation, or inside one."""
 
+import pytest
+
 from holdfast.api.scheme import PODS
 from holdfast.testing import a_priority_class
 from holdfast.testing.faults import Fault, FaultyTransport
@@ -145,6 +147,42 @@ async def test_room_made_inside_a_reservation_is_for_whom_it_was_made(cluster):
     await cluster.advance(60)
     assert await drawn_from(cluster, "urgent") == "r"
     assert await waits(cluster, "rival") and await waits(cluster, "meek")
+
+
+@pytest.mark.parametrize("who", [stranger, held])
+async def test_who_is_promised_held_room_does_not_take_it_twice(cluster, who):
+    """A node of 16 CPUs, 8 of them held: the other half is for anybody, at once."""
+    await given(cluster, a_priority_class(), node())
+    await given(cluster, held(cpu="8", allocate_once=False, allocate_policy="Aligned"))
+    await given(cluster, owner("low", cpu="8", **SLOW), filler("4", "f", **HIGH))
+    await given(cluster, owner("urgent", cpu="8", wish={}, **HIGH))
+    assert await leaving(cluster) == ["low"]
+    assert (await cluster.pod("urgent")).status.nominated_node_name == "n1"
+    await given(cluster, stranger("first", cpu="2"))
+    assert await cluster.node_of("first") == "n1"
+    more = {"owner_labels": {"app": "else"}, "allocate_policy": "Aligned"} if who is held else {}
+    await given(cluster, who("other", cpu="2", **more))
+    where = [cluster.node_of, lambda name: cluster.reservation(name)][who is held]
+    found = await where("other")
+    assert (found if who is stranger else found.status.node_name) == "n1"
+    await given(cluster, stranger("too-much", cpu="1"))
+    assert await waits(cluster, "too-much"), "the node is full"
+    await cluster.advance(40)
+    assert await drawn_from(cluster, "urgent") == "r"
+    assert await waits(cluster, "too-much")
+
+
+async def test_what_an_owner_needs_beyond_the_held_room_is_kept_for_it(cluster):
+    await given(cluster, a_priority_class(), node())
+    await given(cluster, held(cpu="8", allocate_once=False, allocate_policy="Aligned"))
+    await given(cluster, owner("low", cpu="8", **SLOW), filler("4", "f", **HIGH))
+    await given(cluster, owner("urgent", cpu="10", wish={}, **HIGH))
+    assert await leaving(cluster) == ["low"]
+    await given(cluster, stranger("fits", cpu="2"), stranger("does-not", cpu="1"))
+    assert await cluster.node_of("fits") == "n1"
+    assert await waits(cluster, "does-not")
+    await cluster.advance(40)
+    assert await drawn_from(cluster, "urgent") == "r"
 
 
 async def test_a_nominated_owner_takes_no_more_than_its_own_room(cluster):

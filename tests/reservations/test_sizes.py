@@ -81,12 +81,12 @@ async def test_an_edit_is_not_lost_on_one_whose_owner_gave_it_back(cluster):
     assert await allocatable(cluster) == {"cpu": "8"}
 
 
-async def test_made_allocate_once_while_several_use_it_takes_nobody_more(cluster):
+async def test_made_allocate_once_while_several_use_it_has_served_them(cluster):
     await given(cluster, node(), held(cpu="8", allocate_once=False), owner("a"), owner("b"))
     await edit(cluster, {"spec": {"allocateOnce": True}})
     await given(cluster, owner("c"))
     assert await drawn_from(cluster, "c") is None
-    assert await status(cluster) == ("Available", {"cpu": "2"}, ["a", "b"])
+    assert await status(cluster) == ("Succeeded", {"cpu": "2"}, ["a", "b"])
 
 
 async def test_a_template_with_limits_alone_holds_as_much(cluster):
@@ -104,3 +104,18 @@ async def test_a_resource_that_somebody_else_counts_keeps_no_owner_from_its_room
         await given(cluster, node(), held(cpu="4"), stranger(**asks), owner(cpu="4", **asks))
         assert await cluster.node_of("stranger") == "n1"
         assert await drawn_from(cluster, "owner") == "r"
+
+
+async def test_made_allocate_once_while_in_use_it_has_served(cluster):
+    await given(cluster, node(), held(cpu="4", allocate_once=False), owner(cpu="1"))
+    assert await status(cluster) == ("Available", {"cpu": "1"}, ["owner"])
+    await edit(cluster, {"spec": {"allocateOnce": True}})
+    assert await status(cluster) == ("Succeeded", {"cpu": "1"}, ["owner"])
+    assert requested(cluster) == 1_000, "the rest is free"
+
+
+async def test_made_allocate_once_while_nobody_uses_it_it_waits_for_its_owner(cluster):
+    await given(cluster, node(), held(cpu="4", allocate_once=False), owner(cpu="1"))
+    await cluster.delete(PODS, "owner", "default")
+    await edit(cluster, {"spec": {"allocateOnce": True}})
+    assert await status(cluster) == ("Available", {}, [])

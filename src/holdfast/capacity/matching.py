@@ -42,6 +42,15 @@ class Match:
     at: Slots
     unseen: Unseen
 
+    def slots_at(self, row: int) -> list[int]:
+        """The slots on a row, if any."""
+        here = int(self.rows.searchsorted(row))
+        if not len(self.slots) or here == len(self.rows) or self.rows[here] != row:
+            return []
+        end = self.first[here + 1] if here + 1 < len(self.rows) else len(self.slots)
+        found: list[int] = self.slots[self.first[here] : end].tolist()
+        return found
+
     @property
     def ignoring(self) -> bool:
         """Whether the pod uses held room without taking any offer."""
@@ -56,10 +65,13 @@ class Matcher:
         self._picture = picture
         self._matches: dict[Hashable, Match | None] = {}
         self._unseen: dict[Hashable, Unseen] = {}
+        self._strangers: set[int] = set()
+        """Kinds of pods that own nothing; most pods are of one of these."""
 
     def forget(self) -> None:
         """Look again: offers, or who owns them, changed."""
         self._matches.clear()
+        self._strangers.clear()
 
     def match(self, facts: PodFacts) -> Match | None:
         """The offers a pod may draw on now, or None."""
@@ -68,8 +80,13 @@ class Matcher:
         groups: Sequence[OwnerGroup] = ()
         key: Hashable = _IGNORING
         if not ignores(facts):
+            kind = self._picture.kind_of(facts)
+            if kind.id in self._strangers:
+                return None
             groups = self._offers.index.owned_by(facts.pod)
             if not groups:
+                if self._offers.index.is_strange(facts.labels):
+                    self._strangers.add(kind.id)
                 return None
             key = _key(groups, facts)
         if key not in self._matches:

@@ -53,11 +53,14 @@ class Offer:
         return self.reservation.phase == "Waiting"
 
     @property
+    def available(self) -> bool:
+        """Whether its room is there for owners, unless it serves once and has one."""
+        return self.reservation.phase == "Available"
+
+    @property
     def matchable(self) -> bool:
         """Whether a new owner may take it."""
-        return self.reservation.phase == "Available" and not (
-            self.reservation.spec.allocate_once and self.draws
-        )
+        return self.available and not (self.reservation.spec.allocate_once and self.draws)
 
     @property
     def open(self) -> bool:

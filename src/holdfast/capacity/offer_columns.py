@@ -12,22 +12,24 @@ from holdfast.columns.interner import PODS
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _FIRST_SLOTS = 16
-_WIDE = ("remaining", "reserved", "used", "limits")
+_WIDE = ("held", "remaining", "reserved", "used", "limits")
 _FLAT = ("created", "default", "drawn", "laden", "look", "matchable", "open", "order", "row")
 
 
 class OfferColumns:
     """Amounts are [resource, slot] in base units; everything else is [slot].
 
+    ``held`` is what it keeps from others beside its owners, pod slots apart.
     ``row`` is the node row or -1, ``order`` the order label or 0, ``created`` the creation time,
     ``drawn`` whether some pod draws on it. ``limits[r, k]`` tells whether a Restricted offer limits
     its owners in a resource. ``look`` is what its reserve pod looks like, ``laden`` whether that
     has ports or volumes. The ``*_at`` are the same columns, cell by cell.
     """
 
-    __slots__ = (*_WIDE, *_FLAT, "matchable_at", "remaining_at", "resources", "used_at")
+    __slots__ = (*_WIDE, *_FLAT, "held_at", "matchable_at", "remaining_at", "resources", "used_at")
 
     def __init__(self) -> None:
+        self.held: Ints = np.zeros((PODS + 1, _FIRST_SLOTS), np.int64)
         self.remaining: Ints = np.zeros((PODS + 1, _FIRST_SLOTS), np.int64)
         self.reserved: Ints = np.zeros((PODS + 1, _FIRST_SLOTS), np.int64)
         self.used: Ints = np.zeros((PODS + 1, _FIRST_SLOTS), np.int64)
@@ -46,6 +48,7 @@ class OfferColumns:
         self._open_cells()
 
     def _open_cells(self) -> None:
+        self.held_at = [cells(column) for column in self.held]
         self.remaining_at = [cells(column) for column in self.remaining]
         self.used_at = [cells(column) for column in self.used]
         self.matchable_at = cells(self.matchable)
@@ -71,7 +74,7 @@ class OfferColumns:
     def write(self, offer: Offer, row: int, look: int) -> None:
         """Enter an offer: what it says, and what its owners do."""
         slot = offer.slot
-        for column in (self.reserved, self.used, self.remaining, self.limits):
+        for column in (self.held, self.reserved, self.used, self.remaining, self.limits):
             column[:, slot] = 0
         for resource, amount in offer.reserved.items():
             self.reserved[resource, slot] = amount
@@ -94,6 +97,8 @@ class OfferColumns:
         for resource in offer.reserved:
             self.used_at[resource][slot] = sums.get(resource, 0)
             self.remaining_at[resource][slot] = offer.left(resource)
+        for resource, amount in offer.top_up.items():
+            self.held_at[resource][slot] = amount
         self.remaining_at[PODS][slot] = offer.left(PODS)
         self.matchable_at[slot] = offer.matchable
         self.drawn[slot] = bool(offer.draws)
@@ -102,7 +107,7 @@ class OfferColumns:
         """Empty a slot."""
         self.matchable[slot] = self.drawn[slot] = False
         self.row[slot] = -1
-        self.remaining[:, slot] = 0
+        self.remaining[:, slot] = self.held[:, slot] = 0
 
     def fork(self) -> OfferColumns:
         """An independent copy."""

@@ -26,16 +26,17 @@ from numpy.typing import NDArray
 from holdfast.api.node import Node
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.draws import Amounts, DrawLedger, Place
+from holdfast.capacity.holding import Holding
+from holdfast.capacity.lifted import Lifted
 from holdfast.capacity.matching import Match, Matcher
 from holdfast.capacity.offer import Offer, alike
-from holdfast.capacity.offer_columns import OfferColumns
 from holdfast.capacity.owner_index import OwnerIndex
 from holdfast.capacity.reading import Content, read_content, read_draws
 from holdfast.capacity.waiting import Waiting
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.columns.unseen import Look, Looks
+from holdfast.columns.unseen import Looks
 
 HOLDING = ("Available", "Waiting")
 
@@ -60,10 +61,12 @@ class Offers:
         """Reservations that look for their node, by uid."""
         self.placing: dict[str, tuple[int, bool]] = {}
         """Of those, the ones being bound: their row, and whether their policy is Default."""
+        self.awaiting: dict[str, str] = {}
+        """Of those, the ones that wait until it is seen who is on the way to a node: its name."""
         self._leaving: dict[str, Place] = {}
         """Running pods chosen to leave their room to a reservation, which do not say so yet."""
-        self.columns = OfferColumns()
-        self.looks = Looks()
+        self._holding = Holding(picture)
+        self.columns = self._holding.columns
         self._on_node: dict[str, dict[str, None]] = {}
         self.waiting = Waiting()
         self._labels_seen: dict[str, Mapping[str, str] | None] = {}
@@ -75,6 +78,11 @@ class Offers:
 
     def __iter__(self) -> Iterator[Offer]:
         return iter(self.by_uid.values())
+
+    @property
+    def looks(self) -> Looks:
+        """What reserve pods look like, by the ids in the columns."""
+        return self._holding.looks
 
     def at(self, slot: int) -> Offer:
         """The offer in a slot."""
@@ -98,6 +106,7 @@ class Offers:
         else:
             self.pending.pop(obj.uid, None)
             self.placing.pop(obj.uid, None)
+            self.awaiting.pop(obj.uid, None)
             self.disinherit(obj.uid)
             self._drop(obj.uid)
             self._picture.forget(obj.uid)
@@ -140,6 +149,11 @@ class Offers:
     def match(self, facts: PodFacts) -> Match | None:
         """The offers a pod may draw on now, or None."""
         return self._matcher.match(facts) if self.by_uid or self.pending else None
+
+    def lifted(self, facts: PodFacts) -> Lifted | None:
+        """What a pod's offers hold, which it does not count as taken; None if it has none."""
+        match = self.match(facts)
+        return None if match is None or not len(match.slots) else Lifted(self, match, self._picture)
 
     def is_spoken_for(self, pod_uid: str, uid: str) -> bool:
         """Whether a pod draws on, or leaves its room to, another reservation than this one."""
@@ -217,13 +231,13 @@ class Offers:
         copy._slots = [o and copy.by_uid[o.uid] for o in self._slots]
         copy._free = list(self._free)
         copy.pending, copy.placing = dict(self.pending), dict(self.placing)
-        copy._leaving = dict(self._leaving)
+        copy._leaving, copy.awaiting = dict(self._leaving), dict(self.awaiting)
         for offer in copy.by_uid.values():
             offer.group = copy.index.join(offer.slot, offer.reservation.spec.owners)
             copy._on_node.setdefault(offer.node, {})[offer.uid] = None
             copy.waiting.enter(offer)
-        copy.columns = self.columns.fork()
-        copy.looks = self.looks.fork()
+        copy._holding = self._holding.fork(picture)
+        copy.columns = copy._holding.columns
         return copy
 
     # --- how it is kept ---------------------------------------------------------------------
@@ -234,6 +248,7 @@ class Offers:
         else:
             self.pending.pop(reservation.uid, None)
             self.placing.pop(reservation.uid, None)
+            self.awaiting.pop(reservation.uid, None)
         if reservation.phase not in HOLDING or not reservation.status.node_name:
             self._drop(reservation.uid)
             if reservation.phase != "Pending":
@@ -275,7 +290,7 @@ class Offers:
         self._on_node.setdefault(offer.node, {})[offer.uid] = None
         self.waiting.enter(offer)
         self._picture.show_labels(offer.group.label_keys)
-        self._settle(offer)
+        self._holding.settle(offer, len(self._slots), self)
 
     def _leave(self, offer: Offer) -> None:
         self.index.leave(offer.slot, offer.group)
@@ -295,9 +310,7 @@ class Offers:
         self._leave(offer)
         self._slots[offer.slot] = None
         self._free.append(offer.slot)
-        self.columns.clear(offer.slot)
-        self._picture.release(uid)
-        self._picture.unseat(uid)
+        self._holding.clear(offer)
         self._changed()
 
     def _changed(self) -> None:
@@ -311,9 +324,7 @@ class Offers:
             if offer is None:
                 self._ledger.close(place)
             else:
-                self.columns.recount(offer)
-                if not self._hold(offer):
-                    self._log(offer)
+                self._holding.recount(offer)
 
     def _offer(self, place: Place) -> Offer | None:
         """The offer at a place, if there is one just now."""
@@ -328,40 +339,8 @@ class Offers:
         there = [self.by_uid[uid] for uid in self._on_node.get(name, ())]
         moved = [offer for offer in there if self.columns.row[offer.slot] != row]
         for offer in moved:
-            self._settle(offer)
+            self._holding.settle(offer, len(self._slots), self)
         relabelled = self._labels_seen.get(name) != labels
         self._labels_seen[name] = labels
         if moved or relabelled:
             self._changed()
-
-    def _settle(self, offer: Offer) -> None:
-        """Enter an offer into the columns, and hold its room if its node is there."""
-        self.columns.make_room(len(self._picture.resources), len(self._slots))
-        row = self._picture.row_of.get(offer.node, -1)
-        self.columns.write(offer, row, self._look(offer))
-        if row >= 0:
-            self._picture.seat(offer.facts, row)
-        else:
-            self._picture.unseat(offer.uid)
-        self._hold(offer)
-
-    def _hold(self, offer: Offer) -> bool:
-        """Hold its room as it is now; tell whether that is news."""
-        row = int(self.columns.row[offer.slot])
-        if row < 0:
-            self._picture.release(offer.uid)
-            return False
-        return self._picture.hold(offer.uid, row, offer.top_up, offer.slots)
-
-    def _log(self, offer: Offer) -> None:
-        """Say that who draws on an offer changed, even if what is held did not."""
-        row = int(self.columns.row[offer.slot])
-        if row >= 0:
-            self._picture.journal.log(row)
-
-    def _look(self, offer: Offer) -> int:
-        if len(self.looks) > 1024 + 2 * len(self.by_uid):
-            self.looks = Looks()
-            for other in self.by_uid.values():
-                self.columns.look[other.slot] = self.looks.id(Look.of(other.facts))
-        return self.looks.id(Look.of(offer.facts))

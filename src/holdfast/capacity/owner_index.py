@@ -7,7 +7,7 @@ pair, a uid, a name), so that most pods ask no group at all.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,6 +17,10 @@ from numpy.typing import NDArray
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import ReservationOwner
 from holdfast.capacity.owners import OwnerRule, compile_owners
+
+LABEL = "label"
+"""The sort of thing most owners are told by; asked about first, and cheaply."""
+_NONE: tuple[OwnerGroup, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -87,23 +91,30 @@ class OwnerIndex:
             if not things:
                 self._filed.pop(sort, None)
 
-    def owned_by(self, pod: Pod) -> list[OwnerGroup]:
+    def owned_by(self, pod: Pod) -> Sequence[OwnerGroup]:
         """The groups the pod is an owner of, in the order they came."""
         found: dict[int, OwnerGroup] = {}
         # Asked for every pod there is: only what some group is filed under is looked for.
         for sort, things in self._filed.items():
-            for thing in _carried(sort, pod):
+            carried = pod.metadata.labels.items() if sort == LABEL else _carried(sort, pod)
+            for thing in carried:
                 if thing in things:
                     found.update(things[thing])
         if not found:
-            return []
+            return _NONE
         return [found[number] for number in sorted(found) if found[number].owned_by(pod)]
+
+    def is_strange(self, labels: Mapping[str, str]) -> bool:
+        """Whether nobody with these labels is an owner, whoever it is otherwise."""
+        if self._filed.keys() - {LABEL}:
+            return False
+        return self._filed.get(LABEL, {}).keys().isdisjoint(labels.items())
 
 
 def _filed_under(rule: OwnerRule) -> tuple[str, Hashable]:
     """One thing every owner by the rule has; the empty one, which everybody has, if need be."""
     if pair := rule.label_pair:
-        return "label", pair
+        return LABEL, pair
     if rule.object is not None and rule.object.uid:
         return "uid", rule.object.uid
     if rule.object is not None and rule.object.name:
@@ -114,10 +125,8 @@ def _filed_under(rule: OwnerRule) -> tuple[str, Hashable]:
 
 
 def _carried(sort: str, pod: Pod) -> Iterable[Hashable]:
-    """The things of a sort a pod has."""
+    """The things of a sort a pod has, labels apart."""
     match sort:
-        case "label":
-            return pod.metadata.labels.items()
         case "uid":
             return (pod.uid,)
         case "name":

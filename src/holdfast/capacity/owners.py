@@ -8,6 +8,7 @@ from holdfast.api.labels import Selector, from_selector
 from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import ControllerOwner, ReservationOwner
+from holdfast.columns.kinds import Kind
 from holdfast.errors import HoldfastError
 
 
@@ -26,6 +27,18 @@ class OwnerRule:
             and (self.controller is None or _is_made_by(pod, self.controller))
             and (self.selector is None or self.selector.matches(pod.metadata.labels))
         )
+
+    @property
+    def by_labels(self) -> bool:
+        """Whether pods of one kind are owners together or not at all."""
+        return self.object is None and self.controller is None
+
+    def may_own(self, kind: Kind) -> bool:
+        """Whether pods of a kind may be owners; the selector's keys must be visible."""
+        namespaces = [part.namespace for part in (self.object, self.controller) if part is not None]
+        if any(namespace and namespace != kind.namespace for namespace in namespaces):
+            return False
+        return self.selector is None or self.selector.matches(kind.labels)
 
     @property
     def label_pair(self) -> tuple[str, str] | None:

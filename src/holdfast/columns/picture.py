@@ -107,6 +107,15 @@ class Picture(NodeRows):
         """The kind of a pod: its namespace and visible labels."""
         return self._roster.kind_of(facts)
 
+    def kinds(self) -> list[Kind]:
+        """The kinds of pods that stand on rows, reserve pods among them."""
+        return [kind for kind in self._roster.kinds if kind.rows]
+
+    def pods_of(self, kind: Kind) -> list[tuple[PodFacts, int]]:
+        """The pods of a kind that stand on rows."""
+        standing = self._roster.by_uid
+        return [(standing[uid].facts, row) for uid, row in kind.rows.items() if uid in standing]
+
     def kinds_of(self, pods: Iterable[PodFacts]) -> list[int]:
         """The kinds, by number, of pods that stand on rows."""
         standings = self._roster.by_uid

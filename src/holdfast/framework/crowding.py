@@ -69,7 +69,7 @@ class Crowd:
         return self._asides[row]
 
     def _word(self, row: int) -> Word | None:
-        if self._room is None or not self._ok[row]:
+        if self._room is None or not self._ok[row] or row in self._world.insiders.rows():
             return self.word(row)
         ahead = self._world.nominations.at_least(self._priority, row)
         if not ahead:
@@ -98,6 +98,11 @@ class Crowd:
             for row in rows.tolist():
                 self.words.put(row, self.word(row))
             return
+        if inside := self._world.insiders.rows():
+            apart = np.isin(rows, list(inside))
+            for row in rows[apart].tolist():
+                self.words.put(row, self.word(row))
+            rows = rows[~apart]
         short = self._short(rows, self._room)
         for pattern in sorted(set(short.tolist()) - {0}):
             alike = rows[short == pattern]

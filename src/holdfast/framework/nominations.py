@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -14,13 +14,14 @@ _NONE: Mapping[int, Mapping[str, PodFacts]] = {}
 class Nominations:
     """Pods nominated to nodes, by uid and by node name."""
 
-    __slots__ = ("_node_of", "_nodes", "_of_node", "promised")
+    __slots__ = ("_moved", "_node_of", "_nodes", "_of_node", "promised")
 
     def __init__(self, nodes: Picture) -> None:
         self._nodes = nodes
         self._node_of: dict[str, str] = {}
         self._of_node: dict[str, dict[str, PodFacts]] = {}
         self.promised = Promised(nodes)
+        self._moved: set[str] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._node_of)
@@ -34,7 +35,7 @@ class Nominations:
             self._node_of[facts.uid] = node
             self._of_node.setdefault(node, {})[facts.uid] = facts
             self.promised.put(facts, node)
-            self._log(node)
+            self._log(facts.uid, node)
 
     def clear(self, uid: str) -> None:
         """Withdraw a nomination; none is fine."""
@@ -44,9 +45,21 @@ class Nominations:
             if not self._of_node[node]:
                 del self._of_node[node]
             self.promised.drop(uid)
-            self._log(node)
+            self._log(uid, node)
 
-    def _log(self, node: str) -> None:
+    @property
+    def uids(self) -> Collection[str]:
+        """Who is nominated."""
+        return self._node_of.keys()
+
+    def moved(self) -> Collection[str]:
+        """Who was nominated, or is no longer, since this was last asked; at first everybody."""
+        moved, self._moved = self._moved, set()
+        return self.uids if moved is None else moved
+
+    def _log(self, uid: str, node: str) -> None:
+        if self._moved is not None:
+            self._moved.add(uid)
         row = self._nodes.row_of.get(node)
         if row is not None:
             self._nodes.order_journal.log(row)

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.api.labels import Selector
+from holdfast.capacity.lifted import Lifted
 from holdfast.columns.kinds import Kind
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.picture import Picture
@@ -33,6 +34,11 @@ class Matched(Protocol):
     @property
     def rows(self) -> Rows:
         """Rows with a matched offer, ascending, each once."""
+        ...
+
+    @property
+    def slots(self) -> Rows:
+        """The offers, by their slots in the ledger, in the order of their rows."""
         ...
 
     @property
@@ -76,6 +82,17 @@ class View:
         """Reserve pods this pod does not see; pods that differ in this read differently."""
         matched = self.matched
         return None if matched is None else matched.unseen
+
+    @property
+    def lifted(self) -> Lifted | None:
+        """What is held for the pod and so does not count as taken, or None."""
+        return None if self.matched is None else self.world.offers.lifted(self.pod)
+
+    @property
+    def lifts(self) -> Hashable:
+        """Which held room does not count as taken; pods that differ in this score differently."""
+        found = self.matched
+        return None if found is None else (found.rows.tobytes(), found.slots.tobytes())
 
     def counter(self, namespace: str, selector: Selector) -> AnyCount:
         """Count the pods a selector finds, as this pod sees them."""

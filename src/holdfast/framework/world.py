@@ -21,6 +21,7 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.volumes import Volumes
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
+from holdfast.framework.insiders import Insiders
 from holdfast.framework.nominations import Nominations
 from holdfast.framework.waiting import Waiting
 from holdfast.framework.workload_selectors import WorkloadSelectors
@@ -88,6 +89,7 @@ class World:
         self._pod_watchers = [room for room in self.rooms if isinstance(room, WatchesPods)]
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
+        self.insiders = Insiders(self)
         self.evictions = Evictions(self.nodes)
         self.waiting = Waiting()
         self.uncounted: Callable[[str], bool] = lambda _resource: False

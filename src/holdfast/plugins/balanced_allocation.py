@@ -8,7 +8,7 @@ resource (they come and go without the ledger) it is worked out each time.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.causes import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
+from holdfast.capacity.lifted import Lifted
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.derived import Derived
 from holdfast.columns.interner import CPU, MEMORY
@@ -25,7 +26,7 @@ from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.devices.served import Served
 from holdfast.framework.arguments import Arguments, PluginArgs
-from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip
+from holdfast.framework.plugin import AnyRows, RawScores, Rows, Scope, Skip
 from holdfast.framework.view import View
 
 Terms = tuple[tuple[int, int], ...]
@@ -43,6 +44,8 @@ class _State:
     is the score. None where devices serve some of the resources: those in ``served``.
     """
     served: Mapping[int, Served]
+    lifted: Lifted | None
+    """Room held for the pod, which does not count as taken."""
 
     @property
     def nothing(self) -> Terms:
@@ -87,8 +90,8 @@ class BalancedAllocation:
             self.epochs = ("classes", "devices")
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
-        """What the pod adds of the resources looked at."""
-        return self._terms(pod, view.nodes)
+        """What the pod adds of the resources looked at, and what room is held for it."""
+        return (self._terms(pod, view.nodes), view.lifts)
 
     def _terms(self, pod: PodFacts, nodes: Picture) -> Terms:
         asked, names = dict(pod.request), nodes.resources
@@ -105,7 +108,7 @@ class BalancedAllocation:
             return Skip()
         ids = tuple(id_ for id_, _ in terms)
         if self._scalars and (served := view.world.devices.served(ids)):
-            return _State(nodes, terms, None, served)
+            return _State(nodes, terms, None, served, view.lifted)
         before = nodes.derived.get((self.name, ids))
         if before is None:
             nothing = tuple((id_, 0) for id_ in ids)
@@ -115,10 +118,19 @@ class BalancedAllocation:
                 lambda rows: _BOTH_FIFTIES - evenness(nodes.amounts, nothing, rows),
                 lambda row: _BOTH_FIFTIES - evenness_at(nodes.amounts, nothing, row),
             )
-        return _State(nodes, terms, before, {})
+        return _State(nodes, terms, before, {}, view.lifted)
 
     def score(self, state: _State, rows: AnyRows) -> RawScores:
         """75 for no change, towards 100 for the better, towards 50 for the worse."""
+        score = self._of_taken(state, rows)
+        if state.lifted is not None:
+            positions, mine = state.lifted.among(rows)
+            if len(mine):
+                score[positions] = self._of_lifted(state, state.lifted, mine)
+        score *= 0.5
+        return np.floor(score, out=score)
+
+    def _of_taken(self, state: _State, rows: AnyRows) -> RawScores:
         amounts, before = state.nodes.amounts, state.before
         score: RawScores
         if before is None:
@@ -128,12 +140,29 @@ class BalancedAllocation:
             before.refresh(state.nodes.size)
             score = evenness(amounts, state.terms, rows)
             score += before.values[rows]
-        score *= 0.5
-        return np.floor(score, out=score)
+        return score
+
+    def _of_lifted(self, state: _State, lifted: Lifted, rows: Rows) -> RawScores:
+        less = {id_: lifted.many(id_, rows) for id_, _ in state.terms}
+        with_pod, without = (
+            evenness_served(state.nodes.amounts, [(i, a - less[i]) for i, a in terms],
+                            state.served, rows)
+            for terms in (state.terms, state.nothing)
+        )  # fmt: skip
+        score: RawScores = with_pod + (_BOTH_FIFTIES - without)
+        return score
 
     def row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
         amounts, before = state.nodes.amounts, state.before
+        if state.lifted is not None and (less := state.lifted.at(row)):
+            with_pod, without = [
+                evenness_served_at(amounts, lowered, state.served, row)
+                if state.served
+                else evenness_at(amounts, lowered, row)
+                for lowered in _less(state.terms, less)
+            ]
+            return 0, (with_pod + _BOTH_FIFTIES - without) // 2.0
         if before is None:
             gain = evenness_served_at(amounts, state.terms, state.served, row)
             gain += _BOTH_FIFTIES - evenness_served_at(amounts, state.nothing, state.served, row)
@@ -141,6 +170,12 @@ class BalancedAllocation:
             before.refresh(state.nodes.size)
             gain = evenness_at(amounts, state.terms, row) + before.at[row]
         return 0, gain // 2.0
+
+
+def _less(terms: Terms, less: Mapping[int, int]) -> tuple[Terms, Terms]:
+    """The terms of a pod where some room does not count as taken, and of nobody there."""
+    nobody = [(id_, -less.get(id_, 0)) for id_, _ in terms]
+    return tuple([(id_, a - less.get(id_, 0)) for id_, a in terms]), tuple(nobody)
 
 
 def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
@@ -220,7 +255,7 @@ def evenness_at(amounts: Amounts, terms: Terms, row: int) -> float:
 
 
 def evenness_served(
-    amounts: Amounts, terms: Terms, served: Mapping[int, Served], rows: AnyRows
+    amounts: Amounts, terms: Iterable[tuple[int, Any]], served: Mapping[int, Served], rows: AnyRows
 ) -> NDArray[np.float64]:
     """The same as evenness, with devices for what a node has none of."""
     shares, has = [], []
@@ -238,7 +273,7 @@ def evenness_served(
 
 
 def evenness_served_at(
-    amounts: Amounts, terms: Terms, served: Mapping[int, Served], row: int
+    amounts: Amounts, terms: Iterable[tuple[int, int]], served: Mapping[int, Served], row: int
 ) -> float:
     """The same for one row."""
     shares = []

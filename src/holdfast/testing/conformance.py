@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.pod import Resources
+from holdfast.capacity.given import offer_for
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -227,10 +228,15 @@ def _check_changes(case: Case, cluster: RandomCluster) -> None:
         single = [case.plugin.verdict(case.prepared.state, one, change) for one in rows.tolist()]
         assert asked.tolist() == single, f"{name}: one row under a change equals many"
     assert (case.verdicts(rows) == plain).all(), f"{name}: change then undo is identity"
+    drawn_on = offer_for(case.world.offers, row, more)
+    if drawn_on is not None and case.world.offers.leaving(drawn_on):
+        return  # it would take the place of who leaves, and there is no saying when
     fork = case.world.fork()
     if less is not None:
         fork.delete(less.pod)
     fork.nodes.add_pod(more, nodes.names[row])
+    if drawn_on is not None:
+        fork.offers.assign(more.uid, {drawn_on.uid: {**dict(more.request), PODS: 1}})
     real = prepare(case.plugin, fork, case.pod.pod)
     if real.prepared.filters:
         assert (real.verdicts(rows) == asked).all(), f"{name}: a change answers what would be"

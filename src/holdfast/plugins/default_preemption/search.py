@@ -235,6 +235,8 @@ class Search:
         if self._rejection.words and EXTENDER in self._rejection.words.plugins():
             # What an extender refuses has room enough: only trying shows that evicting is no use.
             beyond.append(self._rejection.words.of_plugin(EXTENDER))
+        if inside := self._view.world.insiders.rows():
+            beyond.append(np.isin(np.arange(size), list(inside)))
         own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))
         if own is not None:
             beyond.append(np.arange(size) == own)

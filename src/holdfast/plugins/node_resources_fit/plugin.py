@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.requests import Reading, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
+from holdfast.capacity.given import given_back
 from holdfast.capacity.offers import Offers
 from holdfast.columns.amounts import Amounts, Request
 from holdfast.columns.cells import Cells
@@ -101,8 +102,7 @@ class NodeResourcesFit:
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The request, and on which rows an offer may serve it instead of free room."""
-        matched = view.matched
-        return (pod.request, _scored(pod), None if matched is None else matched.rows.tobytes())
+        return (pod.request, _scored(pod), view.lifts)
 
     def prepare(self, pod: PodFacts, view: View) -> FitState | Reject:
         """Look up the columns of everything asked for."""
@@ -127,7 +127,7 @@ class NodeResourcesFit:
             amounts=amounts, names=names, needs=needs, slots=amounts.free[PODS], columns=columns,
             needs_at=needs_at, slots_at=amounts.free_at[PODS], left=left, left_rows=left_rows,
             backed=view.world.devices.backing(needs),
-            scorer=Scorer(self._args, amounts, terms, served),
+            scorer=Scorer(self._args, amounts, terms, served, view.lifted),
             offers=view.world.offers,
         )  # fmt: skip
 
@@ -277,13 +277,14 @@ def _freed_at_all(_offers: Offers, row: int, change: Change) -> tuple[dict[int, 
 
 
 def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
-    """Room that becomes free on a row; what a victim drew on an offer stays held for owners."""
-    freed, slots = change.freed(row)
-    for _, held, _ in offers.regained(pod.uid for pod in change.removed.get(row, ())):
-        for resource, amount in held.items():
-            freed[resource] = freed.get(resource, 0) - amount
-        slots -= held[PODS]
-    return freed, slots
+    """Room that becomes free on a row; what a victim drew on an offer stays held for owners.
+
+    And who comes to draw on an offer takes what is held already.
+    """
+    if not offers:
+        return change.freed(row)
+    freed = given_back(offers, change).rows.get(row, {})
+    return freed, freed.get(PODS, 0)
 
 
 def _shortages(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.capacity.lifted import Lifted
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import CPU, MEMORY
@@ -20,6 +21,7 @@ from holdfast.devices.served import Served
 from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
 
+_NOTHING: Mapping[int, int] = {}
 Shape = Sequence[tuple[int, int]]
 Level = Callable[[Any, Any], Any]
 """Score of one resource for c > 0, for arrays and for single numbers alike."""
@@ -86,14 +88,17 @@ class Scorer:
         amounts: Amounts,
         terms: Sequence[tuple[int, int, int]],
         served: Mapping[int, Served],
+        lifted: Lifted | None = None,
     ) -> None:
         """Terms are (resource id, weight, the pod's amount), scalars it does not ask for left out.
 
         The amount of cpu and memory is the non-zero one, as is what is counted on the node.
-        ``served`` are the resources that devices serve on nodes that have none of them.
+        ``served`` are the resources that devices serve on nodes that have none of them; ``lifted``
+        is room held for the pod, which does not count as taken.
         """
         self._amounts = amounts
         self._served = served
+        self._lifted = lifted
         self._ratio = args.strategy not in (LEAST, MOST)
         self._level = by_shape(args.shape) if self._ratio else least
         if args.strategy == MOST:
@@ -110,8 +115,19 @@ class Scorer:
 
     def many(self, rows: AnyRows) -> RawScores:
         """Scores of rows."""
+        scores = self._many_taken(rows)
+        if self._lifted is not None:
+            positions, mine = self._lifted.among(rows)
+            if len(mine):
+                scores[positions] = self._many_general(mine, self._lifted)
+        return scores
+
+    def _many_taken(self, rows: AnyRows) -> RawScores:
         if self._usual and not (self._amounts.zeros[CPU] or self._amounts.zeros[MEMORY]):
             return self._many_usual(rows)
+        return self._many_general(rows)
+
+    def _many_general(self, rows: Any, lifted: Lifted | None = None) -> RawScores:
         sums: Any = 0.0
         weights: Any = 0.0
         for id_, weight, asked, used, _ in self._terms:
@@ -121,7 +137,8 @@ class Scorer:
                 level = self._level(np.maximum(have, 1.0), taken + asked)
                 counts = weight * (have > 0)
             else:
-                level = self._level(self._amounts.divisor[id_][rows], used[rows] + asked)
+                more = asked if lifted is None else asked - lifted.many(id_, rows)
+                level = self._level(self._amounts.divisor[id_][rows], used[rows] + more)
                 if self._amounts.zeros[id_]:
                     counts = weight * (self._amounts.allocatable[id_][rows] > 0)
             if self._ratio:
@@ -154,16 +171,22 @@ class Scorer:
 
     def one(self, row: int) -> float:
         """The score of one row."""
+        less = _NOTHING if self._lifted is None else self._lifted.at(row)
         if self._usual:
-            return self._one_usual(row)
+            return self._one_usual(row, less)
+        if less:
+            return self._one_general(row, less)
         if self._only_least:
             return self._one_least(row)
+        return self._one_general(row, _NOTHING)
+
+    def _one_general(self, row: int, less: Mapping[int, int]) -> float:
         sums = weights = 0.0
         for id_, weight, asked, _, used_at in self._terms:
             if id_ in self._served:
                 c, used = self._served[id_].one(row)
             else:
-                c, used = self._amounts.allocatable_at[id_][row], used_at[row]
+                c, used = self._amounts.allocatable_at[id_][row], used_at[row] - less.get(id_, 0)
             if not c:
                 continue
             level = self._level(float(c), used + asked)
@@ -174,12 +197,14 @@ class Scorer:
             return 0.0
         return (sums / weights + 0.5) // 1.0 if self._ratio else sums // weights
 
-    def _one_usual(self, row: int) -> float:
+    def _one_usual(self, row: int, less: Mapping[int, int]) -> float:
         """The same for LeastAllocated over cpu and memory alike."""
         (cpu_at, _, _, cpu), (memory_at, _, _, memory) = self._cells
         have, has = cpu_at[row], memory_at[row]
         if not (have and has):
-            return self._one_least(row)
+            return self._one_general(row, less)
+        if less:
+            cpu, memory = cpu - less.get(CPU, 0), memory - less.get(MEMORY, 0)
         spare_cpu, spare_memory = self._amounts.spare_at
         left, rest = spare_cpu[row] - 100.0 * cpu, spare_memory[row] - 100.0 * memory
         sums = left // have if left > 0.0 else 0.0

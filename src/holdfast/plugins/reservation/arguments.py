@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.api.causes import invalid
 from holdfast.api.resource_names import is_extended
+from holdfast.capacity.heritable import ClusterMode
 from holdfast.framework.arguments import Arguments, PluginArgs
 
 _AT_LEAST_NOTHING = (
@@ -24,6 +25,11 @@ class PreAllocation(msgspec.Struct, frozen=True, rename="camel"):
     cluster_label_key: str = "pod.koordinator.sh/is-pre-allocatable"
     cluster_priority_annotation_key: str = "pod.koordinator.sh/pre-allocatable-priority"
     prefer_no_pre_allocated_pods: bool = False
+
+    @property
+    def cluster_mode(self) -> ClusterMode:
+        """How pods of the whole cluster say that their room may be inherited."""
+        return ClusterMode(self.cluster_label_key, self.cluster_priority_annotation_key)
 
 
 class SelectorIndex(msgspec.Struct, frozen=True, rename="camel"):

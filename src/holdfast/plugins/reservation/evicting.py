@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from holdfast.capacity import names
 from holdfast.capacity.admission import Wishes, refusal
+from holdfast.capacity.given import given_back
 from holdfast.capacity.matching import ignores
 from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
@@ -19,7 +20,6 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import Change, Code
 from holdfast.framework.rejection import Rejection
-from holdfast.plugins.reservation.given import given_back
 
 OWN_OPENS = "preemption: not eligible due to a reservation for this pod about to become available."
 

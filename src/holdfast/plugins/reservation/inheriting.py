@@ -12,17 +12,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.reservation import Reservation
-from holdfast.capacity.heritable import ClusterMode, by_cluster, candidates, will_of
+from holdfast.capacity.given import given_back
+from holdfast.capacity.heritable import (
+    Heritable,
+    by_cluster,
+    candidates,
+    will_of,
+)
 from holdfast.capacity.inheritance import Inheritance, Will, inherit
 from holdfast.capacity.offers import Offers
-from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
     Change,
+    ClusterEvent,
     Code,
     Narrow,
     RawScores,
@@ -46,6 +51,7 @@ UNSEEN = "node(s) had pods that are being bound"
 
 NOTHING = Inheritance()
 _COVERED = 51
+_MOST_KEPT = 1024
 
 
 class Seen(NamedTuple):
@@ -67,9 +73,8 @@ class InheritState:
 
     nodes: Picture
     offers: Offers
-    reservation: Reservation
     will: Will
-    cluster: ClusterMode
+    heritable: Heritable
     site: ReserveState
     chosen: Inheritance = NOTHING
     _seen: Seen | None = field(default=None, repr=False)
@@ -100,8 +105,7 @@ class InheritState:
         """What becomes of one row, as things are or would be."""
         free = {r: _free(self.nodes, r, row) for r in self.will.wanted}
         if change:
-            room, slots = change.freed(row)
-            for resource, amount in {**room, PODS: slots}.items():
+            for resource, amount in given_back(self.offers, change).rows.get(row, {}).items():
                 if resource in free:
                     free[resource] += amount
         there = self.seen().candidates.get(row, [])
@@ -125,12 +129,32 @@ def prepare_heir(
     if by_cluster(reservation) and not ways.enable_cluster_mode:
         return Reject(Code.UNRESOLVABLE, (NO_CLUSTER_MODE,))
     will = will_of(reservation, pod, prefers_none=ways.prefer_no_pre_allocated_pods)
-    cluster = ClusterMode(ways.cluster_label_key, ways.cluster_priority_annotation_key)
-    state = InheritState(view.nodes, site.offers, reservation, will, cluster, site)
+    heritable = Heritable.to(reservation, ways.cluster_mode)
+    view.nodes.show_labels(heritable.label_keys)
+    state = InheritState(view.nodes, site.offers, will, heritable, site)
     if not will.required:
         return state
     rows = np.array(sorted(state.seen().candidates), np.intp)
     return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NOBODY,))
+
+
+def may_leave_it_room(pod: PodFacts, event: ClusterEvent, view: View, ways: PreAllocation) -> bool:
+    """Tell whether a pod that came to a node may leave its room to a reserve pod that waits.
+
+    Or whether that pod was waited for: until it was there nobody knew what room is left.
+    """
+    if not inherits(pod, view) or event.new is None:
+        return False
+    if view.world.offers.awaiting.get(pod.reserve_for) == event.new.spec.node_name:
+        return True
+    reservation = view.world.offers.pending[pod.reserve_for]
+    kept = view.world.remembered.setdefault(Heritable, {})
+    known: Heritable | None = kept.get(reservation.uid)
+    if known is None or known.reservation is not reservation:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        known = kept[reservation.uid] = Heritable.to(reservation, ways.cluster_mode)
+    return known.includes(event.new)
 
 
 def verdicts(state: InheritState, rows: AnyRows, change: Change = NONE) -> Verdicts:
@@ -180,7 +204,7 @@ def _look(state: InheritState) -> Seen:
     if will.required:
         found[:] = Code.UNSCHEDULABLE
     scores = np.where(short, -lacking, 100 if will.multiple else 0).astype(np.float64)
-    there = candidates(state.reservation, will, nodes, state.offers, state.cluster)
+    there = candidates(state.heritable, will, nodes, state.offers)
     seen = Seen(nodes.seq, found, scores, there, {})
     state._seen = seen
     for row in there:
@@ -202,12 +226,12 @@ def _columns(nodes: Picture, resource: int) -> tuple[NDArray[np.int64], NDArray[
     if resource >= len(nodes.allocatable):
         nothing = np.zeros(nodes.capacity, np.int64)
         return nothing, nothing
-    return nodes.allocatable[resource] - nodes.requested[resource], nodes.allocatable[resource]
+    return nodes.amounts.free[resource], nodes.allocatable[resource]
 
 
 def _free(nodes: Picture, resource: int, row: int) -> int:
-    free, _ = _columns(nodes, resource)
-    return int(free[row])
+    free_at = nodes.amounts.free_at
+    return free_at[resource][row] if resource < len(free_at) else 0
 
 
 def _short(resource: str, suffix: str) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.columns.cells import cells
 from holdfast.framework.plugin import AnyRows, Code, RawScores, Rows, Verdicts
 from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
-from holdfast.plugins.reservation.owner import OwnerState, fit
+from holdfast.plugins.reservation.owner import OwnerState, fit, nominable
 
 _FEW = 32
 """So many changed rows are judged one by one sooner than all rows at once."""
@@ -23,10 +23,10 @@ FIRST_IN_ORDER = 1000.0
 
 
 class Kept:
-    """Verdicts and scores per row, and which of the matched offers can serve."""
+    """Verdicts and scores per row, and which of the matched offers can be nominated."""
 
-    __slots__ = ("_cursor", "_judged", "_ordered", "_raw", "_raw_at", "_request", "_serves",
-                 "_serves_at", "_state", "_verdict_at", "verdicts")  # fmt: skip
+    __slots__ = ("_cursor", "_judged", "_named", "_named_at", "_ordered", "_raw", "_raw_at",
+                 "_request", "_state", "_verdict_at", "verdicts")  # fmt: skip
 
     def __init__(self, state: OwnerState) -> None:
         self._state = state
@@ -34,9 +34,9 @@ class Kept:
         self._request = state.compared
         self.verdicts: Verdicts = np.zeros(state.nodes.capacity, np.int8)
         self._raw: RawScores = np.zeros(state.nodes.capacity)
-        self._serves: NDArray[np.bool_] = np.zeros(len(state.match.slots), np.bool_)
+        self._named: NDArray[np.bool_] = np.zeros(len(state.match.slots), np.bool_)
         self._verdict_at, self._raw_at = cells(self.verdicts), cells(self._raw)
-        self._serves_at = cells(self._serves)
+        self._named_at = cells(self._named)
         self._judged: dict[int, OneRow] = {}
         """What was found on rows that were judged one by one."""
         self._ordered = state.ordered
@@ -75,7 +75,7 @@ class Kept:
             return self._raw[rows]
         match, raw = self._state.match, self._raw.copy()
         order = self._state.offers.columns.order[match.slots]
-        labelled = self._serves & (order != 0)
+        labelled = self._named & (order != 0)
         if labelled.any():
             lowest = labelled & (order == order[labelled].min())
             raw[match.rows[match.at[lowest]]] = FIRST_IN_ORDER
@@ -92,10 +92,12 @@ class Kept:
             return
         self._judged[row] = found
         best = 0
-        for i, chance in enumerate(found.chances, found.begin):
-            self._serves_at[i] = chance.serves
-            if chance.serves:
-                best = max(best, offer_score(chance.offer, self._request))
+        for offer in found.serving:
+            best = max(best, offer_score(offer, self._request))
+        if self._ordered:
+            named = {offer.slot for offer in found.nominable}
+            for i, chance in enumerate(found.chances, found.begin):
+                self._named_at[i] = chance.offer.slot in named
         self._raw_at[row] = float(best)
         self._verdict_at[row] = found.code(must=self._state.must)
 
@@ -103,8 +105,8 @@ class Kept:
         state = self._state
         match, found = state.match, fit(state)
         self._judged.clear()
-        self._serves[:] = found.serves
-        scores = np.where(self._serves, offer_scores(state), 0)
+        self._named[:] = nominable(state, found)
+        scores = np.where(found.serves, offer_scores(state), 0)
         self._raw[match.rows] = np.maximum.reduceat(scores, match.first)
         codes = (~found.passes).astype(np.int8)
         if state.must:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast.capacity.given import NOTHING, given_back
 from holdfast.capacity.offer import Offer
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import NONE, Change
-from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.words import NO_MATCH, NONE_MEETS, none_matchable
@@ -43,7 +43,7 @@ def choose(state: OwnerState, found: OneRow | None) -> tuple[Offer | None, list[
 
     Lowest order label first; without labels the highest score; then the oldest, then by name.
     """
-    serving = found.serving if found is not None else []
+    serving = found.nominable if found is not None else []
     if found is None or not serving:
         return None, []
     request = state.compared

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from holdfast.capacity.given import NOTHING, Given
 from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import Code
-from holdfast.plugins.reservation.given import NOTHING, Given
 from holdfast.plugins.reservation.owner import OwnerState
 
 
@@ -23,6 +23,7 @@ class Chance(NamedTuple):
     shares: bool
     by_node: bool
     inside: bool
+    gives: bool = True
 
     @property
     def serves(self) -> bool:
@@ -50,6 +51,14 @@ class OneRow(NamedTuple):
         """The offers that can serve the pod."""
         return [chance.offer for chance in self.chances if chance.serves]
 
+    @property
+    def nominable(self) -> list[Offer]:
+        """Those that can be nominated: of Default ones none that gives nothing, if another does."""
+        serving = [chance for chance in self.chances if chance.serves]
+        if len(serving) > 1 and any([c.gives and c.offer.policy == "" for c in serving]):
+            serving = [c for c in serving if c.gives or c.offer.policy != ""]
+        return [chance.offer for chance in serving]
+
 
 class Terms(NamedTuple):
     """One matched offer of a row, and what never changes about it for the pod."""
@@ -61,6 +70,8 @@ class Terms(NamedTuple):
     """What is left of it adds up with others."""
     limits: tuple[bool, ...]
     """For the pod slot and each resource asked for: the pod may have no more than is left."""
+    asked: tuple[bool, ...]
+    """And: it reserves some of it, which tells it from others."""
 
 
 class Site(NamedTuple):
@@ -75,10 +86,11 @@ def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
     site = state.sites.get(row) or _look_up(state, row)
     if not site.terms:
         return None
-    if len(site.terms) == 1 and back is NOTHING and not state.backed:
+    if len(site.terms) == 1 and back is NOTHING and not (state.backed or state.offers.waiting):
         return _judge_only(state, row, site)
     offers = [terms.offer for terms in site.terms]
-    takable = [offer.matchable for offer in offers]
+    takable = [offer.matchable or offer.slot in back.vacated for offer in offers]
+    gives = [bool(state.ports & offer.facts.host_ports) for offer in offers]
     pools = [can and terms.pools for terms, can in zip(site.terms, takable, strict=True)]
     by_node, inside, plain = [True] * len(offers), [True] * len(offers), True
     for place, (resource, wanted) in enumerate(state.needs):
@@ -90,17 +102,18 @@ def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
         pooled = 0 if alone else sum([a for a, pooling in zip(left, pools, strict=True) if pooling])
         for i, terms in enumerate(site.terms):
             own = left[i]
+            gives[i] |= own > 0 and terms.asked[place]
             by_node[i] &= free + (own if alone or not pools[i] else pooled) >= wanted
             if own < wanted and terms.limits[place]:
                 inside[i] = False
-    found = zip(site.terms, takable, by_node, inside, strict=True)
-    chances = [Chance(t.offer, can and t.shares, node, within) for t, can, node, within in found]
+    found = zip(site.terms, takable, by_node, inside, gives, strict=True)
+    chances = [Chance(t.offer, can and t.shares, *more) for t, can, *more in found]
     return _concluded(state, site, tuple(chances), plain=plain)
 
 
 def _judge_only(state: OwnerState, row: int, site: Site) -> OneRow:
     """The same for the one offer of a row, as things are: what owners mostly meet."""
-    offer, shares, _, limits = site.terms[0]
+    offer, shares, _, limits, _ = site.terms[0]
     columns, free_at, slot = state.offers.columns, state.nodes.amounts.free_at, offer.slot
     remaining_at = columns.remaining_at
     plain = by_node = inside = True
@@ -140,12 +153,13 @@ def _look_up(state: OwnerState, row: int) -> Site:
 
 
 def _terms(state: OwnerState, offer: Offer) -> Terms:
-    asked = [] if state.ignoring else [r for r, _ in state.request if r not in state.ignored]
+    asked = [r for r, _ in state.request if r not in state.ignored]
     shares = state.must or state.ignoring or bool(state.ports & offer.facts.host_ports)
-    shares = shares or any(offer.reserved.get(resource, 0) > 0 for resource in asked)
-    counted = frozenset(() if state.ignoring else (PODS, *asked)) - state.ignored
+    reserves = [r in asked and offer.reserved.get(r, 0) > 0 for r, _ in state.needs]
+    counted = () if state.ignoring else (PODS, *asked)
     limits = tuple([r in counted and offer.limits(r) for r, _ in state.needs])
-    return Terms(offer, shares, state.ignoring or offer.policy == "", limits)
+    pools = state.ignoring or offer.policy == ""
+    return Terms(offer, shares or any(reserves), pools, limits, tuple(reserves))
 
 
 def offer_score(offer: Offer, request: Mapping[int, int]) -> int:

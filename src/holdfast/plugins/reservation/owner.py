@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.capacity.given import NOTHING, Given
 from holdfast.capacity.matching import Match
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.ports import HostPort
 from holdfast.framework.nominations import Nominations
-from holdfast.framework.plugin import NONE, Change
-from holdfast.plugins.reservation.given import NOTHING, Given, given_back
 
 if TYPE_CHECKING:
     from holdfast.plugins.reservation.kept import Kept
@@ -64,6 +63,8 @@ class Fit:
     """The node has the room, with the offer's help."""
     inside: Bools
     """The offer itself has the room its policy demands."""
+    gives: Bools
+    """The offer has something left of what the pod asks for."""
     passes: Bools
     """Per row: some offer serves, or none is to be had, none needed, and the pod fits without."""
 
@@ -133,33 +134,42 @@ class OwnerState:
         return replace(self, match=only, kept=None, sites={})
 
 
-def fit(state: OwnerState, change: Change = NONE) -> Fit:
+def fit(state: OwnerState, back: Given = NOTHING) -> Fit:
     """Work out, from the columns as they are now, which offers can serve the pod."""
-    columns, match = state.offers.columns, state.match
+    match = state.match
     slots = match.slots
     plain = np.ones(len(match.rows), np.bool_)
     by_node, inside = np.ones(len(slots), np.bool_), np.ones(len(slots), np.bool_)
-    shares = _wanted_anyhow(state)
-    for room in rooms(state, change):
+    shares, gives = _wanted_anyhow(state), _has_ports(state)
+    for room in rooms(state, back):
         plain &= room.free >= room.wanted
         by_node &= room.helped >= room.wanted
         inside &= ~room.limits | (room.left >= room.wanted)
         if room.resource != PODS and room.resource not in state.ignored:
             shares |= room.reserves
-    shares &= columns.matchable[slots]
+            gives |= room.reserves & (room.left > 0)
+    shares &= _takable(state, back)
     served = np.logical_or.reduceat(shares & by_node & inside, match.first)
     if state.must:
-        return Fit(shares, by_node, inside, served)
+        return Fit(shares, by_node, inside, gives, served)
     alone = plain if state.falls_back else plain & ~np.logical_or.reduceat(shares, match.first)
-    return Fit(shares, by_node, inside, served | alone)
+    return Fit(shares, by_node, inside, gives, served | alone)
 
 
-def rooms(state: OwnerState, change: Change = NONE) -> Iterator[Room]:
+def nominable(state: OwnerState, found: Fit) -> Bools:
+    """Per offer: it can be nominated. Of Default ones none that gives nothing, if another does."""
+    match, serves = state.match, found.serves
+    pools = state.offers.columns.default[match.slots]
+    helped = np.logical_or.reduceat(serves & found.gives & pools, match.first)[match.at]
+    named: Bools = serves & (found.gives | ~pools | ~helped)
+    return named
+
+
+def rooms(state: OwnerState, back: Given = NOTHING) -> Iterator[Room]:
     """Look at the pod's slot and at each resource it asks for, as things are, or would be."""
     columns, slots = state.offers.columns, state.match.slots
-    back = given_back(state.offers, change) if change else NOTHING
-    matchable = columns.matchable[slots]
-    pools = matchable if state.ignoring else columns.default[slots] & matchable
+    takable = _takable(state, back)
+    pools = takable if state.ignoring else columns.default[slots] & takable
     nothing = np.zeros(len(slots), np.int64)
     for resource, wanted in state.needs:
         free = _room_for(state, resource, wanted, back)
@@ -172,6 +182,15 @@ def rooms(state: OwnerState, change: Change = NONE) -> Iterator[Room]:
             resource, wanted, free, free[state.match.at] + _help(state, left, pooling), left,
             _limits(state, resource), columns.reserved[resource, slots] > 0 if known else pooling,
         )  # fmt: skip
+
+
+def _takable(state: OwnerState, back: Given) -> Bools:
+    """Offers that can be had, those among them that would be vacated."""
+    slots = state.match.slots
+    takable: Bools = state.offers.columns.matchable[slots]
+    if back.vacated:
+        takable |= np.isin(slots, list(back.vacated))
+    return takable
 
 
 def _help(state: OwnerState, left: Ints, pools: Bools) -> Ints:
@@ -191,10 +210,18 @@ def _limits(state: OwnerState, resource: int) -> Bools:
 
 def _wanted_anyhow(state: OwnerState) -> Bools:
     """Offers that serve the pod even if they reserve nothing it asks for: it must, or ports."""
+    slots = state.match.slots
+    if state.must or state.ignoring:
+        return np.ones(len(slots), np.bool_)
+    return _has_ports(state)
+
+
+def _has_ports(state: OwnerState) -> Bools:
+    """Offers that hold some of the host ports the pod asks for."""
     columns, slots = state.offers.columns, state.match.slots
-    if state.must or state.ignoring or not state.ports:
-        return np.full(len(slots), state.must or state.ignoring, np.bool_)
-    found = columns.laden[slots]
+    if not state.ports:
+        return np.zeros(len(slots), np.bool_)
+    found: Bools = columns.laden[slots]
     for i in found.nonzero()[0]:
         found[i] = bool(state.ports & state.offers.at(int(slots[i])).facts.host_ports)
     return found

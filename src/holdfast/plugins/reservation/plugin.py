@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from holdfast.api.node_selection import required_nodes
 from holdfast.capacity import names
 from holdfast.capacity.admission import Wishes
+from holdfast.capacity.given import NOTHING, given_back
 from holdfast.capacity.matching import Match, ignores
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.selection import required_selected
@@ -39,7 +40,6 @@ from holdfast.framework.view import View
 from holdfast.plugins.reservation import diagnosis, evicting, inheriting
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.drawing import claims, draw, notes, unsaid
-from holdfast.plugins.reservation.given import NOTHING, given_back
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
 from holdfast.plugins.reservation.kept import kept_of
 from holdfast.plugins.reservation.nomination import take, why_none
@@ -49,7 +49,6 @@ from holdfast.plugins.reservation.placing import (
     ReserveState,
     Unrelated,
     filter_reserve_pod,
-    inherits,
     remedy,
     what_it_brings,
 )
@@ -229,7 +228,9 @@ class Reservation:
         if isinstance(state, InheritState):
             heir = state.decide(placement.row)
             if heir.lacking and state.awaits_binding(placement.row, placement.pod.uid):
+                state.offers.awaiting[placement.pod.uid] = placement.node
                 return Reject(Code.UNSCHEDULABLE, (inheriting.UNSEEN,))
+            state.offers.awaiting.pop(placement.pod.uid, None)
             state.offers.bequeath(heir.pods, placement.pod.uid, placement.node)
             state = state.site
         if isinstance(state, ReserveState):
@@ -279,7 +280,8 @@ class Reservation:
         if event.resource == "UnschedulablePod":
             return event.new is not None and bool(event.new.uid == pod.uid)
         if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
-            return inherits(pod, view)
+            ways = self.args.pre_allocation_config
+            return inheriting.may_leave_it_room(pod, event, view, ways)
         return hears(self, event)
 
 

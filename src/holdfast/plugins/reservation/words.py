@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from holdfast.capacity.given import NOTHING, given_back
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import NONE, Change, Rows
 from holdfast.plugins.reservation.owner import Ints, OwnerState, Room, fit, rooms
@@ -26,7 +27,8 @@ def owner_reasons(state: OwnerState, row: int, change: Change = NONE) -> tuple[s
     here = state.on_row(row)
     if here is None or (state.must and none_matchable(state, row)):
         return (NO_MATCH,)
-    found, there = fit(here, change), list(rooms(here, change))
+    back = given_back(state.offers, change) if change else NOTHING
+    found, there = fit(here, back), list(rooms(here, back))
     if state.ignoring or not found.shares.any():
         suffix = "" if state.ignoring else " by node"
         alone = [room for room in there if max(room.free[0], *_lent(here, room)) < room.wanted]

@@ -7,8 +7,9 @@ there, is taken to draw on it: that room is not for other owners.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import Change
 
 Ints = NDArray[np.int64]
 Amounts = dict[int, dict[int, int]]
@@ -29,6 +29,8 @@ class Given:
 
     rows: Amounts
     slots: Amounts
+    vacated: frozenset[int] = frozenset()
+    """Offers, by slot, that serve once and could be had again: who took them is gone."""
 
     def to_rows(self, rows: NDArray[np.intp], resource: int) -> Ints | int:
         """What each row gets of a resource."""
@@ -42,9 +44,27 @@ class Given:
 NOTHING = Given({}, {})
 
 
-def given_back(offers: Offers, change: Change) -> Given:
+class Moves(Protocol):
+    """Pods that would come to rows, and leave them."""
+
+    @property
+    def added(self) -> Mapping[int, Sequence[PodFacts]]:
+        """Who would come, by row."""
+        ...
+
+    @property
+    def removed(self) -> Mapping[int, Sequence[PodFacts]]:
+        """Who would leave, by row."""
+        ...
+
+    def freed(self, row: int) -> tuple[dict[int, int], int]:
+        """Room that would become free if nobody drew on anything, and pod slots."""
+        ...
+
+
+def given_back(offers: Offers, change: Moves) -> Given:
     """Work out a change: what pods draw on offers moves there, the rest on the row."""
-    given = Given({}, {})
+    given, vacated = Given({}, {}), []
     for row in {*change.removed, *change.added}:
         room, slots = change.freed(row)
         to_row = given.rows[int(row)] = {**room, PODS: slots}
@@ -54,9 +74,11 @@ def given_back(offers: Offers, change: Change) -> Given:
             to_row[resource] = to_row.get(resource, 0) + amount
         for offer, held, lent in offers.regained(gone, coming):
             given.slots[offer.slot] = dict(lent)
+            if offer.available and offer.draws.keys() <= gone:
+                vacated.append(offer.slot)
             for resource, amount in held.items():
                 to_row[resource] = to_row.get(resource, 0) - amount
-    return given
+    return replace(given, vacated=frozenset(vacated)) if vacated else given
 
 
 def _draws_to_come(
@@ -65,7 +87,7 @@ def _draws_to_come(
     """What pods would draw on their offers beyond, and instead of, those who leave them."""
     found: dict[str, Counter[int]] = {}
     for pod in pods:
-        offer = _offer_for(offers, row, pod)
+        offer = offer_for(offers, row, pod)
         if offer is not None:
             found.setdefault(offer.uid, Counter()).update({**dict(pod.request), PODS: 1})
     coming, replaced = {}, Counter[int]()
@@ -79,7 +101,7 @@ def _draws_to_come(
     return coming, replaced
 
 
-def _offer_for(offers: Offers, row: int, pod: PodFacts) -> Offer | None:
+def offer_for(offers: Offers, row: int, pod: PodFacts) -> Offer | None:
     """The offer on a row that a pod will probably take: one that has, or will have, the room."""
     match = offers.match(pod)
     if match is None or match.ignoring:
