@@ -366,7 +366,7 @@ def left_waiting(census):
             taken = r.spec.allocate_once and users_of(r, census)
             free = free_on(r.status.node_name, census)
             asked = Counter(pod_request(pod).amounts)
-            if not taken and free["pods"] > 0 and asked and asked <= left_of(r, census):
+            if not taken and free["pods"] > 0 and asked and asked <= _within_reach(r, census):
                 yield f"{pod.name} waits, its {r.name} has room"
     for node in census.nodes:
         waiting = [r for r in census.held_on(node) if r.phase == "Waiting"]
@@ -380,6 +380,17 @@ def left_waiting(census):
         spec = reservation.spec.template.spec
         if reservation.phase == "Pending" and where and not (ports_of(spec) or spec.affinity):
             yield f"{reservation.name} waits, {where} have room"
+
+
+def _within_reach(reservation, census):
+    """What an owner may still draw, less what those who ignore reservations took of it."""
+    node = reservation.status.node_name
+    free = free_on(node, census)
+    for waiting in census.held_on(node):
+        if waiting.phase == "Waiting":  # it takes nothing from those who were there before
+            free.update(held_beside(waiting, census))
+    left = left_of(reservation, census)
+    return +Counter({k: amount + min(0, free[k]) for k, amount in left.items()})
 
 
 def _room_for(reservation, census):
