@@ -12,7 +12,7 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.resizing import wanted
-from laws.cluster_edits import ONCE, POLICY, REUSABLE, owners_before, was
+from laws.cluster_edits import ONCE, POLICY, REUSABLE, SIZE, owners_before, was
 
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 GPU = "example.com/gpu"
@@ -196,8 +196,10 @@ def _drawn_by_strangers(census):
 def _drawn_beyond(census):
     """Who is restricted to a reservation takes no more of it than is there."""
     for reservation in census.reservations:
-        inherits = reservation.spec.pre_allocation
-        if reservation.spec.allocate_policy != "Restricted" or inherits or was(reservation, POLICY):
+        # Who is inside keeps what it has when it is restricted, or shrunk, afterwards.
+        edited = was(reservation, POLICY) or was(reservation, SIZE)
+        excused = reservation.spec.pre_allocation or edited
+        if reservation.spec.allocate_policy != "Restricted" or excused:
             continue
         used = sum((draw for _, draw in users_of(reservation, census)), Counter())
         has = amounts_of(reservation.status.allocatable)

@@ -9,7 +9,7 @@ import msgspec
 RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"
 ORDER = "scheduling.koordinator.sh/reservation-order"
 PAST = "laws.holdfast.dev/past"
-POLICY, REUSABLE, ONCE = "another policy", "reusable", "once"
+POLICY, SIZE, REUSABLE, ONCE = "another policy", "another size", "reusable", "once"
 
 
 def an_edit(reservation, rng):
@@ -23,14 +23,16 @@ def an_edit(reservation, rng):
     return choose(reservation, spec, rng)
 
 
-def _size(_reservation, _spec, rng):
+def _size(reservation, _spec, rng):
     size = rng.choice((None, '{"resources":{"cpu":"2","memory":"1Gi"}}'))
-    return {"metadata": {"annotations": {RESIZE: size}}}
+    notes = _noted(reservation, SIZE)["annotations"]
+    return {"metadata": {"annotations": {RESIZE: size, **notes}}}
 
 
-def _other_size(_reservation, _spec, rng):
+def _other_size(reservation, _spec, rng):
     asked = {"requests": {"cpu": rng.choice(("1", "2", "3", "5"))}}
-    return {"spec": {"template": {"spec": {"containers": [{"name": "main", "resources": asked}]}}}}
+    template = {"spec": {"containers": [{"name": "main", "resources": asked}]}}
+    return {"metadata": _noted(reservation, SIZE), "spec": {"template": template}}
 
 
 def _door(_reservation, spec, _rng):

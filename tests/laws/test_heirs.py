@@ -11,7 +11,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.annotations import allocated_of
 from holdfast.capacity.inheritance import Inheritance, given
-from holdfast.capacity.names import ALLOCATED
+from holdfast.capacity.names import ALLOCATED, DRAWS
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import PODS
 from holdfast.controllers.reservation_plan import plan_reservation
@@ -122,7 +122,7 @@ class Town:
                 told = self.living[pod.uid]
                 before = self.living.get(getattr(allocated_of(told), "uid", None))
                 assert before is None or before.phase not in HOLDING, "it was inherited already"
-                notes = {ALLOCATED: allocated_from(placement.pod)}
+                notes = {ALLOCATED: allocated_from(placement.pod), DRAWS: ""}
                 self.put(worlds.bound(told, placement.node, notes))
                 shared = Counter({**(shared + given(pod)), PODS: 1})
             room = allocatable(placement.pod)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.inheritance import Inheritance
-from holdfast.capacity.names import ALLOCATED
+from holdfast.capacity.names import ALLOCATED, DRAWS
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.configuration.reading import Configuration
 from holdfast.framework.invariants import check_invariants
@@ -190,7 +190,7 @@ def inherited(placement):
 def told(living, placement):
     """The pods a reservation inherits from, as they are once they were told; replaced in place."""
     uids = {pod.uid for pod in inherited(placement).pods}
-    notes = {ALLOCATED: allocated_from(placement.pod)} if uids else {}
+    notes = {ALLOCATED: allocated_from(placement.pod), DRAWS: ""} if uids else {}
     for i, obj in enumerate(living):
         if obj.uid in uids:
             living[i] = worlds.bound(obj, placement.node, notes)

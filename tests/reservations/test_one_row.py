@@ -38,7 +38,10 @@ def a_world(random, *, ordered=True):
 
 
 def an_offer(random, i, *, ordered):
-    amounts = {"cpu": f"{random.randint(1, 4)}", "memory": f"{random.randint(1, 4)}Gi"}
+    phase = random.choice(("Available", "Available", "Available", "Waiting"))
+    # What waits may hold more than its node has left.
+    cpu = random.randint(1, 4) + (5 if phase == "Waiting" else 0)
+    amounts = {"cpu": f"{cpu}", "memory": f"{random.randint(1, 4)}Gi"}
     if random.random() < 0.4:
         amounts[random.choice((GPU, "pods"))] = str(random.randint(1, 3))
     more = {"labels": {"scheduling.koordinator.sh/reservation-order": str(random.randint(1, 3))}}
@@ -46,12 +49,12 @@ def an_offer(random, i, *, ordered):
     return typed(
         a_reservation(
             f"r{i}",
-            owner_labels={"app": "web"},
+            owner_labels={"app": "web" if phase == "Available" else random.choice(("web", "db"))},
             allocate_once=random.random() < 0.3,
             allocate_policy=random.choice(POLICIES),
             metadata=metadata | (more if ordered and random.random() < 0.3 else {}),
             status={
-                "phase": random.choice(("Available", "Available", "Available", "Waiting")),
+                "phase": phase,
                 "nodeName": f"n{random.randint(0, 4)}",
                 "allocatable": amounts,
             },

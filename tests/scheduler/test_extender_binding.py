@@ -4,8 +4,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from holdfast.client.client import Client
+from holdfast.client.fence import FencedTransport
+from holdfast.client.leader import LeadershipLost
 from holdfast.columns.interner import CPU
 from holdfast.framework.extender import ManagedResource
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.scheduler import Scheduler
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.fake_extender import fail
 from holdfast.testing.harness import Harness
@@ -117,3 +122,38 @@ async def test_and_taken_back_if_the_pod_is_not_bound(cluster, extender):
     extender.answers["bind"] = fail(500)
     await cluster.create(a_pod("p", labels={"app": "web"}))
     assert (await cluster.pod("p")).metadata.annotations == {}
+
+
+@asynccontextmanager
+async def led_by(cluster, config, permit):
+    """A scheduler that needs permission to write, instead of the cluster's own."""
+    await cluster.components.scheduler.stop()
+    client = Client(FencedTransport(cluster.client.transport, permit))
+    leader = Scheduler(client, cluster.clock, default_profiles(), extenders=[config], seed=1)
+    cluster.clock.busy.append(lambda: leader.extenders.asking > 0)
+    await leader.start()
+    try:
+        yield leader
+    finally:
+        await leader.stop()
+
+
+@pytest.mark.parametrize("ignorable", [False, True])
+async def test_who_lost_the_lease_lets_nobody_bind(cluster, extender, ignorable):
+    lost = []
+
+    def permit():
+        if lost:
+            raise LeadershipLost("the lease is another's")
+
+    config = extender.config(bind_verb="bind", ignorable=ignorable)
+    async with led_by(cluster, config, permit):
+        await cluster.create(a_pod("before"))
+        assert (await cluster.pod("before")).spec.node_name == "n"
+        lost.append(True)
+        await cluster.create(a_pod("after"))
+        assert (await cluster.pod("after")).spec.node_name == ""
+        assert [body["PodName"] for body in extender.questions("bind")] == ["before"]
+        lost.clear()
+        await cluster.clock.advance(30)
+        assert (await cluster.pod("after")).spec.node_name == "n"

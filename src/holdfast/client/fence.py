@@ -19,17 +19,17 @@ class FencedTransport:
 
     def __init__(self, inner: Transport, permit: Callable[[], None]) -> None:
         self._inner = inner
-        self._permit = permit
+        self.permit = permit
 
     async def send(self, request: Request) -> Response:
         """Send one request, if it is a read or permitted."""
         if request.method in _READS:
             return await self._inner.send(request)
-        self._permit()
+        self.permit()
         return await self._inner.send(
             Request(
                 request.method, request.path, request.query, request.headers, request.body,
-                self._permit,
+                self.permit,
             )
         )  # fmt: skip
 
@@ -40,3 +40,8 @@ class FencedTransport:
     async def close(self) -> None:
         """Close the transport below."""
         await self._inner.close()
+
+
+def permit_of(transport: Transport) -> Callable[[], None] | None:
+    """What to ask before something is changed by another way than through this transport."""
+    return transport.permit if isinstance(transport, FencedTransport) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -33,6 +34,8 @@ class Objections:
         self.memo: list[Mapping[str, int]] = []
         """What these objections come to, put there by the first who asks."""
         self._grouping = [implements(plugin, GroupsReasons) for plugin, _ in self.filters]
+        self._steady = False
+        """Whether single rows have changed since all were looked at: then keeping words pays."""
         self._said: Words | None = None
         """Why rows are rejected by plugins that group their reasons."""
         self.codes: Verdicts = np.zeros(nodes.capacity, np.int8)
@@ -50,10 +53,11 @@ class Objections:
         if isinstance(stale, slice) or len(stale):
             self.memo = []
         if isinstance(stale, list):
+            self._steady |= bool(stale)
             for row in stale:
                 self._one(row)
         elif isinstance(stale, slice) or len(stale):
-            self._said = None
+            self._said, self._steady = None, False
             alive = self._nodes.alive[stale]
             codes = np.zeros(len(alive), np.int8)
             plugin_of = np.full(len(alive), PASSED, np.int8)
@@ -89,11 +93,11 @@ class Objections:
         """Work out how many rows give each reason, unless nothing moved."""
         if self.memo:
             return
-        if self._said is None:
+        if self._said is None and self._steady:
             self._said = self._listen()
-        tally = self._said.tally(())
+        tally: Counter[str] = Counter() if self._said is None else self._said.tally(())
         for index in self.objectors:
-            if not self._grouping[index]:
+            if self._said is None or not self._grouping[index]:
                 plugin, state = self.filters[index]
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
                 tally.update(count_reasons(plugin, state, rows))

@@ -66,12 +66,13 @@ def first_objections(
         narrowing = [p for p in active if p.narrow is not None]
         told.narrowed_by = tuple(p.plugin.name for p in narrowing)
         _ask_in_turn(told, view, active, narrowing)
+    aside = False
     if words or view.world.nominations:
         told.words = words.sized(size)
-        _beside_nominated(told, crowd)
+        aside = _beside_nominated(told, crowd)
     if told.words:
         rows = told.words.write_codes(told.codes)
-        if kept is None or (told.plugin_of[rows] != PASSED).any():
+        if aside:
             # Some speak of rows that were objected to: what is kept counts those too.
             told.plugin_of[rows], told.objectors, told.memo = PASSED, None, None
     return told
@@ -104,18 +105,20 @@ def _ask_in_turn(
         told.narrowed_by = tuple({*told.narrowed_by, told.plugin_at(promised)})
 
 
-def _beside_nominated(told: Rejection, crowd: Crowd | None) -> None:
+def _beside_nominated(told: Rejection, crowd: Crowd | None) -> bool:
     """Let rows that pods are nominated to say what is said first with those pods there.
 
     Only the words differ, the rows will not do either way; so only a few rows are asked again.
+    Tells whether any was.
     """
     nominations, pod = told.view.world.nominations, told.pod
     rows = nominations.promised.rows(pod.priority)
     own = told.view.nodes.row_of.get(nominations.node_of(pod.uid))
     if len(rows) > _MOST_NOMINATED:
-        return
+        return False
+    rows = rows[told.plugin_of[rows] >= 0]
     for row in rows.tolist():
-        if told.plugin_of[row] < 0 or told.words.at(row) is not None:
+        if told.words.at(row) is not None:
             continue
         if crowd is not None and row != own:
             told.words.put(row, crowd.aside(row))
@@ -123,6 +126,7 @@ def _beside_nominated(told: Rejection, crowd: Crowd | None) -> None:
             others = tuple(nominations.beside(pod, row).values())
             word = judge(told.filters, row, Change({row: others})) if others else None
             told.words.put(row, word)
+    return len(rows) > 0
 
 
 def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:

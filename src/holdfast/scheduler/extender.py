@@ -35,9 +35,16 @@ class HttpExtender:
         self._transport = HttpTransport(_endpoint(config), timeouts=Timeouts(NEVER, NEVER))
         self._timeout = config.http_timeout
 
-    async def ask(self, verb: str, question: Any, read: Callable[[Any], T]) -> T:
-        """POST a question and read the answer."""
-        request = Request("POST", f"/{verb}", {}, _HEADERS, msgspec.json.encode(question))
+    async def ask(
+        self,
+        verb: str,
+        question: Any,
+        read: Callable[[Any], T],
+        permit: Callable[[], None] | None = None,
+    ) -> T:
+        """POST a question and read the answer; ``permit`` is asked when it is about to leave."""
+        body = msgspec.json.encode(question)
+        request = Request("POST", f"/{verb}", {}, _HEADERS, body, permit)
         try:
             answer = await self._in_time(request, verb)
         except Unavailable as failure:

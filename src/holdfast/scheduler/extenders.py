@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ import msgspec
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import NODES, PODS
 from holdfast.client.client import Client
+from holdfast.client.fence import permit_of
 from holdfast.client.informer import Informer
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
@@ -54,6 +55,7 @@ class Extenders:
     ) -> None:
         self._all = [HttpExtender(config, clock) for config in in_order(configs)]
         self._client = client
+        self._permit = permit_of(client.transport)
         self._world = world
         self._nodes: dict[str, msgspec.Raw] = {}
         self._node_news: Informer[Any] | None = None
@@ -134,7 +136,10 @@ class Extenders:
             return False
         for extender in self._speaking(pod, "bind_verb"):
             try:
-                await self._ask(extender, "bind_verb", binding_question(placement), binding_answer)
+                # To bind is to write: not without the lease, whoever does it for us.
+                await self._ask(
+                    extender, "bind_verb", binding_question(placement), binding_answer, self._permit
+                )
                 return True
             except ExtenderFailed as failure:
                 if not self._forgiven(extender, pod, failure):
@@ -185,10 +190,17 @@ class Extenders:
     def _speaking(self, pod: PodFacts, verb: str) -> Iterator[HttpExtender]:
         return (e for e in self._all if getattr(e.config, verb) and e.config.interested(pod))
 
-    async def _ask(self, extender: HttpExtender, verb: str, question: Any, read: Any) -> Any:
+    async def _ask(
+        self,
+        extender: HttpExtender,
+        verb: str,
+        question: Any,
+        read: Any,
+        permit: Callable[[], None] | None = None,
+    ) -> Any:
         self.asking += 1
         try:
-            return await extender.ask(getattr(extender.config, verb), question, read)
+            return await extender.ask(getattr(extender.config, verb), question, read, permit)
         finally:
             self.asking -= 1
 

@@ -48,8 +48,9 @@ class InFlight:
         """End an attempt; events that nobody else waits for are forgotten."""
         if self._attempts.pop(uid, None) is None:
             return
-        starts = (start for start, _ in self._attempts.values())
-        oldest = min(starts, default=self._first + len(self._events))
+        # Who was popped first is first, and has the oldest start.
+        first = next(iter(self._attempts.values()), None)
+        oldest = self._first + len(self._events) if first is None else first[0]
         if drop := oldest - self._first:
             del self._events[:drop]
             self._first = oldest

@@ -60,8 +60,11 @@ class Parking:
             if not file[group]:
                 del file[group]
 
-    def concerned(self, plugins: Collection[str] | None) -> list[list[QueuedPod]]:
-        """Pods kept here by one of the plugins, alike ones together; None takes all, singly."""
+    def concerned(self, plugins: Collection[str] | None) -> list[Collection[QueuedPod]]:
+        """Pods kept here by one of the plugins, alike ones together; None takes all, singly.
+
+        These are no copies: an event that helps nobody shall not cost more the more pods wait.
+        """
         if self._marked != self._mark():
             self._marked = self._mark()
             for pod in self:
@@ -69,7 +72,7 @@ class Parking:
         if plugins is None:
             return [[pod] for pod in self._pods.values()]
         groups = {group: pods for name in plugins for group, pods in self._file(name).items()}
-        return [list(pods.values()) for pods in groups.values()]
+        return [pods.values() for pods in groups.values()]
 
     def _file(self, plugin: str) -> File:
         return self._files.get(plugin, {})

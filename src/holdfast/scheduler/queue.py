@@ -204,8 +204,11 @@ class SchedulingQueue:
         if hearers is not None and not hearers:
             return
         for alike in self._parked.concerned(hearers):
-            worth = self._worth(alike[0], event)
-            for pod in alike if worth is not Worth.NOTHING else ():
+            # A view, and nobody may be left in it meanwhile.
+            first = next(iter(alike), None)
+            if first is None or (worth := self._worth(first, event)) is Worth.NOTHING:
+                continue
+            for pod in list(alike):
                 if only(pod):
                     self._requeue(pod, worth, event.label, now)
         self._in_flight.note((event,))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from holdfast.api.causes import invalid
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
@@ -78,7 +80,7 @@ class DefaultPreemption:
             return Effect(self.name, refusal)
         if not view.nodes.pods_below(pod.priority):
             # The common case: everybody is as important. No need to look at any node.
-            tried = len(rejection.rows_with(Code.UNSCHEDULABLE))
+            tried = int(np.count_nonzero(rejection.codes == Code.UNSCHEDULABLE))
             return self._no_use(
                 rejection, {NOT_HELPFUL: rejection.nodes - tried, NO_VICTIMS: tried}
             )

@@ -43,6 +43,7 @@ from holdfast.plugins.default_preemption.trial import NO_USE, Trial
 from holdfast.plugins.default_preemption.trials import trials_of
 
 Bools = NDArray[np.bool_]
+_MAY_HELP = int(Code.UNSCHEDULABLE)
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
@@ -156,11 +157,11 @@ class Search:
         """The same for one row."""
         if self._fits is not None:
             return bool(self._fits[row])
-        if self._rejection.codes[row] != Code.UNSCHEDULABLE:
+        if int(self._rejection.codes[row]) != _MAY_HELP:
             return False
         if self._hard is not None and self._hard[row]:
             return False
-        return not any(_verdict(plugin, state, row) for plugin, state in self._others)
+        return all([not _verdict(plugin, state, row) for plugin, state in self._others])
 
     def _plain_words(self, trial: Trial, words: Counter[str], errors: list[str]) -> None:
         left = self._easy()

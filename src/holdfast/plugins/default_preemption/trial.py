@@ -209,22 +209,24 @@ class Trial:
         """Add up what the victims cost, the most important one last: it has the last word."""
         size = gone.shape[1]
         priority, started = ranks.priority.columns()[:, rows], ranks.started.columns()[:, rows]
-        total, bits = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        total, count = np.zeros(size, np.int64), np.zeros(size, np.int64)
         highest, start = np.full(size, -SHIFT), np.full(size, UNSTARTED)
-        guarded = np.zeros(size, np.int64)
+        guarded, bits = np.zeros(size, np.int64), np.zeros(size, np.int64)
         for place in reversed(range(len(gone))):
             going = gone[place]
             if not going.any():
                 continue
-            total += ((priority[place] + SHIFT) * _ONE + 1) * going
-            highest = np.where(going, priority[place], highest)
-            start = np.where(going, started[place], start)
+            total += priority[place] * going
+            count += going
+            np.copyto(highest, priority[place], where=going)
+            np.copyto(start, started[place], where=going)
             if beyond is not None:
                 guarded += going & beyond[place]
             if len(gone) <= MOST_BITS:
-                bits |= going.astype(np.int64) << place
-        self.weight[rows] = np.where(total > 0, guarded * _GUARDED + highest + SHIFT, NO_USE)
-        self.total[rows], self.start[rows], self.gone[rows] = total, start, bits
+                bits |= going * np.int64(1 << place)
+        self.weight[rows] = np.where(count > 0, guarded * _GUARDED + highest + SHIFT, NO_USE)
+        self.total[rows] = (total + count * SHIFT) * _ONE + count
+        self.start[rows], self.gone[rows] = start, bits
 
 
 def _places(bits: int) -> list[int]:

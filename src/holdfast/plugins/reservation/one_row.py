@@ -119,6 +119,8 @@ def _judge_only(state: OwnerState, row: int, site: Site) -> OneRow:
     plain = by_node = inside = True
     for (resource, wanted), limited in zip(state.needs, limits, strict=True):
         free = free_at[resource][row]
+        if free < 0:
+            free = _unawaited(state, row, resource, free)
         left = remaining_at[resource][slot] if resource < len(remaining_at) else 0
         if free < wanted:
             plain = False
@@ -183,10 +185,13 @@ def _room_for(state: OwnerState, row: int, resource: int, wanted: int, back: Giv
         free = wanted
     if back.rows:
         free += back.rows.get(row, {}).get(resource, 0)
-    if free < 0 and state.offers.waiting:
-        # Who waits for room that is not free takes none from other offers.
-        return min(0, free + state.offers.waiting.held(state.nodes.names[row], resource))
-    return free
+    return free if free >= 0 else _unawaited(state, row, resource, free)
+
+
+def _unawaited(state: OwnerState, row: int, resource: int, free: int) -> int:
+    """What is free but for offers that wait: they take none from what other offers still have."""
+    waiting = state.offers.waiting
+    return min(0, free + waiting.held(state.nodes.names[row], resource)) if waiting else free
 
 
 def _left(offer: Offer, resource: int, back: Given) -> int:
