@@ -121,6 +121,12 @@ def free_on(node, census):
     return free
 
 
+def unused_on(node, census):
+    """What no pod takes on a node, whoever holds it."""
+    has = Counter(amounts_of(census.nodes[node].status.allocatable))
+    return has - sum(map(request_of, census.on(node)), Counter())
+
+
 def owns(pod, reservation):
     """Whether the pod is one of the owners."""
     return any(rule.owns(pod) for rule in compile_owners(reservation.spec.owners) or ())
@@ -368,7 +374,9 @@ def left_waiting(census):
             taken = r.spec.allocate_once and users_of(r, census)
             free = free_on(r.status.node_name, census)
             asked = Counter(pod_request(pod).amounts)
-            if not taken and free["pods"] > 0 and asked and asked <= left_of(r, census):
+            # Who ignores reservations may stand in it.
+            room = left_of(r, census) & unused_on(r.status.node_name, census)
+            if not taken and free["pods"] > 0 and asked and asked <= room:
                 yield f"{pod.name} waits, its {r.name} has room"
     for node in census.nodes:
         waiting = [r for r in census.held_on(node) if r.phase == "Waiting"]
