@@ -68,7 +68,7 @@ def decide_all(world: World, pods: Sequence[PodFacts], seed: int = 1) -> tuple[f
 
 def measure(kind: str, nodes: int, placed: int = 0, pods: int = PODS, seed: int = 1) -> Result:
     """Measure one kind on one cluster."""
-    world = a_cluster(nodes, placed, seed)
+    world = a_cluster(nodes, placed)
     # A small cluster fills up; the rest of the run would measure rejections.
     waiting = list(KINDS[kind].pods(world, min(pods, nodes * 30)))
     began = time.process_time()

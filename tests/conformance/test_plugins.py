@@ -6,9 +6,12 @@ import pytest
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.plugins.pod_topology_spread.scoring import Wishes
 from holdfast.plugins.taint_toleration import TaintToleration
-from holdfast.testing import a_claim, a_device_class, a_pod, a_slice, typed
+from holdfast.testing import a_claim, a_device_class, a_pod, a_replica_set, a_slice, typed
 from holdfast.testing.conformance import check_plugin
+from holdfast.testing.random_cluster import HOST, ZONE
 
 
 @pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
@@ -16,6 +19,7 @@ def test_registered_plugin_conforms(entry):
     check_plugin(lambda: entry.factory({}))
 
 
+SPREAD = ((1, ZONE), (2, HOST))
 VOLUME_PLUGINS = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
 
 
@@ -30,6 +34,29 @@ def with_volumes(cluster):
 def test_plugins_that_look_at_volumes_conform(name):
     entry = next(entry for entry in REGISTRY if entry.name == name)
     check_plugin(lambda: entry.factory({}), pods=with_volumes, seed=7, clusters=6, steps=60)
+
+
+def softly_spread(cluster):
+    """A pod spread over hosts and zones, by constraints of its own or the system's."""
+    labels = {"app": cluster.random.choice("abc")}
+    if cluster.random.random() < 0.5:
+        replicas = typed(a_replica_set(f"of-{labels['app']}", labels=labels))
+        cluster.furniture[replicas.kind, replicas.key] = replicas
+        cluster.world.upsert(replicas)
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replicas.name, "uid": "u",
+                 "controller": True}  # fmt: skip
+        return typed(a_pod("p", labels=labels, metadata={"ownerReferences": [owner]}))
+    soft = {"whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": labels}}
+    constraints = [{"maxSkew": skew, "topologyKey": key, **soft} for skew, key in SPREAD]
+    return typed(a_pod("p", labels=labels, topology_spread_constraints=constraints))
+
+
+def test_a_table_of_scores_says_what_rows_say(monkeypatch):
+    told = []
+    tabulate = Wishes.tabulate
+    monkeypatch.setattr(Wishes, "tabulate", lambda *a: told.append(tabulate(*a)) or told[-1])
+    check_plugin(lambda: PodTopologySpread({}), pods=softly_spread, seed=3, clusters=12, steps=40)
+    assert sum(found is not None for found in told) > 50, "nearly nothing was looked up in a table"
 
 
 GPU = "example.com/gpu"

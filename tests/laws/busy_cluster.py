@@ -130,7 +130,7 @@ class BusyCluster(RandomCluster):
 
         more = {"tolerations": [{"operator": "Exists"}], "priority": pick([10, 500, 2000, 2000])}
         if chance() < 0.25:
-            more["topology_spread_constraints"] = [self._constraint()]
+            more["topology_spread_constraints"] = self._constraints()
         if chance() < 0.4:
             more["affinity"] = some_pod_affinity(self.random)
         if chance() < 0.2:

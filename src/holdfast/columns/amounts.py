@@ -28,16 +28,13 @@ class Amounts:
     scoring counts as requested of CPU and MEMORY, where asking for nothing counts a little, and
     ``spare`` a hundred times what is then left of them, below zero where they are overdrawn;
     ``taken`` is what is really requested of the two. Scores work in float64 because that is exact
-    below 2^46 and three times as fast. The ``*_at``
-    lists hold a memoryview a resource: reading one cell through it costs half of what an array
-    costs. ``scratch`` is where scores over cpu and memory are worked out, because fresh memory
-    for each would cost as much as the arithmetic; nothing in it outlives a call.
+    below 2^46 and three times as fast. The ``*_at`` lists hold a memoryview a resource: reading one
+    cell through it costs half of what an array costs.
     """
 
     __slots__ = (
-        "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at", "nonzero",
-        "nonzero_at", "requested", "requested_at", "scratch", "spare", "spare_at", "taken",
-        "taken_at", "zeros",
+        "_scored_at", "allocatable", "allocatable_at", "divisor", "divisor_at", "free", "free_at",
+        "nonzero", "nonzero_at", "requested", "requested_at", "spare", "spare_at", "taken", "zeros",
     )  # fmt: skip
 
     def __init__(self, width: int, capacity: int) -> None:
@@ -49,7 +46,6 @@ class Amounts:
         self.nonzero: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
         self.spare: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
         self.taken: NDArray[np.float64] = np.zeros((2, capacity), np.float64)
-        self.scratch: NDArray[np.float64] = np.empty((2, capacity), np.float64)
         self.zeros = [0] * width
         self._look()
 
@@ -60,7 +56,11 @@ class Amounts:
         self.divisor_at = [cells(column) for column in self.divisor]
         self.nonzero_at = (cells(self.nonzero[CPU]), cells(self.nonzero[MEMORY]))
         self.spare_at = (cells(self.spare[CPU]), cells(self.spare[MEMORY]))
-        self.taken_at = (cells(self.taken[CPU]), cells(self.taken[MEMORY]))
+        self._scored_at = [
+            (self.nonzero_at[id_], self.spare_at[id_], cells(self.taken[id_]),
+             self.allocatable_at[id_], self.requested_at[id_])
+            for id_ in (CPU, MEMORY)
+        ]  # fmt: skip
 
     @property
     def width(self) -> int:
@@ -103,21 +103,17 @@ class Amounts:
             free[id_][row] -= amount
         requested[PODS][row] += slots
         free[PODS][row] -= slots
-        for id_, more in ((CPU, cpu), (MEMORY, memory)):
-            used = self.nonzero_at[id_][row] = self.nonzero_at[id_][row] + more
-            self.spare_at[id_][row] = 100.0 * (self.allocatable_at[id_][row] - used)
-            self.taken_at[id_][row] = requested[id_][row]
+        both = zip((cpu, memory), self._scored_at, strict=True)
+        for more, (nonzero, spare, taken, have, asked) in both:
+            used = nonzero[row] = nonzero[row] + more
+            spare[row] = 100.0 * (have[row] - used)
+            taken[row] = asked[row]
 
     def give(
         self, row: int, request: Iterable[tuple[int, int]], slots: int, cpu: int, memory: int
     ) -> None:
         """Take a request back."""
         self.take(row, [(id_, -amount) for id_, amount in request], -slots, -cpu, -memory)
-
-    def room(self, rows: NDArray[np.intp] | slice) -> NDArray[np.float64]:
-        """Scratch for cpu and memory of these rows: [2, rows]."""
-        count = rows.stop if isinstance(rows, slice) else len(rows)
-        return self.scratch[:, :count]
 
     @staticmethod
     def cpu_memory(columns: NDArray[Any], rows: NDArray[np.intp] | slice) -> NDArray[Any]:

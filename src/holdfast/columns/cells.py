@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -30,4 +30,4 @@ def cells(column: NDArray[Any]) -> Cells[Any]:
     >>> column
     array([0., 5., 0.])
     """
-    return cast("Cells[Any]", memoryview(cast("Any", column)))
+    return memoryview(column)  # type: ignore[arg-type]

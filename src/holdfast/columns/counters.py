@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.cells import cells
 from holdfast.columns.journal import Journal
+from holdfast.columns.levels import Levels
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.terms import PodChoice
 
@@ -92,8 +93,8 @@ class SelectorCount:
     Reserve pods are counted too, unless ``real`` ones alone are.
     """
 
-    __slots__ = ("_all_at", "_all_domains", "_live_at", "_live_domains", "all", "choices", "live",
-                 "real")  # fmt: skip
+    __slots__ = ("_all_at", "_all_domains", "_levels", "_live_at", "_live_domains", "all",
+                 "choices", "live", "real")  # fmt: skip
 
     def __init__(
         self, choices: tuple[PodChoice, ...], capacity: int, *, real: bool = False
@@ -106,6 +107,7 @@ class SelectorCount:
         self._live_at = cells(self.live)
         self._all_domains: dict[tuple[str, Hashable], DomainCount] = {}
         self._live_domains: dict[tuple[str, Hashable], DomainCount] = {}
+        self._levels: dict[LabelColumn, Levels] = {}
 
     @property
     def by_namespace_labels(self) -> bool:
@@ -124,9 +126,12 @@ class SelectorCount:
         for domain in self._all_domains.values():
             domain.move(row, by)
         if live:
-            self._live_at[row] += by
+            before = self._live_at[row]
+            self._live_at[row] = before + by
             for domain in self._live_domains.values():
                 domain.move(row, by)
+            for levels in self._levels.values():
+                levels.move(row, before, before + by)
 
     def by_domain(
         self, key: str, eligibility: Hashable, label: LabelColumn, eligible: Eligible | None,
@@ -139,4 +144,11 @@ class SelectorCount:
             found = DomainCount(self.live if live else self.all, label, eligible, journal)
             domains[key, eligibility] = found
         found.refresh()
+        return found
+
+    def levels(self, label: LabelColumn, journal: Journal) -> Levels:
+        """Rows by the label's values and by how many of the pods, live ones, they have."""
+        found = self._levels.get(label)
+        if found is None:
+            found = self._levels[label] = Levels(self.live, label, journal)
         return found

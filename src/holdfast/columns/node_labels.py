@@ -13,6 +13,7 @@ from holdfast.columns.cells import cells
 from holdfast.columns.interner import Interner
 
 ABSENT = -1
+_FEW = 32
 Ids = NDArray[np.intp]
 """As wide as an index: tables are looked up by these, and narrower ones would be widened first."""
 
@@ -20,11 +21,12 @@ Ids = NDArray[np.intp]
 class LabelColumn:
     """One label key: which value each row has, as an id, or ABSENT."""
 
-    __slots__ = ("_numbers", "_numeric", "_own", "at", "ids", "values")
+    __slots__ = ("_numbers", "_numeric", "_own", "_read", "at", "ids", "values")
 
     def __init__(self, capacity: int) -> None:
         self._own = 0
         """How many rows have their own number as value id: all of them have, of host names."""
+        self._read: dict[tuple[int, bytes], NDArray[np.int8]] = {}
         self.ids: Ids = np.full(capacity, ABSENT, np.intp)
         self.at = cells(self.ids)
         self.values: Interner[str] = Interner()
@@ -36,6 +38,7 @@ class LabelColumn:
         old, new = self.at[row], ABSENT if value is None else self.values.id(value)
         self.at[row] = new
         self._own += (new == row) - (old == row)
+        self._read.clear()
 
     def read(self, table: NDArray[Any], rows: NDArray[np.intp] | slice) -> NDArray[Any]:
         """What rows find in a table by value id, whose last cell is for rows without the label.
@@ -45,6 +48,24 @@ class LabelColumn:
         if isinstance(rows, slice) and rows.start == 0 and rows.stop == self._own:
             return table[rows]
         return table.take(self.ids[rows], mode="wrap")
+
+    def read_verdicts(
+        self, table: NDArray[np.int8], rows: NDArray[np.intp] | slice
+    ) -> NDArray[np.int8]:
+        """The same for a table of verdicts: few are alike, and those over all rows are kept.
+
+        So it is the very same array again while no domain's verdict changes.
+        """
+        if len(table) > _FEW or not isinstance(rows, slice):
+            return self.read(table, rows)
+        key = (rows.stop, table.tobytes())
+        found = self._read.get(key)
+        if found is None:
+            if len(self._read) >= _FEW:
+                self._read.clear()
+            found = self._read[key] = self.read(table, rows)
+            found.flags.writeable = False
+        return found
 
     def compare(self, bound: int, *, greater: bool) -> NDArray[np.bool_]:
         """Tell, per value id, whether it is a number beyond ``bound``; last stands for ABSENT."""
@@ -64,6 +85,7 @@ class LabelColumn:
         wider[: len(self.ids)] = self.ids
         self.ids = wider
         self.at = cells(wider)
+        self._read.clear()
 
     def fork(self) -> LabelColumn:
         """An independent copy with the same ids."""

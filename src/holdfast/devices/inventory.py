@@ -64,6 +64,8 @@ class Inventory:
 
     def backing(self, request: Iterable[tuple[int, int]]) -> frozenset[int]:
         """Which of these resources devices serve where a node has none (epoch ``classes``)."""
+        if not self.classes.by_name:
+            return frozenset()
         names = self._nodes.resources
         return frozenset(r for r, _ in request if self.class_for(names[r]) is not None)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import Code, Rows
 from holdfast.framework.prepared import Prepared
-from holdfast.framework.record import Record
+from holdfast.framework.record import Left, Record
 from holdfast.framework.view import View
 from holdfast.framework.words import SILENCE, Words
 
@@ -30,12 +30,15 @@ class Feasible:
     mask: NDArray[np.bool_] | None = None
     chosen: int | None = None
     words: Words = SILENCE
+    left: Left | None = None
 
     @property
     def rows(self) -> Rows:
         """The feasible rows, ascending. Not to be written to."""
         if self.mask is None:
             return self.record.rows()
+        if self.left is not None and self.mask is self.left.mask:
+            return self.left.rows
         rows: Rows = self.mask.nonzero()[0]
         return rows
 
@@ -65,11 +68,10 @@ def strike_out(found: Feasible) -> str:
     record = found.record
     if record.sliced and found.active is record.prepared:
         size = found.view.nodes.size
-        mask = record.ok[:size]
-        for prepared in record.domain:
-            # Cheaper over all rows than picking some; such a plugin never fails.
-            mask = mask & (prepared.plugin.filter(prepared.state, slice(0, size)) == 0)
-        found.mask = mask
+        # Cheaper over all rows than picking some; such a plugin never fails.
+        everywhere = slice(0, size)
+        found.left = record.left_by([p.plugin.filter(p.state, everywhere) for p in record.domain])
+        found.mask = found.left.mask
         return ""
     return _ask_in_turn(found)
 

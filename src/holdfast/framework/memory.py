@@ -43,9 +43,14 @@ class Memory:
             for traits in self._deciding
             if traits.asked
         }
+        self._by_amounts = tuple(
+            (i, traits)
+            for i, traits in enumerate(self._deciding)
+            if not (traits.asked or traits.ignores_amounts)
+        )
         self._beyond = tuple(t.beyond for t in self._deciding if t.beyond is not None)
         self._records = Recent[Record](_FEW)
-        self._prepared = Recent[Prepared](4 * _FEW)
+        self._prepared = Recent[Prepared](2 * _FEW)
         self._frames = Recent[tuple[int, tuple[Prepared, ...]]](_FEW)
         """What plugins made of pods but for what those ask for, and when that was true."""
         self._shared = Recent[Possible](_FEW)
@@ -138,23 +143,36 @@ class Memory:
     def _make(self, pod: PodFacts, view: View, key: Key) -> Record:
         frame, stamp = (pod.frame, *key[1:]), view.nodes.epochs.stamp
         made_at, made = self._frames.find(frame) or (-1, ())
+        if made_at == stamp:
+            prepared = list(made)
+            for i, traits in self._by_amounts:
+                prepared[i] = self._prepare(traits, pod, view)
+            if not any([prepared[i].reject for i, _ in self._by_amounts]):
+                return self._put_together(prepared, None, view)
+        prepared, rejected = self._prepare_all(pod, view)
+        if rejected is None and stamp == view.nodes.epochs.stamp:
+            self._frames.keep(frame, (stamp, tuple(prepared)), _room(view.nodes.capacity))
+        return self._put_together(prepared, rejected, view)
+
+    def _prepare_all(self, pod: PodFacts, view: View) -> tuple[list[Prepared], Prepared | None]:
+        """Let plugins prepare until one rejects the pod for good; answers who rejected it last."""
         prepared: list[Prepared] = []
         rejected: Prepared | None = None
-        for i, traits in enumerate(self._deciding):
+        for traits in self._deciding:
             if traits.asked:
                 prepared.append(self._asked[traits.name])
                 continue
-            if made_at == stamp and traits.ignores_amounts:
-                found = made[i]
-            else:
-                found = self._prepare(traits, pod, view)
+            found = self._prepare(traits, pod, view)
             prepared.append(found)
             if found.reject is not None:
                 rejected = found
                 if found.reject.code is not Code.UNSCHEDULABLE:
                     break
-        if rejected is None and made_at != stamp == view.nodes.epochs.stamp:
-            self._frames.keep(frame, (stamp, tuple(prepared)), _room(view.nodes.capacity))
+        return prepared, rejected
+
+    def _put_together(
+        self, prepared: list[Prepared], rejected: Prepared | None, view: View
+    ) -> Record:
         return Record(self.profile, view.nodes, prepared, rejected, self._possible(prepared, view))
 
     def _possible(self, prepared: list[Prepared], view: View) -> Possible:

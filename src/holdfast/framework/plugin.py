@@ -198,6 +198,18 @@ class Scales(Protocol):
 
 
 @runtime_checkable
+class Tabulates(Protocol):
+    """Score through a table, where rows are of few kinds: cheaper than score and normalize."""
+
+    def tabulate(self, state: State, rows: Rows) -> tuple[Rows, RawScores] | None:
+        """Where in a table each of ``rows`` finds its normalized score, and the table.
+
+        Rows are all the feasible ones. None: there is no such table for them.
+        """
+        ...
+
+
+@runtime_checkable
 class ScalarTwin(Protocol):
     """Answer for one row in plain integers: what makes the next pod of a class cheap."""
 
@@ -395,6 +407,7 @@ __all__ = [
     "Scores",
     "Skip",
     "State",
+    "Tabulates",
     "Tallies",
     "Tiers",
     "Uncounts",

@@ -52,6 +52,9 @@ class Profile:
     weights: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[type, tuple[Any, ...]] = field(default_factory=dict)
     _points: dict[type, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False)
+    _prepared: dict[type, tuple[tuple[Any, str, bool], ...]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def having(self, point: type) -> tuple[Any, ...]:
         """Plugins that are on at an extension point, in the order of that point."""
@@ -60,6 +63,15 @@ class Profile:
             on = self.lists.get(point, self.plugins)
             found = self._points[point] = tuple(p for p in on if implements(p, point))
         return found
+
+    def concerned(self, point: type, states: Mapping[str, Any]) -> list[Any]:
+        """Those of them that prepared for a pod, by what they prepared, or never prepare."""
+        found = self._prepared.get(point)
+        if found is None:
+            found = self._prepared[point] = tuple(
+                (plugin, plugin.name, implements(plugin, Prepares)) for plugin in self.having(point)
+            )
+        return [plugin for plugin, name, prepares in found if name in states or not prepares]
 
     def role(self, plugin: Any) -> Role:
         """What a plugin may do about deciding."""

@@ -6,6 +6,8 @@ Only what changed is added up again. After a placement that is one row, done in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,22 @@ from holdfast.framework.profile import Profile
 from holdfast.framework.scaled import Scaled
 from holdfast.framework.scoring import HIGHEST_SCORE
 from holdfast.framework.ties import NOWHERE, Ties, best_of
+
+
+@dataclass(slots=True)
+class Left:
+    """What verdicts that are not kept leave of the feasible rows."""
+
+    verdicts: list[Verdicts]
+    mask: NDArray[np.bool_]
+    _rows: Rows | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, ascending. Not to be written to."""
+        if self._rows is None:
+            self._rows = self.mask.nonzero()[0]
+        return self._rows
 
 
 class Record:
@@ -61,6 +79,7 @@ class Record:
         """Whether the last change was a single row; then keeping the best rows pays."""
         self.count = 0
         self._rows: Rows | None = None
+        self._left: Left | None = None
         self._objections: Objections | None = None
         self.crowd: Crowd | None = None
         """Made for a class when pods are nominated to nodes."""
@@ -167,6 +186,16 @@ class Record:
             self._rows = self.ok[: self._nodes.size].nonzero()[0]
         return self._rows
 
+    def left_by(self, verdicts: list[Verdicts]) -> Left:
+        """Feasible rows that others pass, too; the same again while nobody says anything new."""
+        left, size = self._left, self._nodes.size
+        if left is None or len(left.mask) != size or not all(map(is_, left.verdicts, verdicts)):
+            mask = self.ok[:size]
+            for answer in verdicts:
+                mask = mask & (answer == 0)
+            left = self._left = Left(verdicts, mask)
+        return left
+
     def best_rows(self) -> Sequence[int] | Rows:
         """Feasible rows with the highest total."""
         if self.leading is not None:
@@ -230,7 +259,7 @@ class Record:
         if ok is not was:
             self._ok_at[row] = ok
             self.count += 1 if ok else -1
-            self._rows = None
+            self._rows = self._left = None
             settled = False
         if not settled:
             total, moved = self._scaled_at(row, was, ok)
@@ -264,7 +293,7 @@ class Record:
         if np.count_nonzero(ok != was):
             self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(was))
             self.ok[rows] = ok
-            self._rows = None
+            self._rows = self._left = None
             settled = False
         if not settled and any(part.may_move(rows) for part in self.scaled):
             return True

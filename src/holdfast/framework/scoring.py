@@ -73,39 +73,46 @@ def weighted_apart(
     asked = rows
     if isinstance(rows, slice) and not prepared.traits.sliced:
         asked = np.arange(rows.stop, dtype=np.intp)
-    raw = _raw(prepared, asked)
-    if raw is None:
+    if not _ready(prepared, asked):
         return 0.0
     weight = profile.weight(prepared.traits.name)
-    normalized = _normalized(prepared, asked, raw)
+    if prepared.traits.tabulates:
+        found = prepared.plugin.tabulate(prepared.state, asked)
+        if found is not None:
+            places, table = found
+            scores: RawScores = (table if weight == 1 else table * weight).take(places)
+            return scores
+    normalized = _normalized(prepared, asked, _raw(prepared, asked))
     return normalized if weight == 1 else normalized * weight
 
 
 def _score(profile: Profile, prepared: Prepared, rows: Rows) -> Score | None:
-    raw = _raw(prepared, rows)
-    if raw is None:
+    if not _ready(prepared, rows):
         return None
-    name = prepared.traits.name
+    name, raw = prepared.traits.name, _raw(prepared, rows)
     return Score(name, profile.weight(name), raw, _normalized(prepared, rows, raw))
 
 
-def _raw(prepared: Prepared, rows: AnyRows) -> RawScores | None:
-    """What a plugin says of the rows, None if it has nothing to add to the sum."""
-    plugin, state = prepared.plugin, prepared.state
+def _ready(prepared: Prepared, rows: AnyRows) -> bool:
+    """Let a plugin look at the rows to be scored; tell whether it adds anything to the sum."""
+    plugin = prepared.plugin
     if prepared.mistake:
         raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.mistake}')
     if prepared.traits.pre_scores:
-        answer = plugin.pre_score(state, rows)
-        if isinstance(answer, Skipped):
-            return None
+        answer = plugin.pre_score(prepared.state, rows)
         if isinstance(answer, Reject):
             words = ", ".join(answer.reasons)
             raise InvalidScore(f'running PreScore plugin "{plugin.name}": {words}')
+        return not isinstance(answer, Skipped)
+    return True
+
+
+def _raw(prepared: Prepared, rows: AnyRows) -> RawScores:
     raw: RawScores
     if prepared.answers is not None and prepared.answers.raw is not None:
         raw = prepared.answers.raw[rows]
     else:
-        raw = plugin.score(state, rows)
+        raw = prepared.plugin.score(prepared.state, rows)
     return raw
 
 

@@ -12,6 +12,7 @@ from holdfast.framework.plugin import (
     Scales,
     Scope,
     Scores,
+    Tabulates,
     Tiers,
     implements,
 )
@@ -34,7 +35,7 @@ class Traits:
     __slots__ = ("asked", "beyond", "bounded", "by_row", "comparable", "epochs", "filters",
                  "ignores_amounts", "kept", "name", "normalizes", "of_node", "opaque", "place",
                  "plugin", "pre_scores", "prepares", "scales", "scores", "sliced", "speaks",
-                 "tiers")  # fmt: skip
+                 "tabulates", "tiers")  # fmt: skip
 
     def __init__(self, plugin: Any, role: Role = WHOLE) -> None:
         scope = getattr(plugin, "scope", Scope.CLUSTER)
@@ -50,6 +51,7 @@ class Traits:
         self.scales = implements(plugin, Scales)
         self.normalizes = implements(plugin, Normalizes)
         self.pre_scores = implements(plugin, PreScores)
+        self.tabulates = implements(plugin, Tabulates)
         self.opaque = self.normalizes or self.pre_scores
         self.asked = scope is Scope.CLUSTER
         self.kept = scope.kept

@@ -31,6 +31,7 @@ from holdfast.framework.view import View
 
 Terms = tuple[tuple[int, int], ...]
 """(resource id, amount the pod adds)."""
+_USUAL = ("cpu", "memory")
 _BOTH_FIFTIES = 150.0
 """A score is 50 and half of 50 and what is gained: the two fifties in one number."""
 
@@ -95,6 +96,8 @@ class BalancedAllocation:
 
     def _terms(self, pod: PodFacts, nodes: Picture) -> Terms:
         asked, names = dict(pod.request), nodes.resources
+        if self._names == _USUAL:
+            return ((CPU, asked.get(CPU, 0)), (MEMORY, asked.get(MEMORY, 0)))
         ids = [(names.id(name), name) for name in self._names]
         return tuple(
             (id_, asked.get(id_, 0)) for id_, name in ids if id_ in asked or not is_scalar(name)
@@ -200,18 +203,23 @@ def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float6
 
 
 def _evenness_usual(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
-    """The same for cpu and memory on nodes that have both, both resources at once."""
-    taken, used = amounts.cpu_memory(amounts.taken, rows), amounts.room(rows)
-    np.add(taken[0], float(terms[0][1]), out=used[0])
-    np.add(taken[1], float(terms[1][1]), out=used[1])
-    used /= amounts.cpu_memory(amounts.divisor, rows)
-    np.minimum(used, 1.0, out=used)
-    gap: NDArray[np.float64] = used[0] - used[1]
+    """The same for cpu and memory on nodes that have both."""
+    taken = amounts.cpu_memory(amounts.taken, rows)
+    have = amounts.cpu_memory(amounts.divisor, rows)
+    gap = _share(taken[CPU], terms[0][1], have[CPU])
+    gap -= _share(taken[MEMORY], terms[1][1], have[MEMORY])
     np.abs(gap, out=gap)
     # Halving and doubling are exact: this is 100 * (1 - gap / 2), to the last bit.
     np.subtract(2.0, gap, out=gap)
     gap *= 50.0
     return np.trunc(gap, out=gap)
+
+
+def _share(taken: NDArray[np.float64], more: int, have: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What would be used of one resource, at most all of it."""
+    share = taken + float(more)
+    share /= have
+    return np.minimum(share, 1.0, out=share)
 
 
 def _deviation(shares: NDArray[np.float64], has: NDArray[np.bool_]) -> NDArray[np.float64]:

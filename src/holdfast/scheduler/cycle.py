@@ -22,7 +22,6 @@ from holdfast.framework.plugin import (
     Placement,
     Reject,
     Reserves,
-    concerned,
 )
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection, available
@@ -91,9 +90,7 @@ def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Rej
     """Enter the pod and every plugin's promise in the ledgers; all of them or none."""
     world.assume(placement.pod, placement.row)
     try:
-        for plugin in profile.having(Reserves):
-            if not concerned(plugin, placement):
-                continue
+        for plugin in profile.concerned(Reserves, placement.states):
             refusal = plugin.reserve(placement.states.get(plugin.name), placement)
             if refusal is not None:
                 release(profile, world, placement)
@@ -106,9 +103,8 @@ def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Rej
 
 def release(profile: Profile, world: World, placement: Placement) -> None:
     """Withdraw everything ``hold`` entered, in reverse order."""
-    for plugin in reversed(profile.having(Reserves)):
-        if concerned(plugin, placement):
-            plugin.unreserve(placement.states.get(plugin.name), placement)
+    for plugin in reversed(profile.concerned(Reserves, placement.states)):
+        plugin.unreserve(placement.states.get(plugin.name), placement)
     world.forget(placement.pod.uid)
 
 
@@ -120,14 +116,11 @@ def refused_there(plugin: str, *reasons: str) -> TurnedAway:
 
 def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
     """Ask every plugin for its permission; if one wants to wait, the pod does."""
-    permitting = profile.having(Permits)
-    if not permitting:
+    if not profile.having(Permits):
         return None
     seconds: dict[str, float] = {}
     try:
-        for plugin in permitting:
-            if not concerned(plugin, placement):
-                continue
+        for plugin in profile.concerned(Permits, placement.states):
             answer = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)
             if isinstance(answer, Reject):
                 return plugin.name, answer

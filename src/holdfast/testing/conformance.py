@@ -44,6 +44,7 @@ from holdfast.framework.plugin import (
     ScalarTwin,
     Scales,
     Scope,
+    Tabulates,
     Tallies,
     implements,
 )
@@ -128,6 +129,7 @@ def _check_step(plugin: Any, memory: Memory, cluster: RandomCluster, pod: Any) -
     if case.prepared.scores:
         _check_rows(case, case.scores, cluster.random, "score")
         _check_scaling(case)
+        _check_table(case)
     _check_twin(case)
     assert _fingerprint(cluster.world.nodes) == before, f"{plugin.name}: inputs unchanged"
 
@@ -304,6 +306,18 @@ def _check_scaling(case: Case) -> None:
         single = [plugin.scale(state, float(one), low, high) for one in raw]
         assert (final == single).all(), f"{name}: scale works cell by cell"
     assert final.min() >= 0 and final.max() <= 100, f"{name}: scores end in 0..100"
+
+
+def _check_table(case: Case) -> None:
+    """A table of scores says the same as scoring row by row and normalizing."""
+    plugin, state = case.plugin, case.prepared.state
+    if not implements(plugin, Tabulates):
+        return
+    assert plugin.pre_score(state, case.rows) is None
+    found = plugin.tabulate(state, case.rows)
+    if found is not None:
+        final = plugin.normalize(state, case.rows, case.scores(case.rows))
+        assert (found[1][found[0]] == final).all(), f"{plugin.name}: a table says what rows say"
 
 
 def _check_twin(case: Case) -> None:

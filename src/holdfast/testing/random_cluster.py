@@ -59,6 +59,8 @@ class RandomCluster:
         self.furniture: dict[tuple[str, str], Any] = {}
         """Namespaces, Services and ReplicaSets, by kind and key."""
         self._made = 0
+        self._zoned = random.choice([0.5, 0.9, 1.0])
+        """How likely a node is to be in a zone."""
         for _ in range(nodes):
             self.add_node()
             for _ in range(4):
@@ -199,7 +201,7 @@ class RandomCluster:
     def _node(self, name: str) -> Node:
         pick = self.random.choice
         labels = {HOST: name}
-        if self.random.random() < 0.8:
+        if self.random.random() < self._zoned:
             labels[ZONE] = pick("abc")
         if self.random.random() < 0.5:
             labels["size"] = pick(["1", "5", "10", "big"])
@@ -246,7 +248,7 @@ class RandomCluster:
         if chance() < 0.3:
             more["tolerations"] = [dict(pick(_TOLERATIONS))]
         if chance() < 0.3:
-            more["topology_spread_constraints"] = [self._constraint()]
+            more["topology_spread_constraints"] = self._constraints()
         affinity: dict[str, Any] = {}
         if chance() < 0.3:
             affinity["nodeAffinity"] = self._affinity()
@@ -285,11 +287,15 @@ class RandomCluster:
         drawn = {"name": there[0].name, "uid": there[0].uid}
         return {names.ALLOCATED: msgspec.json.encode(drawn).decode()}
 
-    def _constraint(self) -> dict[str, Any]:
+    def _constraints(self) -> list[dict[str, Any]]:
+        keys = self.random.choice([[ZONE], [HOST], [ZONE, HOST]])
+        action = self.random.choice(["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"])
+        return [self._constraint(key, action) for key in keys]
+
+    def _constraint(self, key: str, action: str) -> dict[str, Any]:
         pick = self.random.choice
         made: dict[str, Any] = {
-            "maxSkew": pick([1, 2]), "topologyKey": pick([ZONE, HOST]),
-            "whenUnsatisfiable": pick(["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]),
+            "maxSkew": pick([1, 2]), "topologyKey": key, "whenUnsatisfiable": action,
             "labelSelector": {"matchLabels": {"app": pick("abc")}},
         }  # fmt: skip
         if self.random.random() < 0.3:

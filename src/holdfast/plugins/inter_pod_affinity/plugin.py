@@ -96,7 +96,7 @@ class InterPodAffinity:
             return np.array([self.verdict(state, row, change) for row in asked], np.int8)
         verdicts: Verdicts | None = None
         for label, table in _tables(state).items():
-            found = label.read(table, rows)
+            found = label.read_verdicts(table, rows)
             verdicts = found if verdicts is None else np.maximum(verdicts, found)
         if verdicts is None:
             verdicts = np.zeros(rows.stop if isinstance(rows, slice) else len(rows), np.int8)
@@ -156,7 +156,7 @@ class InterPodAffinity:
                 sums = part if sums is None else np.add(sums, part, out=sums)
             assert sums is not None
             found = label.read(sums, rows)
-            total = found if total is None else total + found
+            total = found if total is None else found + total
         assert total is not None
         return total
 
@@ -164,7 +164,8 @@ class InterPodAffinity:
         """From the lowest to the highest; all the same means nothing."""
         if high <= low:
             return raw * 0.0
-        scaled = (raw - low) / (high - low)
+        scaled = raw - low
+        scaled /= high - low
         scaled *= 100.0
         return np.floor(scaled)
 

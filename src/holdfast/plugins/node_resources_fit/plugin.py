@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -41,8 +40,7 @@ IN_VAIN = "node(s) preemption failed due to insufficient resources"
 _BY_CONTAINERS = Reading(pod_level=False)
 
 
-@dataclass(frozen=True, slots=True)
-class FitState:
+class FitState(NamedTuple):
     """What one request needs, with the columns it is compared with.
 
     ``backed`` are resources that devices may serve instead: they are not checked on nodes that

@@ -107,7 +107,6 @@ class Scorer:
         usual = [(id_, weight) for id_, weight, _ in terms] == [(CPU, 1), (MEMORY, 1)]
         self._usual = self._level is least and usual
         self._only_least = self._level is least and not served
-        self._asked_hundredfold = np.array([[100.0 * p] for _, _, p in terms])
         self._cells = [
             (amounts.allocatable_at[id_], used_at, weight, asked)
             for id_, weight, asked, _, used_at in self._terms
@@ -148,14 +147,13 @@ class Scorer:
         return self._average(sums, weights, rows)
 
     def _many_usual(self, rows: AnyRows) -> RawScores:
-        """The same for LeastAllocated over cpu and memory alike, both resources at once."""
+        """The same for LeastAllocated over cpu and memory alike."""
         amounts = self._amounts
-        spare, have = (amounts.cpu_memory(c, rows) for c in (amounts.spare, amounts.divisor))
-        left = np.subtract(spare, self._asked_hundredfold, out=amounts.room(rows))
-        left /= have
-        np.maximum(left, 0.0, out=left)
-        np.floor(left, out=left)
-        scores: RawScores = left[0] + left[1]
+        spare = amounts.cpu_memory(amounts.spare, rows)
+        have = amounts.cpu_memory(amounts.divisor, rows)
+        (*_, cpu), (*_, memory) = self._cells
+        scores = _left(spare[CPU], cpu, have[CPU])
+        scores += _left(spare[MEMORY], memory, have[MEMORY])
         scores *= 0.5
         return np.floor(scores, out=scores)
 
@@ -223,6 +221,14 @@ class Scorer:
                     sums += left * 100.0 // c * weight
                 weights += weight
         return sums // weights if weights else 0.0
+
+
+def _left(spare: RawScores, asked: float, have: RawScores) -> RawScores:
+    """How many hundredths stay free of one resource, of which ``spare`` is a hundredfold."""
+    left = spare - 100.0 * asked
+    left /= have
+    np.maximum(left, 0.0, out=left)
+    return np.floor(left, out=left)
 
 
 def _used(amounts: Amounts, id_: int) -> tuple[NDArray[Any], Cells[Any]]:

@@ -152,6 +152,10 @@ class PodTopologySpread:
         """The less crowded the better."""
         return state.soft.normalize(rows, raw)
 
+    def tabulate(self, state: SpreadState, rows: AnyRows) -> tuple[Rows, RawScores] | None:
+        """The same by level, of which there are few."""
+        return state.soft.tabulate(rows)
+
     def filter(self, state: SpreadState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Unresolvable without the label, unschedulable where it would be too uneven."""
         verdicts: Verdicts | None = None
@@ -160,7 +164,7 @@ class PodTopologySpread:
             table = np.empty(len(uneven) + 1, np.int8)
             table[:-1] = uneven
             table[-1] = Code.UNRESOLVABLE  # value id -1, no label, reads the last cell
-            found = counted.label.read(table, rows)
+            found = counted.label.read_verdicts(table, rows)
             if verdicts is None:
                 verdicts = found
             else:

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.columns.counters import SelectorCount
+from holdfast.columns.levels import PODS_TOLD_APART
 from holdfast.columns.node_labels import Ids, LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.unseen import AnyCount, AnyDomains
-from holdfast.framework.plugin import AnyRows, RawScores
+from holdfast.framework.plugin import AnyRows, RawScores, Rows
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
 
 HOSTNAME = "kubernetes.io/hostname"
+_PODS = np.arange(PODS_TOLD_APART, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,16 @@ class Wish:
             found: RawScores = self.counter.live[rows] * np.float64(weight)
             found += more
             return found if everywhere else found * (self.label.ids[rows] >= 0)
+        return self.label.read(self.table(weight), rows)
+
+    def table(self, weight: float) -> RawScores:
+        """What this constraint, not of hostnames, adds to rows by value; last for rows without."""
+        assert self.domains is not None
         self.domains.refresh()
-        table = self.domains.padded * weight
-        table += more
+        table: RawScores = self.domains.padded * weight
+        table += float(self.constraint.max_skew - 1)
         table[-1] = 0.0
-        return self.label.read(table, rows)
+        return table
 
 
 @dataclass(slots=True)
@@ -56,7 +64,11 @@ class Wishes:
     lenient: bool
     weights: tuple[float, ...] | None = field(default=None, compare=False)
     _measured: tuple[int, AnyRows] = field(default=(-1, slice(0, 0)), compare=False)
-    _looked: tuple[int, bool] = field(default=(-1, True), compare=False)
+    _looked: tuple[int, tuple[bool, ...]] = field(default=(-1, ()), compare=False)
+    _pair: tuple[int, int] | None = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._pair = _host_and_other(self.wishes)
 
     def measure(self, feasible: AnyRows) -> None:
         """Weigh each constraint by how many domains the feasible rows are in."""
@@ -79,28 +91,28 @@ class Wishes:
 
     def lacking(self, rows: AnyRows) -> NDArray[np.bool_] | None:
         """Rows that are set aside because they lack a key, or None if there is none."""
-        if self.lenient or not self._some_lack():
+        if self.lenient or not any(self._missing()):
             return None
         missing: Any = False
         for wish in self.wishes:
             missing = missing | (wish.label.ids[rows] < 0)
         return missing if np.any(missing) else None
 
-    def _some_lack(self) -> bool:
-        """Tell whether any row lacks a key, looked up once until a node changes."""
-        seq, size = self.nodes.node_journal.seq, self.nodes.size
+    def _missing(self) -> tuple[bool, ...]:
+        """Tell of each key whether any node lacks it, looked up once until a node changes."""
+        seq = self.nodes.node_journal.seq
         if self._looked[0] != seq:
-            some = any(bool((wish.label.ids[:size] < 0).any()) for wish in self.wishes)
-            self._looked = (seq, some)
+            rows = self.nodes.rows
+            missing = tuple(bool((wish.label.ids[rows] < 0).any()) for wish in self.wishes)
+            self._looked = (seq, missing)
         return self._looked[1]
 
     def score(self, rows: AnyRows) -> RawScores:
         """Weighted counts, rounded half up; 0 for rows that are set aside."""
         weights = self.weights or self._weigh(self.nodes.rows)
-        everywhere = not self._some_lack()
         parts = [
-            wish.parts(rows, weight, everywhere=everywhere)
-            for wish, weight in zip(self.wishes, weights, strict=True)
+            wish.parts(rows, weight, everywhere=not missing)
+            for wish, weight, missing in zip(self.wishes, weights, self._missing(), strict=True)
         ]
         total = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
         for part in parts[2:]:
@@ -112,24 +124,63 @@ class Wishes:
             total[lacking] = 0.0
         return total
 
+    def tabulate(self, rows: AnyRows) -> tuple[Rows, RawScores] | None:
+        """The level of each row and the normalized score of each level, if levels tell it all.
+
+        They do for a spread over hosts and one other key, unless rows are set aside.
+        """
+        if self._pair is None or self.weights is None:
+            return None
+        here, there = self._pair
+        missing = self._missing()
+        if missing[here] or (missing[there] and not self.lenient):
+            return None
+        host, other = self.wishes[here], self.wishes[there]
+        assert isinstance(host.counter, SelectorCount)
+        levels = host.counter.levels(other.label, self.nodes.node_journal)
+        if not levels.refresh(self.nodes.size):
+            return None
+        on_host = _PODS * self.weights[here]
+        on_host += float(host.constraint.max_skew - 1)
+        raw: RawScores = np.add.outer(other.table(self.weights[there]), on_host).ravel()
+        raw += 0.5
+        np.floor(raw, out=raw)
+        places, rows_at = levels.of[rows], levels.rows_at
+        if not isinstance(rows, slice):
+            rows_at = np.bincount(places, minlength=len(raw))
+        return places, _turned_round(raw, raw.compress(rows_at > 0))
+
     def normalize(self, rows: AnyRows, raw: RawScores) -> RawScores:
         """Turn it round: the least gets the most; rows set aside get nothing."""
         lacking = self.lacking(rows)
         counted = raw if lacking is None else raw[~lacking]
         if not len(counted):
             return np.zeros(len(raw))
-        low, high = float(counted.min()), float(counted.max())
-        if high == 0:
-            final = np.full(len(raw), 100.0)
-        else:
-            # Whole numbers far below 2**53: flooring the quotient is whole-number division.
-            final = raw * -100.0
-            final += 100.0 * (high + low)
-            final /= high
-            np.floor(final, out=final)
+        final = _turned_round(raw, counted)
         if lacking is not None:
             final[lacking] = 0.0
         return final
+
+
+def _host_and_other(wishes: tuple[Wish, ...]) -> tuple[int, int] | None:
+    """Which of two wishes is about hostnames and which is not; None if it is not like that."""
+    hosts = [i for i, wish in enumerate(wishes) if wish.domains is None]
+    if len(wishes) != 2 or len(hosts) != 1:
+        return None
+    here = hosts[0]
+    return (here, 1 - here) if isinstance(wishes[here].counter, SelectorCount) else None
+
+
+def _turned_round(raw: RawScores, counted: RawScores) -> RawScores:
+    """Normalize by the ends of what counts: the least gets the most."""
+    low, high = float(counted.min()), float(counted.max())
+    if high == 0:
+        return np.full(len(raw), 100.0)
+    # Whole numbers far below 2**53: flooring the quotient is whole-number division.
+    final: RawScores = raw * -100.0
+    final += 100.0 * (high + low)
+    final /= high
+    return np.floor(final, out=final)
 
 
 def _distinct(ids: Ids) -> int:

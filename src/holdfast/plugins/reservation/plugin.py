@@ -84,6 +84,8 @@ class Reservation:
         if pod.reserve_for:
             return what_it_brings(pod, view)
         matched = view.matched
+        if matched is None and not notes:
+            return None
         affinity = notes.get(names.AFFINITY)
         if matched is None:
             # Of those that ignore reservations, no wish is read.
