@@ -4,7 +4,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export HOLDFAST_VECTORS ?= $(abspath ../shared/vectors)
-WORKERS ?= 2
+# One more than there are cores: many tests wait for processes rather than compute.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 1)')
 # Start-up is mostly compiling otherwise; some machines switch the cache off.
 export PYTHONDONTWRITEBYTECODE :=
 

@@ -64,4 +64,6 @@ class ClusterSettings:
     """Run the API server in the same process as everything else."""
     server: ServerSettings = field(default_factory=ServerSettings)
     nodes: NodeSettings = field(default_factory=NodeSettings)
+    health_port: int | None = None
+    """Where the scheduler shows its health and metrics, on loopback; None: nowhere."""
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)

@@ -10,7 +10,6 @@ def test_every_resource_is_listed_once_and_found_both_ways():
     for resource in catalog.ALL:
         key = (resource.group, resource.version)
         assert catalog.find(*key, resource.plural) is resource
-        assert catalog.find_kind(*key, resource.kind) is resource
 
 
 def test_typed_resources_are_in_the_catalog_and_custom_ones_are_not():
@@ -27,4 +26,4 @@ def test_a_short_name_means_one_kind():
 
 def test_what_is_not_built_in_is_not_found():
     assert catalog.find("", "v1", "reservations") is None
-    assert catalog.find_kind("apps", "v1beta1", "Deployment") is None
+    assert catalog.find("apps", "v1beta1", "deployments") is None

@@ -1,6 +1,6 @@
 """Conditions of raw objects."""
 
-from holdfast.api.conditions import is_true, remove_condition, set_condition
+from holdfast.api.conditions import is_true, set_condition
 
 
 def test_the_transition_time_moves_only_with_the_status():
@@ -25,7 +25,5 @@ def test_other_conditions_keep_their_place():
     found = [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]
     set_condition(found, {"type": "A", "status": "False"}, "T0")
     assert [c["type"] for c in found] == ["A", "B"]
-    assert remove_condition(found, "A")
-    assert not remove_condition(found, "A")
     assert is_true(found, "B")
     assert not is_true(found, "A")

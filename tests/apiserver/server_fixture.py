@@ -26,7 +26,6 @@ from holdfast.apiserver.credentials import (
 )
 from holdfast.apiserver.http import HttpsFront, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.selectable import index_with_fields
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.client.client import Client
@@ -154,9 +153,7 @@ async def start_server(
 ):
     """Run a server on a free port until the block ends; the directory can be started again."""
     clock = clock or SystemClock()
-    store = Store.open(
-        directory / "store", clock, index=index_with_fields, retention=retention or Retention()
-    )
+    store = Store.open(directory / "store", clock, retention=retention or Retention())
     # Certificates are judged by the machine's time, whatever clock the server runs on.
     credentials = ensure_credentials(directory / "pki", SystemClock().now())
     server = ApiServer.create(store, clock, rng=random.Random(1))

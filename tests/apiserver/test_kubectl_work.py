@@ -212,6 +212,7 @@ async def test_A032_unscheduled_pods_go_at_once_and_bound_ones_linger(api, kubec
     assert (await api.call("GET", f"{PODS}/bound")).status == 404
 
 
+@pytest.mark.long
 async def test_A039_nodes_are_cordoned_tainted_and_drained_as_budgets_allow(api, kubectl):
     await api.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
     await kubectl("cordon", "n1")

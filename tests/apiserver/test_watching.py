@@ -173,6 +173,7 @@ async def test_table_watchers_see_columns_once(api):
     assert second["object"]["rows"][0]["cells"][0] == "b"
 
 
+@pytest.mark.long
 async def test_A050_fifty_watchers_miss_nothing_of_1500_creations(api):
     """Each sees every object once, in the order of the versions."""
     async with AsyncExitStack() as open_watches:

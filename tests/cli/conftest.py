@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.forked import Forked
 from holdfast.cli.app import main
 
 PROGRAM = [sys.executable, "-m", "holdfast"]
@@ -48,19 +49,16 @@ def processes():
     started = []
 
     def run(*arguments):
-        process = subprocess.Popen(
-            [*PROGRAM, *map(str, arguments)],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        started.append(process)
-        return process
+        started.append(Forked(*arguments))
+        return started[-1]
 
     try:
         yield run
     finally:
         for process in started:
             process.kill()
-            process.communicate()
+            if not process.stdout.closed:
+                process.communicate()
 
 
 @pytest.fixture

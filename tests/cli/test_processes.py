@@ -22,7 +22,7 @@ from holdfast.client.kubeconfig import load
 from holdfast.errors import NotFound
 from holdfast.testing import a_node, a_pod
 
-pytestmark = pytest.mark.xdist_group("cli-processes")
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-processes")]
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", dict)
 

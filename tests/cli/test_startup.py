@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -35,6 +36,11 @@ def test_quick_commands_load_nothing_heavy(command, tmp_path):
     loaded = set(done.stdout.partition("LOADED")[2].split())
     assert "typer" in loaded
     assert not HEAVY & loaded
+
+
+def test_it_says_which_version_it_is(holdfast):
+    done = holdfast("--version")
+    assert (done.code, done.out) == (0, f"holdfast {version('holdfast')}\n")
 
 
 def test_help_names_every_command(holdfast):

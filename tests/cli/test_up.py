@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from holdfast.client.kubeconfig import load
 from holdfast.testing import a_pod
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "40-own-plugin"
-pytestmark = pytest.mark.xdist_group("cli-up")
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-up")]
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,9 @@ def cluster(tmp_path_factory):
     directory = tmp_path_factory.mktemp("up") / "data"
     config = EXAMPLE / "config.yaml"
     flags = ("--data-dir", directory, "--port", "0", "--nodes", "2", "--config", config)
-    up = run_program("up", *flags, "--detach", "--check-invariants")
+    up = run_program("up", *flags, "--detach", "--check-invariants", "--health-port", "0")
     assert up.code == 0, up.err
+    assert up.out.endswith(f"  curl {running.find(directory).pages}/metrics\n")
     yield directory
     assert run_program("down", "--data-dir", directory).code == 0
 
@@ -72,6 +74,30 @@ def test_status_says_where_it_is_and_that_it_is_ready(cluster, holdfast):
     assert lines[0] == f"running: pid {found.pid}, {found.url}"
     assert lines[1] == f"export KUBECONFIG={cluster / 'kubeconfig'}"
     assert lines[2].startswith("ready: 2 nodes, ")
+    assert lines[3] == f"scheduler: {found.pages}/metrics"
+
+
+def test_the_scheduler_shows_itself_on_loopback_if_asked_to(cluster, running_pod):
+    pages = running.find(cluster).pages
+    assert pages.startswith("http://127.0.0.1:")
+
+    def page(path):
+        with urllib.request.urlopen(pages + path, timeout=10) as answer:
+            return answer.read().decode()
+
+    assert 'scheduler_schedule_attempts_total{profile="default-scheduler"' in page("/metrics")
+    assert page("/readyz") == "ok"
+    assert "AvoidCrowds" in page("/configz")
+    assert "check_invariants=True" in page("/flagz")
+
+
+def test_a_busy_port_for_the_scheduler_is_named(cluster, holdfast, tmp_path):
+    port = running.find(cluster).pages.rpartition(":")[2]
+    flags = ("--data-dir", tmp_path, "--port", "0", "--nodes", "0", "--single-process")
+    done = holdfast("up", *flags, "--health-port", port)
+    assert done.code == 1
+    assert f"cannot show health on 127.0.0.1:{port} (" in done.err
+    assert running.find(tmp_path) is None
 
 
 def test_only_its_user_can_read_what_it_keeps(cluster):
@@ -267,8 +293,22 @@ def test_a_plugin_of_ones_own_decides(cluster, holdfast):
     found = create_pod(cluster, pod, until=lambda p: p.status.conditions)
     words = "1 node(s) stood in a rack under repair"
     assert words in found.status.conditions[0].message
-    flags = ("--kubeconfig", cluster / "kubeconfig", "--config", EXAMPLE / "config.yaml")
-    assert "[AvoidCrowds]: node-0002" in holdfast("why", "racked", *flags).out
+    kubeconfig = ("--kubeconfig", cluster / "kubeconfig")
+    told = holdfast("why", "racked", *kubeconfig, "--config", EXAMPLE / "config.yaml")
+    assert "[AvoidCrowds]: node-0002" in told.out
+    found = holdfast("why", "racked", *kubeconfig)
+    assert found.out == told.out
+    assert f"deciding by {EXAMPLE / 'config.yaml'}, as the cluster does" in found.err
+
+
+def test_the_configuration_of_another_cluster_is_not_taken(cluster, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    found = running.find(cluster)
+    assert running.serving(found.url, cluster / "kubeconfig") == found
+    assert running.serving("https://127.0.0.1:1", cluster / "kubeconfig") is None
+    assert running.serving(found.url, tmp_path / "kubeconfig") is None
+    monkeypatch.setenv("KUBECONFIG", f"{cluster / 'kubeconfig'}:elsewhere")
+    assert running.serving(found.url, None) == found
 
 
 def test_a_wrong_configuration_is_named(holdfast, tmp_path):

@@ -148,6 +148,14 @@ def test_a_roll_out_shrinks_the_old_only_by_what_is_available_above_the_least():
     assert sizes(plan_deployment(web, [old, started], [], NOW)) == {"old": 2}
 
 
+def test_a_roll_out_counts_nobody_who_was_told_to_go():
+    """A status that lags behind still counts the replica that its ReplicaSet was shrunk by."""
+    web = a_web(4)
+    new = an_rs(web, "new", 3, available=2, revision=2, age=1)
+    old = an_rs(web, "old", 2, available=3, current=False)
+    assert sizes(plan_deployment(web, [new, old], [], NOW)) == {"old": 1}
+
+
 def test_a_roll_out_removes_unavailable_old_replicas_first():
     web = a_web(4, strategy=rolling(1, 0))
     sick = an_rs(web, "sick", 2, available=0, current=False, age=50)

@@ -1,26 +1,20 @@
 """What must be true of a cluster, read off its API objects alone, in the slowest obvious way."""
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 
-from holdfast.api import durations
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS, RESOURCE_POLICIES
-from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 from holdfast.capacity.owners import compile_owners
-from holdfast.capacity.resizing import wanted
-from laws.cluster_edits import ONCE, POLICY, REUSABLE, SIZE, owners_before, was
+from laws.cluster_edits import POLICY, REUSABLE, SIZE, owners_before, was
 
 IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 GPU = "example.com/gpu"
 """No node has any: devices serve it."""
 OFFERED = "pod.koordinator.sh/is-pre-allocatable"
 HOLDING = ("Available", "Waiting")
-SLACK = 5.0
-"""Seconds within which an end is noticed."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +113,12 @@ def free_on(node, census):
     for reservation in census.held_on(node):
         free.subtract(held_beside(reservation, census))
     return free
+
+
+def unused_on(node, census):
+    """What no pod takes on a node, whoever holds it."""
+    has = Counter(amounts_of(census.nodes[node].status.allocatable))
+    return has - sum(map(request_of, census.on(node)), Counter())
 
 
 def owns(pod, reservation):
@@ -287,117 +287,3 @@ def claims_of(pod):
         made = pod.status.extended_resource_claim_status
         named.append(made.resource_claim_name if made else "")
     return named
-
-
-def stale_statuses(census):
-    """Reservations whose status does not tell the truth about who uses them."""
-    for reservation in census.reservations:
-        if reservation.phase not in HOLDING:
-            continue
-        users = users_of(reservation, census)
-        told = [owner.uid for owner in reservation.status.current_owners]
-        if told != sorted(pod.uid for pod, _ in users):
-            yield f"{reservation.name} names {told}, drawn on by {[p.name for p, _ in users]}"
-        reserved = amounts_of(reservation.status.allocatable)
-        used = sum((draw for _, draw in users), Counter())
-        true = +Counter({k: used[k] for k in reserved})
-        if +amounts_of(reservation.status.allocated) != true:
-            yield f"{reservation.name} says {reservation.status.allocated}, true is {true}"
-        if users and reservation.spec.allocate_once and reservation.phase != "Waiting":
-            yield f"allocate-once {reservation.name} is used and still {reservation.phase}"
-
-
-def wrong_phases(census, now):
-    """Reservations that live on past their end, or end for no reason, or do not say so."""
-    for reservation in census.reservations:
-        name, phase, ready = reservation.name, reservation.phase, reservation.condition("Ready")
-        node = reservation.status.node_name
-        if phase not in ("Succeeded", "Failed"):
-            if node and node not in census.nodes:
-                yield f"{name} is {phase} on {node}, which is gone"
-            if ends_at(reservation) < now - SLACK:
-                yield f"{name} is {phase} {now - ends_at(reservation)} s after its end"
-        said = ready and (ready.status, ready.reason)
-        short = node in census.nodes and min(free_on(node, census).values()) < 0
-        if phase == "Available" and said != ("True", "Available") and not short:
-            yield f"{name} is Available and whole, and says {said}"
-        if phase == "Waiting" and said != ("False", "Waiting"):
-            yield f"{name} is Waiting and says {said}"
-        if phase == "Failed" and said != ("False", "Expired"):
-            yield f"{name} has failed and says {said}"
-        if phase == "Succeeded" and not (reservation.spec.allocate_once or was(reservation, ONCE)):
-            yield f"{name} has succeeded and may serve more"
-
-
-def ends_at(reservation):
-    """When it ends; ``expires`` alone counts where it is given."""
-    if reservation.spec.expires:
-        return parse_rfc3339(reservation.spec.expires)
-    ttl = durations.parse(reservation.spec.ttl)
-    return parse_rfc3339(reservation.metadata.creation_timestamp) + ttl if ttl else math.inf
-
-
-def wrong_sizes(census):
-    """Reservations that hold another size than they ask for and do not say why."""
-    for reservation in census.reservations:
-        said = reservation.condition("Resized")
-        if reservation.phase != "Available" or users_of(reservation, census):
-            continue
-        asked = wanted(reservation)
-        if asked is not None and (said is None or said.status != "False"):
-            yield f"{reservation.name} holds {reservation.status.allocatable}, asks for {asked}"
-        if asked is None and said is not None and said.status == "False":
-            yield f"{reservation.name} complains about its size without need"
-
-
-def left_waiting(census):
-    """Pods and reservations that wait although there is room for them."""
-    available = [r for r in census.reservations if r.phase == "Available"]
-    for pod in census.waiting:
-        if claims_of(pod) or _governed(pod, census) or ports_of(pod.spec) or pod.spec.affinity:
-            continue
-        # Whose door is closed takes nobody in; it is none of theirs.
-        open_ones = [r for r in available if not (r.spec.unschedulable or r.spec.taints)]
-        mine = [r for r in open_ones if owns(pod, r)]
-        wanted = request_of(pod)
-        where = [n for n in census.nodes if wanted <= free_on(n, census)]
-        must = bool(pod.metadata.annotations)
-        if where and not mine and not must:
-            yield f"{pod.name} waits, {where} have room"
-        for r in mine:
-            taken = r.spec.allocate_once and users_of(r, census)
-            free = free_on(r.status.node_name, census)
-            asked = Counter(pod_request(pod).amounts)
-            if not taken and free["pods"] > 0 and asked and asked <= left_of(r, census):
-                yield f"{pod.name} waits, its {r.name} has room"
-    for node in census.nodes:
-        waiting = [r for r in census.held_on(node) if r.phase == "Waiting"]
-        if (
-            not any(users_of(r, census) for r in waiting)
-            and min(free_on(node, census).values()) >= 0
-        ):
-            yield from (f"{r.name} is Waiting, its room on {node} is free" for r in waiting)
-    for reservation in census.reservations:
-        where = _room_for(reservation, census)
-        spec = reservation.spec.template.spec
-        if reservation.phase == "Pending" and where and not (ports_of(spec) or spec.affinity):
-            yield f"{reservation.name} waits, {where} have room"
-
-
-def _room_for(reservation, census):
-    containers = reservation.spec.template.spec.containers
-    wanted = sum((amounts_of(c.resources.requests) for c in containers), Counter(pods=1))
-    pinned = reservation.spec.template.spec.node_name
-    default = reservation.spec.allocate_policy == ""
-    return [
-        n
-        for n in census.nodes
-        if pinned in ("", n)
-        and wanted <= free_on(n, census)
-        and all((r.spec.allocate_policy == "") == default for r in census.held_on(n))
-    ]
-
-
-def _governed(pod, census):
-    labels = pod.metadata.labels.items()
-    return any(p.spec.pod_selector.match_labels.items() <= labels for p in census.policies)

@@ -21,15 +21,9 @@ from holdfast.plugins.reservation.status import allocatable, allocated_from
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.testing.harness import Harness
 from laws import random_worlds as worlds
-from laws.cluster_audit import (
-    broken_promises,
-    left_waiting,
-    stale_statuses,
-    take_census,
-    wrong_phases,
-    wrong_sizes,
-)
+from laws.cluster_audit import broken_promises, take_census
 from laws.cluster_steps import Life, Network
+from laws.cluster_truth import left_waiting, stale_statuses, wrong_phases, wrong_sizes
 from laws.ledger_shape import rebuilt, shape_of
 
 ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": True}}

@@ -6,7 +6,6 @@ from holdfast.api.scheme import PODS, RESERVATIONS, RESOURCE_CLAIMS
 from holdfast.columns.interner import CPU
 from holdfast.testing import (
     Fault,
-    FaultyTransport,
     a_claim,
     a_device_class,
     a_node,
@@ -15,37 +14,10 @@ from holdfast.testing import (
     a_slice,
 )
 from holdfast.testing.harness import Harness
+from scheduler.schedulers_line import SchedulersLine
 
 BINDING = {"method": "POST", "path": "/binding"}
 STATUS_OF_R = "/reservations/r/status"
-
-
-class Line:
-    """The scheduler's own line to the server; everybody else's works."""
-
-    def __init__(self, *faults):
-        self.faults = faults
-        self.transport = None
-
-    def wrap(self, inner, clock):
-        if self.transport is not None:
-            return inner
-        self.transport = FaultyTransport(inner, self.faults, clock=clock)
-        return self.transport
-
-    def add(self, *faults):
-        self.transport.add(*faults)
-
-
-@pytest.fixture
-def line():
-    return Line()
-
-
-@pytest.fixture
-async def cluster(tmp_path, line):
-    async with Harness(tmp_path / "store", wrap=line.wrap) as harness:
-        yield harness
 
 
 def taken(cluster, node="n"):
@@ -179,7 +151,7 @@ async def test_a_claim_is_given_up_when_its_pod_was_not_bound(cluster, line):
 async def test_a_device_written_for_one_claim_is_not_given_to_another_unheard(tmp_path):
     """The write took effect, its answer was lost, and the watch that would tell is cut."""
     cut = Fault("cut", path="/resourceclaims", watch=True, lines=3)
-    line = Line(cut, Fault("unavailable", path="/resourceclaims", watch=True, times=8))
+    line = SchedulersLine(cut, Fault("unavailable", path="/resourceclaims", watch=True, times=8))
     async with Harness(tmp_path, wrap=line.wrap) as cluster:
         await cluster.create(a_node("n"), a_device_class("gpu"), a_slice("s", node="n", devices=1))
         await cluster.create(a_claim("a"), a_claim("b"))

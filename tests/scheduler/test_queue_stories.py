@@ -1,12 +1,9 @@
 """The queue inside a running scheduler: who is tried when, and what is told about it."""
 
-import pytest
-
 from holdfast.api.scheme import EVENTS, NODES, PODS
 from holdfast.columns.interner import CPU
 from holdfast.testing import (
     Fault,
-    FaultyTransport,
     a_claim,
     a_device_class,
     a_node,
@@ -14,36 +11,8 @@ from holdfast.testing import (
     a_priority_class,
     a_slice,
 )
-from holdfast.testing.harness import Harness
 
 BINDING = {"method": "POST", "path": "/binding"}
-
-
-class SchedulersLine:
-    """The scheduler's own line to the server; everybody else's works."""
-
-    def __init__(self):
-        self._transport = None
-
-    def wrap(self, inner, clock):
-        if self._transport is not None:
-            return inner
-        self._transport = FaultyTransport(inner, (), clock=clock)
-        return self._transport
-
-    def add(self, *faults):
-        self._transport.add(*faults)
-
-
-@pytest.fixture
-def line():
-    return SchedulersLine()
-
-
-@pytest.fixture
-async def cluster(tmp_path, line):
-    async with Harness(tmp_path / "store", wrap=line.wrap) as harness:
-        yield harness
 
 
 def pending(cluster, queue):

@@ -5,15 +5,13 @@ more than it has, and the room of a reservation is still there for its owner.
 """
 
 import asyncio
-import os
 import random
-import signal
-import sys
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from cli.forked import Forked
 from holdfast.api.quantity import milli
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
 from holdfast.client.client import Client
@@ -58,15 +56,12 @@ class Town:
             await self.client.close()
 
     async def _start(self, mode):
-        with (self.directory / "errors.log").open("ab") as errors:
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "holdfast", "up", "--data-dir", str(self.directory),
-                "--port", "0", "--nodes", "5", mode, "--check-invariants",
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=errors,
-                start_new_session=True,
-            )  # fmt: skip
-        line = await self.process.stdout.readline()
-        assert b"Holdfast is up" in line, (self.directory / "errors.log").read_text()
+        self.process = Forked(
+            "up", "--data-dir", self.directory, "--port", "0", "--nodes", "5", mode,
+            "--check-invariants", errors=self.directory / "errors.log",
+        )  # fmt: skip
+        line = await asyncio.to_thread(self.process.stdout.readline)
+        assert "Holdfast is up" in line, (self.directory / "errors.log").read_text()
 
     async def kill(self):
         """Kill the cluster and every process it has, once."""
@@ -74,8 +69,8 @@ class Town:
         if process is None:
             return
         assert process.returncode is None, (self.directory / "errors.log").read_text()
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.communicate()
+        process.kill()
+        await asyncio.to_thread(process.communicate)
 
     def _on_pod(self, _kind, _old, new):
         if new is not None and new.spec.node_name:
@@ -116,6 +111,7 @@ async def kill_after(town, seconds):
     await town.kill()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_nothing_is_lost_or_promised_twice_however_often_everything_is_killed(tmp_path):
     rng, town = random.Random(SEED), Town(tmp_path)

@@ -10,7 +10,6 @@ from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES, PODS
 from holdfast.errors import NotFound
 from holdfast.testing import (
     Fault,
-    FaultyTransport,
     a_claim,
     a_device_class,
     a_node,
@@ -20,6 +19,7 @@ from holdfast.testing import (
 )
 from holdfast.testing.builders import an_object
 from holdfast.testing.harness import Harness
+from scheduler.schedulers_line import SchedulersLine
 
 CLASSES = {"low": 1, "middle": 10, "high": 1000, "higher": 2000}
 SHORT = "0/1 nodes are available: 1 Insufficient cpu."
@@ -33,22 +33,6 @@ def slow(name, seconds, **more):
 
 def of_class(name, importance="high", **more):
     return a_pod(name, priority_class_name=importance, **more)
-
-
-class SchedulersLine:
-    """The scheduler's own line to the server; everybody else's works."""
-
-    def __init__(self):
-        self._transport = None
-
-    def wrap(self, inner, clock):
-        if self._transport is not None:
-            return inner
-        self._transport = FaultyTransport(inner, (), clock=clock)
-        return self._transport
-
-    def add(self, fault):
-        self._transport.add(fault)
 
 
 async def begin(cluster, *objects, cpu="4"):

@@ -5,6 +5,7 @@ import pytest
 from stories.transcript import ROOT, kubectl, replay, run, running_cluster
 
 
+@pytest.mark.long
 @pytest.mark.kubectl
 def test_the_transcript_of_the_readme_is_true(tmp_path):
     if kubectl() is None:

@@ -9,6 +9,7 @@ PRE_ALLOCATION = ROOT / "docs" / "reservations-pre-allocation.md"
 CONFIG = "examples/13-pre-allocation/scheduler.yaml"
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.kubectl,
     pytest.mark.skipif(
         kubectl() is None,

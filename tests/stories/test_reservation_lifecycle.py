@@ -7,25 +7,12 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.errors import Invalid, NotFound
 from holdfast.framework.profile import build
 from holdfast.plugins import REGISTRY
-from holdfast.testing import a_deployment, a_node, a_pod, a_reservation
+from holdfast.testing import a_deployment, a_node, a_pod
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
+from reservations.rooms import ALLOCATED, held, node, owner
 
-WEB = {"app": "web"}
-ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 HOUR = 3600
-
-
-def node(name="n1", **more):
-    return a_node(name, cpu="16", memory="32Gi", **more)
-
-
-def owner(name="owner", **more):
-    return a_pod(name, labels=WEB, **more)
-
-
-def held(name="r", **more):
-    return a_reservation(name, owner_labels=WEB, **more)
 
 
 def said(reservation):

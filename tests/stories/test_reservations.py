@@ -1,29 +1,8 @@
 """Room held for owners: one thread through the promise."""
 
-import msgspec
-
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.testing import a_node, a_pod, a_reservation
-
-WEB = {"app": "web"}
-ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
-
-
-def node(name="n1", **more):
-    return a_node(name, cpu="16", memory="32Gi", **more)
-
-
-def owner(name="owner", **more):
-    return a_pod(name, labels=WEB, **more)
-
-
-def held(name="r", **more):
-    return a_reservation(name, owner_labels=WEB, **more)
-
-
-async def drawn_from(cluster, pod):
-    notes = (await cluster.pod(pod)).metadata.annotations
-    return msgspec.json.decode(notes[ALLOCATED])["name"] if ALLOCATED in notes else None
+from holdfast.testing import a_pod, a_reservation
+from reservations.rooms import WEB, drawn_from, held, node, owner
 
 
 async def test_R067_a_restart_knows_what_is_left(cluster):

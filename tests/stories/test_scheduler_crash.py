@@ -6,16 +6,14 @@ device serves two pods, wherever between two writes the end came.
 """
 
 import asyncio
-import multiprocessing
 import random
-import sys
 from collections import Counter
 from contextlib import asynccontextmanager
 
 import pytest
 
+from cli.forked import Forked
 from holdfast.api.scheme import NODES, PODS, RESOURCE_CLAIMS
-from holdfast.cli.app import main
 from holdfast.client.client import Client
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
@@ -30,14 +28,6 @@ SIZE = 100
 PODS_A_NODE = 40
 
 
-def schedule(kubeconfig, log):
-    """What `holdfast scheduler` is, in a child that has its imports done already."""
-    sys.stdout = sys.stderr = open(log, "a")  # noqa: SIM115 - for the life of the process
-    sys.argv = ["holdfast", "scheduler", "--kubeconfig", kubeconfig, "--no-leader-elect",
-                "--health-port", "0", "--check-invariants"]  # fmt: skip
-    main()
-
-
 class Town:
     """An API server in a process of its own, and an observer who counts every bind."""
 
@@ -46,18 +36,12 @@ class Town:
         self.binds = Counter()
         self.places = {}
         self._bound = asyncio.Event()
-        self._fork = multiprocessing.get_context("forkserver")
-        self._fork.set_forkserver_preload(["holdfast.cli.app", "holdfast.cli.scheduling"])
 
     @asynccontextmanager
     async def running(self):
         config = self.directory / "kubeconfig"
-        server = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "holdfast", "apiserver", "--data-dir", str(self.directory),
-            "--port", "0", "--announce",
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        assert (await server.stdout.readline()).startswith(b"ready")
+        server = Forked("apiserver", "--data-dir", self.directory, "--port", "0")
+        assert (await asyncio.to_thread(server.stdout.readline)).startswith("serving")
         self.client = Client(HttpTransport(await load(config)), "test")
         observer = Informer(self.client, PODS, clock=SystemClock(), on_event=self._on_pod)
         observer.start()
@@ -67,7 +51,7 @@ class Town:
             await observer.stop()
             await self.client.close()
             server.kill()
-            await server.communicate()
+            server.communicate()
 
     def _on_pod(self, _kind, old, new):
         before, after = (pod.spec.node_name if pod else "" for pod in (old, new))
@@ -77,19 +61,19 @@ class Town:
             self._bound.set()
 
     def scheduler(self):
-        process = self._fork.Process(
-            target=schedule,
-            args=(str(self.directory / "kubeconfig"), str(self.directory / "scheduler.log")),
-        )
-        process.start()
-        return process
+        return Forked(
+            "scheduler", "--kubeconfig", self.directory / "kubeconfig", "--no-leader-elect",
+            "--health-port", "0", "--check-invariants", errors=self.directory / "scheduler.log",
+        )  # fmt: skip
 
     async def until_bound(self, count, process):
         """Wait until so many pods have a node in all."""
         try:
             async with asyncio.timeout(90):
                 while len(self.places) < count:
-                    assert process.is_alive(), (self.directory / "scheduler.log").read_text()
+                    assert process.returncode is None, (
+                        self.directory / "scheduler.log"
+                    ).read_text()
                     self._bound.clear()
                     await self._bound.wait()
         except TimeoutError:
@@ -132,6 +116,7 @@ def crowd(pods):
         yield a_pod(f"p{n}", cpu=f"{SIZE}m", **more)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("rounds", "pods"),
@@ -155,14 +140,14 @@ async def test_every_pod_is_bound_once_however_often_the_scheduler_is_killed(
             await town.until_bound(target, process)
             await asyncio.sleep(rng.uniform(0, 0.01))
             process.kill()
-            process.join()
+            process.communicate()
         last = town.scheduler()
         try:
             await town.until_bound(pods, last)
             await every_promise_is_kept(town, pods)
         finally:
             last.kill()
-            last.join()
+            last.communicate()
 
 
 async def every_promise_is_kept(town, pods):

@@ -161,14 +161,8 @@ ALL: tuple[Resource[Any], ...] = (
 )  # fmt: skip
 
 _BY_PLURAL = {(r.group, r.version, r.plural): r for r in ALL}
-_BY_KIND = {(r.group, r.version, r.kind): r for r in ALL}
 
 
 def find(group: str, version: str, plural: str) -> Resource[Any] | None:
     """Look a built-in resource up by its plural, as it stands in a URL."""
     return _BY_PLURAL.get((group, version, plural))
-
-
-def find_kind(group: str, version: str, kind: str) -> Resource[Any] | None:
-    """Look a built-in resource up by its kind, as it stands in an object."""
-    return _BY_KIND.get((group, version, kind))

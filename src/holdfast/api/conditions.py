@@ -37,14 +37,6 @@ def set_condition(conditions: list[RawCondition], new: Mapping[str, Any], now: s
     return old != before
 
 
-def remove_condition(conditions: list[RawCondition], type_: str) -> bool:
-    """Take a condition out of the list, in place, and tell whether it was there."""
-    kept = [c for c in conditions if c.get("type") != type_]
-    removed = len(kept) != len(conditions)
-    conditions[:] = kept
-    return removed
-
-
 def is_true(conditions: list[RawCondition], type_: str) -> bool:
     """Tell whether a condition is there and True."""
     found = find_condition(conditions, type_)

@@ -148,12 +148,6 @@ class PodDisruptionBudget(Object, frozen=True):
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class BindingTarget(Object, frozen=True):
-    """POST to pods/NAME/binding: put the pod on ``target``."""
-
-    target: ObjectReference = ObjectReference()
-
-
 class EventSource(Struct, frozen=True):
     """Who noticed."""
 

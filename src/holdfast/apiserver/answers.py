@@ -11,7 +11,7 @@ import yaml
 
 from holdfast.apiserver.negotiation import JSON, PLAIN, YAML, Form
 from holdfast.client.transport import Response
-from holdfast.errors import Details, HoldfastError, TooManyRequests, status_of
+from holdfast.errors import Details, HoldfastError, status_of
 
 _encode = msgspec.json.Encoder().encode
 _JSON_HEADERS: Mapping[str, str] = {
@@ -76,8 +76,8 @@ def failure(error: HoldfastError) -> Response:
     """Answer with the Status an error stands for."""
     status = status_of(error)
     headers = dict(_JSON_HEADERS)
-    if isinstance(error, TooManyRequests) or error.details.retry_after_seconds:
-        headers["retry-after"] = str(error.details.retry_after_seconds or 1)
+    if error.details.retry_after_seconds:
+        headers["retry-after"] = str(error.details.retry_after_seconds)
     return Response(error.code, headers, _encode(status) + b"\n")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from holdfast.apiserver import openapi
 from holdfast.apiserver.answers import answer_text, answer_value
-from holdfast.apiserver.authorization import Authorizer
 from holdfast.apiserver.definitions import Definitions
 from holdfast.apiserver.discovery import Discovery
 from holdfast.apiserver.metrics import Metrics
@@ -33,11 +32,8 @@ VERSION = {
 class Paths:
     """Answer by path."""
 
-    def __init__(
-        self, context: Context, authorizer: Authorizer, definitions: Definitions, metrics: Metrics
-    ) -> None:
+    def __init__(self, context: Context, definitions: Definitions, metrics: Metrics) -> None:
         self._context = context
-        self._authorizer = authorizer
         self._definitions = definitions
         self._metrics = metrics
         self._discovery = Discovery(context.registry)

@@ -19,7 +19,6 @@ from holdfast.apiserver import data
 from holdfast.apiserver.wellknown import WELL_KNOWN
 from holdfast.errors import BadRequest
 
-CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
 
 _REPEATED, _MAP, _KEEP, _INLINE = 1, 2, 4, 8

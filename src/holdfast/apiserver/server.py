@@ -72,7 +72,7 @@ class ApiServer:
         self.authorizer = Authorizer(context.store)
         self.metrics = Metrics(context)
         self._definitions = Definitions(context)
-        self._paths = Paths(context, self.authorizer, self._definitions, self.metrics)
+        self._paths = Paths(context, self._definitions, self.metrics)
         self._running = False
         self._expiry: asyncio.Task[None] | None = None
 

@@ -18,14 +18,6 @@ from holdfast.errors import BadRequest
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
-def unknown_fields(kind: Resource[Any] | Gvk, obj: Mapping[str, Any]) -> list[str]:
-    """List the paths of fields the kind does not have (``spec.containers[0].foo``).
-
-    A kind that is not built in has no fields to compare with: nothing is unknown.
-    """
-    return prune(kind, obj)[1]
-
-
 def prune(kind: Resource[Any] | Gvk, obj: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Copy the object without the fields its kind does not have; also list their paths.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -14,12 +15,33 @@ from holdfast.errors import HoldfastError
 
 app = typer.Typer(
     name="holdfast",
-    help="A Kubernetes scheduler and control plane that holds room and keeps its promises.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415 - rarely asked
+
+        print(f"holdfast {version('holdfast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Say which version this is."
+        ),
+    ] = False,
+) -> None:
+    """A Kubernetes scheduler and control plane that holds room and keeps its promises."""
+
+
 app.command("up", help="Run the embedded cluster.")(commands.up)
 app.command("down", help="Stop the embedded cluster of a data directory.")(commands.down)
 app.command("status", help="Say whether the embedded cluster runs, and where.")(commands.status)

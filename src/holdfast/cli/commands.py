@@ -35,6 +35,13 @@ Check = Annotated[
     bool, typer.Option("--check-invariants", help="Check every promise after every decision.")
 ]
 Config = Annotated[Path | None, typer.Option(help="A KubeSchedulerConfiguration.")]
+TheirConfig = Annotated[
+    Path | None,
+    typer.Option(
+        help="The KubeSchedulerConfiguration the scheduler runs with; default: the one your "
+        "embedded cluster was started with."
+    ),
+]
 Form = Annotated[Output, typer.Option("-o", "--output", help="For people or for programs.")]
 
 
@@ -50,6 +57,14 @@ def up(
         typer.Option("--single-process/--two-processes", help="API server in this process or not."),
     ] = False,
     config: Config = None,
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Show the scheduler's /healthz, /readyz, /metrics on loopback; default: nowhere.",
+        ),
+    ] = None,
     check_invariants: Check = False,
 ) -> None:
     """Run API server, scheduler, controllers and simulated nodes."""
@@ -59,6 +74,7 @@ def up(
         single_process=single_process,
         server=ServerSettings(host, port),
         nodes=NodeSettings(nodes),
+        health_port=health_port,
         scheduler=SchedulerSettings(
             check_invariants=check_invariants,
             config=config.expanduser().absolute() if config else None,
@@ -129,9 +145,7 @@ def why(
     pod: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
     namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
     kubeconfig: Kubeconfig = None,
-    config: Annotated[
-        Path | None, typer.Option(help="The KubeSchedulerConfiguration the scheduler runs with.")
-    ] = None,
+    config: TheirConfig = None,
     output: Form = Output.text,
 ) -> None:
     """Say why a pod is, or is not, where it is; preemption is tried as a dry run."""
@@ -151,7 +165,14 @@ def explain(
         str, typer.Option(metavar="RFC3339", help="The time to decide at; default: the present.")
     ] = "",
     output: Form = Output.text,
-    batch: Annotated[bool, typer.Option("--batch", help="JSON lines on standard input.")] = False,
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help='JSON lines on standard input: {"objects": [...], "pod": "NAMESPACE/NAME"}, '
+            "and config, preempt, now if you like.",
+        ),
+    ] = False,
 ) -> None:
     """Explain a decision over a snapshot."""
     if batch and (snapshot or pod or config or preempt or now):

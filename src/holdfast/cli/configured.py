@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from holdfast.cli import running
 from holdfast.cli.snapshot import built_in_profiles
 from holdfast.configuration.file import load
 from holdfast.configuration.reading import Configuration
@@ -18,3 +19,16 @@ def configured(path: Path | None) -> Configuration:
     for words in found.warnings:
         print(f"holdfast: warning: {path}: {words}", file=sys.stderr, flush=True)
     return found
+
+
+def configured_for(url: str, kubeconfig: Path | None, path: Path | None) -> Configuration:
+    """Read the configuration by which the cluster at an address decides, as far as that is known.
+
+    A file that was named is taken. Else an embedded cluster of this user has left word which one
+    it was started with; of any other cluster nothing is known, and the built-in one is taken.
+    """
+    cluster = None if path else running.serving(url, kubeconfig)
+    if cluster is None or not cluster.config:
+        return configured(path)
+    print(f"holdfast: deciding by {cluster.config}, as the cluster does", file=sys.stderr)
+    return configured(Path(cluster.config))

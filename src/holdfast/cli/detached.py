@@ -40,6 +40,8 @@ def start(settings: ClusterSettings) -> None:
         time.sleep(_TICK)
     print(f"Holdfast is up at {found.url} (pid {found.pid}); log: {log}")
     print(f"  export KUBECONFIG={found.kubeconfig}")
+    if found.pages:
+        print(f"  curl {found.pages}/metrics")
 
 
 def stop(directory: Path) -> None:
@@ -76,6 +78,8 @@ def _arguments(settings: ClusterSettings) -> list[str]:
         arguments += ["--kubeconfig", str(settings.kubeconfig)]
     if settings.scheduler.config is not None:
         arguments += ["--config", str(settings.scheduler.config)]
+    if settings.health_port is not None:
+        arguments += ["--health-port", str(settings.health_port)]
     if settings.scheduler.check_invariants:
         arguments.append("--check-invariants")
     return arguments

@@ -122,7 +122,8 @@ def _text_of(path: str) -> str:
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text()
     except (OSError, UnicodeDecodeError) as wrong:
-        raise BadRequest(f"{path} cannot be read: {wrong}") from wrong
+        why = getattr(wrong, "strerror", None) or wrong
+        raise BadRequest(f"{path} cannot be read: {why}") from wrong
 
 
 def _time(now: str | None) -> float:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from rich.console import Console
 
 from holdfast.cli import collector, running
 from holdfast.cli.configured import configured
+from holdfast.cli.health import HealthPage, Subject
 from holdfast.cli.signals import stop_signal
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
+from holdfast.configuration.effective import effective
 from holdfast.configuration.reading import Configuration
 from holdfast.errors import HoldfastError
 from holdfast.settings import ClusterSettings
@@ -48,11 +51,15 @@ async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
         await cluster.stop()
         return
     collector.settle()
-    running.announce(settings.data_dir, cluster.url, cluster.kubeconfig)
-    _greet(settings, cluster)
     failure = ""
     try:
-        failure = await _unless(stop, cluster.failure()) or ""
+        async with _pages(settings, cluster, configuration) as pages:
+            running.announce(
+                settings.data_dir, cluster.url, cluster.kubeconfig,
+                config=settings.scheduler.config, pages=pages,
+            )  # fmt: skip
+            _greet(settings, cluster, pages)
+            failure = await _unless(stop, cluster.failure()) or ""
     finally:
         with _progress() as tell:
             tell("stopping")
@@ -77,13 +84,38 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
     return None if working.cancelled() else working.result()
 
 
-def _greet(settings: ClusterSettings, cluster: Cluster) -> None:
+@asynccontextmanager
+async def _pages(
+    settings: ClusterSettings, cluster: Cluster, configuration: Configuration
+) -> AsyncIterator[str]:
+    """Show the scheduler's health and metrics if a port was named for them; tells where."""
+    if settings.health_port is None or cluster.components is None:
+        yield ""
+        return
+    flags = {
+        "data-dir": settings.data_dir, "nodes": settings.nodes.count,
+        "health-port": settings.health_port, **asdict(settings.scheduler),
+    }  # fmt: skip
+    scheduler = cluster.components.scheduler
+    subject = Subject(
+        scheduler, SystemClock(), lambda: True, configuration=effective(configuration), flags=flags
+    )
+    page = await HealthPage.start(settings.health_port, subject)
+    try:
+        yield page.url
+    finally:
+        await page.close()
+
+
+def _greet(settings: ClusterSettings, cluster: Cluster, pages: str) -> None:
     asked, there = settings.nodes.count, cluster.nodes
     print(f"Holdfast is up at {cluster.url} with {there} node{'' if there == 1 else 's'}.")
     if there > asked:
         print(f"  {there - asked} more than --nodes: a Node stays until `kubectl delete node`.")
     print(f"  export KUBECONFIG={cluster.kubeconfig}")
     print("  kubectl get nodes")
+    if pages:
+        print(f"  curl {pages}/metrics")
     print("Stop it with Ctrl-C or `holdfast down`.", flush=True)
 
 

@@ -63,6 +63,8 @@ class HealthPage:
 
     def __init__(self, runner: web.AppRunner) -> None:
         self._runner = runner
+        host, port = runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
 
     @classmethod
     async def start(cls, port: int, subject: Subject) -> HealthPage:

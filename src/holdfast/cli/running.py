@@ -16,12 +16,18 @@ LOG = "holdfast.log"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running cluster: its process (and since when), its address, its kubeconfig."""
+    """A running cluster: its process (and since when), its address, its kubeconfig.
+
+    ``config`` is the configuration its scheduler was started with, and ``pages`` where that
+    scheduler shows its health and metrics; "" for none.
+    """
 
     pid: int
     url: str
     kubeconfig: str
     started: str = ""
+    config: str = ""
+    pages: str = ""
 
     @property
     def alive(self) -> bool:
@@ -81,9 +87,25 @@ def find(directory: Path) -> Running | None:
     return found if found.alive else None
 
 
-def announce(directory: Path, url: str, kubeconfig: Path) -> None:
+def serving(url: str, kubeconfig: Path | None) -> Running | None:
+    """The running cluster that answers at an address; None if it is not one of this user's.
+
+    Its data directory is where its kubeconfig stands, unless that was put elsewhere, or else the
+    default one.
+    """
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    used = kubeconfig or (Path(named) if named else None)
+    beside = [used.expanduser().absolute().parent] if used else []
+    found = (find(directory) for directory in (*beside, data_dir(None)))
+    return next((cluster for cluster in found if cluster and cluster.url == url), None)
+
+
+def announce(
+    directory: Path, url: str, kubeconfig: Path, *, config: Path | None = None, pages: str = ""
+) -> None:
     """Leave word that this process runs a cluster here."""
-    me = Running(os.getpid(), url, str(kubeconfig), started_at(os.getpid()))
+    since = started_at(os.getpid())
+    me = Running(os.getpid(), url, str(kubeconfig), since, str(config or ""), pages)
     path = directory / FILE
     fresh = path.with_suffix(".new")
     with suppress(FileNotFoundError):

@@ -31,6 +31,8 @@ def show(directory: Path) -> int:
     except (OSError, http.client.HTTPException, ValueError) as wrong:
         print(f"not ready: {found.url} does not answer ({wrong}); see {directory / running.LOG}")
         return 1
+    if found.pages:
+        print(f"scheduler: {found.pages}/metrics")
     return 0
 
 

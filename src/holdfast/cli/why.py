@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.api import scheme
-from holdfast.cli.configured import configured
+from holdfast.cli.configured import configured_for
 from holdfast.cli.connection import connected, everything
 from holdfast.cli.explain import print_answer
 from holdfast.cli.snapshot import snapshot_of
 from holdfast.clock import SystemClock
-from holdfast.configuration.reading import Configuration
 from holdfast.errors import NotFound, Refused
 
 
 def tell(pod: str, kubeconfig: Path | None, config: Path | None, output: str) -> None:
     """Say why a pod (``namespace/name``) is, or is not, where it is."""
-    answer = asyncio.run(_ask(pod, kubeconfig, configured(config)))
+    answer = asyncio.run(_ask(pod, kubeconfig, config))
     print_answer(answer, output)
 
 
-async def _ask(key: str, kubeconfig: Path | None, configuration: Configuration) -> dict[str, Any]:
+async def _ask(key: str, kubeconfig: Path | None, config: Path | None) -> dict[str, Any]:
     namespace, _, name = key.partition("/")
     async with connected(kubeconfig, "holdfast-why") as (client, endpoint):
+        configuration = configured_for(endpoint.url, kubeconfig, config)
         try:
             found = await client.get(scheme.PODS, name, namespace)
         except NotFound as missing:

@@ -32,7 +32,8 @@ def _parsed(path: Path) -> Any:
     try:
         documents = list(yaml.load_all(path.read_text(), _Loader))
     except (OSError, UnicodeDecodeError) as wrong:
-        raise BadConfiguration(f"cannot be read: {wrong}") from wrong
+        why = getattr(wrong, "strerror", None) or wrong
+        raise BadConfiguration(f"cannot be read: {why}") from wrong
     except yaml.YAMLError as wrong:
         raise BadConfiguration(f"is no YAML: {wrong}") from wrong
     if len(documents) != 1:

@@ -15,7 +15,7 @@ from holdfast.controllers.rollout import Bounds
 NO_DEADLINE = 2**31 - 1
 CREATED, FOUND, UPDATED = "NewReplicaSetCreated", "FoundNewReplicaSet", "ReplicaSetUpdated"
 DONE, LATE = "NewReplicaSetAvailable", "ProgressDeadlineExceeded"
-PAUSED, RESUMED, NOT_CREATED = "DeploymentPaused", "DeploymentResumed", "ReplicaSetCreateError"
+PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,8 @@ def _shrink(bounds: Bounds, new: ReplicaSet, old: list[ReplicaSet], total: int) 
         drop = min(spare, sick)
         sizes[each.name] -= drop
         spare -= drop
-    available = sum(r.status.available_replicas for r in (new, *old))
+    # Those beyond a size are going already, whatever a status that lags behind still counts.
+    available = sum(min(r.spec.replicas, r.status.available_replicas) for r in (new, *old))
     spare = available - bounds.least
     for each in old:
         drop = max(0, min(spare, sizes[each.name]))

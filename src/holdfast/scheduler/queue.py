@@ -24,6 +24,7 @@ from itertools import count
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.events import WILDCARD, ClusterEvent
 from holdfast.scheduler.backoff import Backoff
+from holdfast.scheduler.in_flight import InFlight
 from holdfast.scheduler.parking import Alike, Mark, Parking
 from holdfast.scheduler.queued_pod import QueuedPod, Worth
 
@@ -35,7 +36,6 @@ ADDED, FAILED = "UnschedulablePodAdd", "ScheduleAttemptFailure"
 ACTIVATED, TIMED_OUT = "ForceActivate", "UnschedulableTimeout"
 BACKOFF_OVER, TAKEN_EARLY = "BackoffComplete", "PopFromBackoffQ"
 """Why a pod enters a place, as metrics tell it."""
-POPPED = "PodPopped"
 
 Judge = Callable[[QueuedPod, ClusterEvent], Worth]
 Gatekeeper = Callable[[PodFacts], str]
@@ -70,9 +70,7 @@ class SchedulingQueue:
     _parked: Parking = field(init=False)
     _active: list[tuple[int, float, int, QueuedPod]] = field(default_factory=list, init=False)
     _backoff: Backoff = field(init=False)
-    _in_flight: dict[str, tuple[int, QueuedPod]] = field(default_factory=dict, init=False)
-    _recent: list[ClusterEvent] = field(default_factory=list, init=False)
-    _recent_start: int = field(default=0, init=False)
+    _in_flight: InFlight = field(default_factory=InFlight, init=False)
     _sweep_at: float = field(default=0.0, init=False)
     _tick: Iterator[int] = field(default_factory=count, init=False)
 
@@ -104,9 +102,7 @@ class SchedulingQueue:
 
     def events_in_flight(self) -> Counter[str]:
         """How many events are remembered for pods being tried, and how many such pods there are."""
-        events = Counter(event.label for event in self._recent)
-        events[POPPED] = len(self._in_flight)
-        return events
+        return self._in_flight.counts()
 
     def places(self) -> dict[str, list[str]]:
         """Name every waiting pod by place, for the debug dump."""
@@ -128,11 +124,11 @@ class SchedulingQueue:
         """Replace a waiting pod by its newer version; what changed may make it worth a try."""
         pod = self._known.get(facts.uid)
         if pod is None:
-            if facts.uid in self._in_flight:
-                self.renew(facts)
-                self._recent.extend(events)
-            else:
+            if self._in_flight.get(facts.uid) is None:
                 self.add(facts, now)
+            else:
+                self.renew(facts)
+                self._in_flight.note(events)
             return
         pod.facts = facts
         if pod.place == "active":
@@ -143,15 +139,15 @@ class SchedulingQueue:
 
     def renew(self, facts: PodFacts) -> None:
         """Note the newest version of a pod in flight: should it come back, it comes as this."""
-        if facts.uid in self._in_flight:
-            self._in_flight[facts.uid][1].facts = facts
+        if pod := self._in_flight.get(facts.uid):
+            pod.facts = facts
 
     def delete(self, uid: str) -> None:
         """Forget a pod, wherever it waits; one in flight ends its attempt and is not put back."""
         if pod := self._known.pop(uid, None):
             self._move(pod, "")
-        elif uid in self._in_flight:
-            self._in_flight[uid][1].gone = True
+        elif pod := self._in_flight.get(uid):
+            pod.gone = True
 
     def pop(self, now: float) -> QueuedPod | None:
         """Take the next pod to try: highest priority, then longest waiting.
@@ -170,13 +166,12 @@ class SchedulingQueue:
         pod.attempts += 1
         if pod.entered is None:
             pod.entered = now
-        self._in_flight[pod.uid] = (self._recent_start + len(self._recent), pod)
+        self._in_flight.begin(pod)
         return pod
 
     def done(self, uid: str) -> None:
         """End the attempt for good: events are no longer remembered on its behalf."""
-        if self._in_flight.pop(uid, None) is not None:
-            self._prune()
+        self._in_flight.end(uid)
 
     def reject(
         self, pod: QueuedPod, rejectors: Collection[str], pending_on: Iterable[str], now: float
@@ -216,8 +211,7 @@ class SchedulingQueue:
             for pod in list(alike):
                 if only(pod):
                     self._requeue(pod, worth, event.label, now)
-        if self._in_flight:
-            self._recent.append(event)
+        self._in_flight.note((event,))
 
     def activate(self, uids: Iterable[str]) -> None:
         """Try these at once, whatever they were waiting for, unless they are gated."""
@@ -225,9 +219,8 @@ class SchedulingQueue:
             pod = self._known.get(uid)
             if pod is not None and pod.place not in ("active", ""):
                 self._enter(pod, ACTIVATED)
-            elif uid in self._in_flight:
-                wish = ClusterEvent(WILDCARD, ACTIVATED, new=self._in_flight[uid][1].facts.pod)
-                self._recent.append(wish)
+            elif pod := self._in_flight.get(uid):
+                self._in_flight.note((ClusterEvent(WILDCARD, ACTIVATED, new=pod.facts.pod),))
 
     def reopen(self, uid: str, why: str, now: float) -> None:
         """Look again whether a pod's gate is still closed."""
@@ -264,8 +257,7 @@ class SchedulingQueue:
     def _put_back(
         self, pod: QueuedPod, rejectors: frozenset[str], pending_on: frozenset[str], now: float
     ) -> None:
-        start, _ = self._in_flight.get(pod.uid, (0, pod))
-        since_pop = self._recent[max(0, start - self._recent_start) :]
+        since_pop = self._in_flight.since(pod.uid)
         self.done(pod.uid)
         if pod.gone:
             return
@@ -347,11 +339,3 @@ class SchedulingQueue:
             if pod.place == "active" and pod.order == order:
                 return pod
         return None
-
-    def _prune(self) -> None:
-        # Who was popped first is first, and has the oldest start.
-        first = next(iter(self._in_flight.values()), None)
-        oldest = self._recent_start + len(self._recent) if first is None else first[0]
-        if drop := oldest - self._recent_start:
-            del self._recent[:drop]
-            self._recent_start = oldest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast import errors
 
@@ -53,8 +53,6 @@ class Indexed:
     """What field selectors read, such as ``spec.nodeName``; an absent field reads as ``""``."""
     owners: tuple[str, ...] = ()
     """The uids in ``metadata.ownerReferences``."""
-    extra: Any = None
-    """Whatever the caller wants to keep parsed beside the bytes; the store never looks."""
 
 
 Index = Callable[[Key, bytes], Indexed]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import Config, Form, Kubeconfig, Output
+from holdfast.cli.commands import Form, Kubeconfig, Output, TheirConfig
 
 app = typer.Typer(
     name="reservation",
@@ -63,7 +63,7 @@ def list_(kubeconfig: Kubeconfig = None, output: Form = Output.text) -> None:
 def why(
     name: Annotated[str, typer.Argument(help="The reservation's name.")],
     kubeconfig: Kubeconfig = None,
-    config: Config = None,
+    config: TheirConfig = None,
     output: Form = Output.text,
 ) -> None:
     """Explain one reservation; one without a node is decided for again, here."""

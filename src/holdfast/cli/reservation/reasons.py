@@ -16,7 +16,7 @@ from holdfast.api.reservation import FAILED, FINAL, PENDING, SUCCEEDED, WAITING,
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.cli.configured import configured
+from holdfast.cli.configured import configured_for
 from holdfast.cli.connection import connected, everything
 from holdfast.cli.reservation.listing import ends, owners_of, trouble
 from holdfast.cli.snapshot import Snapshot, world_of
@@ -32,8 +32,7 @@ Profiles = Mapping[str, Profile]
 
 def run(name: str, kubeconfig: Path | None, config: Path | None, output: str) -> None:
     """Print why a reservation is, or is not, of use."""
-    profiles = configured(config).profiles
-    found, objects = asyncio.run(_read(name, kubeconfig))
+    found, objects, profiles = asyncio.run(_read(name, kubeconfig, config))
     answer = explain(found, objects, profiles, SystemClock().now())
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(answer)).decode())
@@ -41,8 +40,11 @@ def run(name: str, kubeconfig: Path | None, config: Path | None, output: str) ->
         print("\n".join(answer["lines"]))
 
 
-async def _read(name: str, kubeconfig: Path | None) -> tuple[Reservation, list[Object]]:
+async def _read(
+    name: str, kubeconfig: Path | None, config: Path | None
+) -> tuple[Reservation, list[Object], Profiles]:
     async with connected(kubeconfig, "holdfast-reservation") as (client, endpoint):
+        profiles = configured_for(endpoint.url, kubeconfig, config).profiles
         try:
             found = await client.get(scheme.RESERVATIONS, name)
         except NotFound as missing:
@@ -50,7 +52,7 @@ async def _read(name: str, kubeconfig: Path | None) -> tuple[Reservation, list[O
                 f'there is no reservation "{name}" at {endpoint.url}: '
                 "`holdfast reservation list` lists them"
             ) from missing
-        return found, await everything(client)
+        return found, await everything(client), profiles
 
 
 def explain(
