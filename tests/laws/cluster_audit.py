@@ -115,12 +115,6 @@ def free_on(node, census):
     return free
 
 
-def unused_on(node, census):
-    """What no pod takes on a node, whoever holds it."""
-    has = Counter(amounts_of(census.nodes[node].status.allocatable))
-    return has - sum(map(request_of, census.on(node)), Counter())
-
-
 def owns(pod, reservation):
     """Whether the pod is one of the owners."""
     return any(rule.owns(pod) for rule in compile_owners(reservation.spec.owners) or ())

@@ -1,10 +1,10 @@
 """Who would have to go: the dry run through the whole of deciding. Nobody is evicted here."""
 
-from holdfast.api.scheme import DISRUPTION_BUDGETS
+from holdfast.api.scheme import DISRUPTION_BUDGETS, NAMESPACES
 from holdfast.capacity.names import ALLOCATED
 from holdfast.framework.runner import after_reject
 from holdfast.plugins.default_preemption import plugin
-from holdfast.testing import a_pod, a_reservation, typed
+from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object
 from plugins.deciding import PROFILE, a_world, outcome, small_nodes
 
@@ -164,3 +164,41 @@ def test_spread_is_judged_with_the_victims_gone():
     assert effect.nominate == "n1"
     assert victims(effect) == ["w1"]
     assert typed(pod).spec.priority == 10
+
+
+def test_who_is_in_the_way_is_asked_again_when_namespaces_are_relabelled():
+    """Even if as many are in the way as before."""
+
+    def in_team(name, team):
+        made = an_object(NAMESPACES, name, {}, namespace="")
+        return made | {"metadata": {**made["metadata"], "labels": {"team": team}}}
+
+    far = {
+        "labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname",
+        "namespaceSelector": {"matchLabels": {"team": "x"}},
+    }  # fmt: skip
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [far]}}
+    world = a_world(
+        *small_nodes(1), in_team("one", "x"), in_team("two", "y"),
+        a_pod("first", cpu="1", node="n1", namespace="one", labels={"app": "a"}),
+        a_pod("second", cpu="1", node="n1", namespace="two", labels={"app": "a"}),
+    )  # fmt: skip
+    preemptor = a_pod(cpu="1", priority=10, affinity=apart)
+    assert victims(plan(world, preemptor)) == ["first"]
+    world.upsert(typed(in_team("one", "y")))
+    world.upsert(typed(in_team("two", "x")))
+    assert victims(plan(world, preemptor)) == ["second"]
+
+
+def test_any_number_of_resources_was_asked_for():
+    sorts = [f"example.com/r{i}" for i in range(65)]
+    one_each = dict.fromkeys(sorts, "1")
+    world = a_world(
+        a_node("n1", allocatable=one_each), a_pod("low", cpu="1", node="n1", requests=one_each)
+    )
+    for sort in sorts:
+        assert victims(plan(world, a_pod(cpu="1", priority=10, requests={sort: "1"}))) == ["low"]
+    wanted = a_pod(cpu="1", priority=10, requests={sorts[0]: "1"})
+    port = {"hostPort": 80, "containerPort": 80, "protocol": "TCP"}
+    wanted["spec"]["containers"][0]["ports"] = [port]
+    assert victims(plan(world, wanted)) == ["low"]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.capacity.offers import Offers
 
 _MOST_MATCHES = 4096
+_MOST_STRANGERS = 65536
 _IGNORING = "ignoring"
 _INHERITING = "inheriting"
 Slots = NDArray[np.intp]
@@ -86,6 +87,8 @@ class Matcher:
             groups = self._offers.index.owned_by(facts.pod)
             if not groups:
                 if self._offers.index.is_strange(facts.labels):
+                    if len(self._strangers) >= _MOST_STRANGERS:
+                        self._strangers.clear()
                     self._strangers.add(kind.id)
                 return None
             key = _key(groups, facts)

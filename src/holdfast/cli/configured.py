@@ -28,7 +28,5 @@ def configured_for(url: str, kubeconfig: Path | None, path: Path | None) -> Conf
     it was started with; of any other cluster nothing is known, and the built-in one is taken.
     """
     cluster = None if path else running.serving(url, kubeconfig)
-    if cluster is None or not cluster.config:
-        return configured(path)
-    print(f"holdfast: deciding by {cluster.config}, as the cluster does", file=sys.stderr)
-    return configured(Path(cluster.config))
+    left = cluster.config if cluster else ""
+    return configured(Path(left) if left else path)

@@ -73,7 +73,8 @@ class Importance:
             self._others[key] = known  # asked for last, forgotten last
             return known[2]
         if len(self._others) >= _MOST_GRIDS:
-            del self._others[next(k for k in self._others if not isinstance(k, int))]
+            oldest = next((k for k in self._others if not isinstance(k, int)), None)
+            self._others.pop(oldest, None)
         made = Grid(self._capacity)
         self._others[key] = (version, read, made)
         for row, pods in enumerate(self.pods):

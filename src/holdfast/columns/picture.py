@@ -54,6 +54,7 @@ class Picture(NodeRows):
         )
         self._aside = Aside()
         self._holds: dict[str, Hold] = {}
+        self._unlogged = 0
 
     # --- what others read -------------------------------------------------------------------
 
@@ -102,6 +103,15 @@ class Picture(NodeRows):
         if facts.request:
             self._widen_to(facts.request[-1][0])
         return facts
+
+    @property
+    def news(self) -> tuple[int, int]:
+        """Stays the same while nothing at all is heard of pods on rows.
+
+        For those few who look at what makes no difference to plugins, and so is not logged: who is
+        assumed, what annotations say.
+        """
+        return self.journal.seq, self._unlogged
 
     def kind_of(self, facts: PodFacts) -> Kind:
         """The kind of a pod: its namespace and visible labels."""
@@ -195,6 +205,7 @@ class Picture(NodeRows):
                 if standing.facts.pod.status.start_time != facts.pod.status.start_time:
                     self.order_journal.log(row)
                 self._roster.confirm(standing, facts)
+                self._unlogged += 1
                 return
             self._remove(uid)
         if row is None:

@@ -57,6 +57,9 @@ class Demand:
     def moved(self, limits: Sequence[Limit], size: int) -> Bools | None:
         """Take newer limits; tells on which rows they are others, None if on none."""
         before, self.limits = self.limits, limits
+        if any(old.version != new.version for old, new in zip(before, limits, strict=False)):
+            # Others may count now, even where as much is left as before.
+            return np.ones(size, np.bool_)
         moved: Bools | None = None
         for old, new in zip(before, limits, strict=False):
             if old.left is not new.left:

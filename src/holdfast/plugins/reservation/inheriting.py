@@ -55,9 +55,9 @@ _MOST_KEPT = 1024
 
 
 class Seen(NamedTuple):
-    """How things are on every row, up to a position of the journal."""
+    """How things are on every row, as of some news."""
 
-    seq: int
+    news: tuple[int, int]
     verdicts: Verdicts
     scores: RawScores
     candidates: dict[int, list[PodFacts]]
@@ -80,8 +80,8 @@ class InheritState:
     _seen: Seen | None = field(default=None, repr=False)
 
     def seen(self) -> Seen:
-        """How things are now; worked out once until a row changes."""
-        if self._seen is None or self._seen.seq != self.nodes.seq:
+        """How things are now; worked out once until there is news."""
+        if self._seen is None or self._seen.news != self.nodes.news:
             self._seen = _look(self)
         return self._seen
 
@@ -205,7 +205,7 @@ def _look(state: InheritState) -> Seen:
         found[:] = Code.UNSCHEDULABLE
     scores = np.where(short, -lacking, 100 if will.multiple else 0).astype(np.float64)
     there = candidates(state.heritable, will, nodes, state.offers)
-    seen = Seen(nodes.seq, found, scores, there, {})
+    seen = Seen(nodes.news, found, scores, there, {})
     state._seen = seen
     for row in there:
         heir = seen.heirs[row] = state.at(row)

@@ -56,7 +56,7 @@ def what_it_brings(pod: PodFacts, view: View) -> Hashable:
     spec = found.spec
     if spec.pre_allocation:
         # One that inherits is like no other, and looks at pods everywhere.
-        return (pinned, pod.reserve_for, found.metadata.resource_version, view.nodes.seq)
+        return (pinned, pod.reserve_for, found.metadata.resource_version, view.nodes.news)
     return (pinned, spec.allocate_policy, spec.template is None)
 
 

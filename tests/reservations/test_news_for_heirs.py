@@ -1,0 +1,65 @@
+"""What is heard of pods that may leave their room, though it changes no room at all."""
+
+import numpy as np
+
+from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.framework.plugin import Placement
+from holdfast.framework.profile import build
+from holdfast.framework.runner import feasible
+from holdfast.framework.world import World
+from holdfast.plugins import REGISTRY
+from holdfast.scheduler.cycle import attempt
+from holdfast.testing import a_node, a_pod, a_reservation, typed
+
+ARGS = {"Reservation": {"preAllocationConfig": {"enableClusterMode": True}}}
+PROFILE = build("default-scheduler", REGISTRY, args=ARGS)
+OFFERED = {"pod.koordinator.sh/is-pre-allocatable": "true"}
+RANK = "pod.koordinator.sh/pre-allocatable-priority"
+MINE = {"app": "a"}
+
+
+def the_world(*objects):
+    world = World()
+    for obj in objects:
+        world.upsert(typed(obj))
+    return world
+
+
+def tried(world, reservation):
+    """From whom a reservation inherits that has its turn; None if it fits nowhere."""
+    facts = world.facts(reserve_pod(reservation), reserve_for=reservation.uid)
+    outcome = attempt(PROFILE, facts, world, 0.0, np.random.default_rng(0))
+    if not isinstance(outcome, Placement):
+        return None
+    return [pod.name for pod in outcome.states["Reservation"].chosen.pods]
+
+
+def test_a_pod_that_was_on_its_way_is_there():
+    world = the_world(a_node("n", cpu="4"), a_pod("small", cpu="1", node="n", labels=MINE))
+    world.assume(world.facts(typed(a_pod("big", cpu="3", labels=MINE))), world.nodes.row_of["n"])
+    heir = typed(a_reservation("r", cpu="3", owner_labels=MINE, pre_allocation=True))
+    world.upsert(heir)
+    assert tried(world, heir) is None
+    world.upsert(typed(a_pod("big", cpu="3", node="n", labels=MINE)))
+    assert tried(world, heir) == ["big"]
+
+
+def test_a_pod_says_that_it_would_rather_leave():
+    def offered(name, **notes):
+        return a_pod(name, cpu="1", node="n", labels=OFFERED, annotations=notes)
+
+    world = the_world(a_node("n", cpu="2"), offered("a"), offered("b"))
+    ways = {"mode": "Cluster", "enableMultiple": True}
+    heir = typed(a_reservation("r", cpu="1", pre_allocation=True, pre_allocation_policy=ways))
+    world.upsert(heir)
+    # Looked at, not placed: placing it would be news of its own.
+    facts = world.facts(reserve_pod(heir), reserve_for=heir.uid)
+    assert chosen(world, facts) == ["a"]
+    world.upsert(typed(offered("b", **{RANK: "9"})))
+    assert chosen(world, facts) == ["b"]
+
+
+def chosen(world, facts):
+    found = feasible(PROFILE, facts, world, 0.0)
+    (state,) = [p.state for p in found.active if p.plugin.name == "Reservation"]
+    return [pod.name for pod in state.decide(int(found.rows[0])).pods]
