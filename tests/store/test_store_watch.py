@@ -119,8 +119,8 @@ async def test_a_reader_that_falls_behind_is_ended_and_can_resume(opened):
         await store.create(key(f"p{number}"), build(f"p{number}"))
     assert [batch async for batch in watch] == []
     assert watch.overrun and watch.revision == 1
-    resumed = store.watch("", "pods", 4)
-    assert [e.revision for e in await anext(resumed)] == [5, 6, 7, 8]
+    resumed = store.watch("", "pods", watch.revision)
+    assert [e.revision for e in await anext(resumed)] == [2, 3, 4, 5, 6, 7, 8]
 
 
 async def test_history_never_outgrows_its_bound(opened):

@@ -47,9 +47,10 @@ class History:
         assert start >= 0, "events before the floor were asked for"
         return self._events[start : None if limit is None else start + limit]
 
-    def left_behind(self, place: int) -> bool:
-        """Tell whether a reader at this place is too slow."""
-        return place < self._forgotten or self.end - place > self._retention.lag
+    def left_behind(self, place: int, began_behind: int) -> bool:
+        """Tell whether a reader at this place is too slow; where it began is not its fault."""
+        behind = self.end - place - began_behind
+        return place < self._forgotten or behind > self._retention.lag
 
     def extend(self, events: Sequence[Event]) -> None:
         """Add what was committed and wake those who wait for it."""
@@ -109,6 +110,7 @@ class Subscription:
         self._accept = accept
         self._committed = committed
         self._place = history.place(from_revision)
+        self._began_behind = history.end - self._place
         self._seen = from_revision
         self._waiter: asyncio.Future[None] | None = None
         history.subscribers.add(self)
@@ -126,7 +128,7 @@ class Subscription:
     async def __anext__(self) -> list[Event]:
         """Wait for the next events, at most a few hundred at once."""
         while not self.closed:
-            if self._history.left_behind(self._place):
+            if self._history.left_behind(self._place, self._began_behind):
                 self.overrun = True
                 self.close()
             elif self._place < self._history.end:
