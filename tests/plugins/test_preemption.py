@@ -202,3 +202,18 @@ def test_any_number_of_resources_was_asked_for():
     port = {"hostPort": 80, "containerPort": 80, "protocol": "TCP"}
     wanted["spec"]["containers"][0]["ports"] = [port]
     assert victims(plan(world, wanted)) == ["low"]
+
+
+def test_one_pod_asks_for_any_number_of_resources():
+    sorts = [f"example.com/r{i}" for i in range(70)]
+    one_each = dict.fromkeys(sorts, "1")
+    world = a_world(
+        a_node("n1", cpu="2", allocatable=one_each), a_pod("low", cpu="2", node="n1"),
+        a_pod("high", node="n1", priority=100, requests={sorts[-1]: "1"}),
+    )  # fmt: skip
+    wanted = a_pod("wanted", cpu="1", priority=10, requests=one_each)
+    assert not plan(world, wanted).nominate
+    world.upsert(typed(a_pod("one", node="n1")))
+    assert not plan(world, wanted).nominate
+    world.delete(typed(a_pod("high", node="n1", priority=100)))
+    assert victims(plan(world, wanted)) == ["low"]

@@ -54,7 +54,9 @@ class Lifted:
             return np.zeros(len(rows), np.int64)
         held = columns.held[resource].take(match.slots) * columns.matchable.take(match.slots)
         by_row: Ints = np.add.reduceat(held, match.first)
-        return by_row if len(rows) == len(match.rows) else by_row[match.rows.searchsorted(rows)]
+        if len(rows) == len(match.rows) and (rows == match.rows).all():
+            return by_row
+        return by_row[match.rows.searchsorted(rows)]
 
     def at(self, row: int) -> Mapping[int, int]:
         """What is held of each resource on a row."""

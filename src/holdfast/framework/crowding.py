@@ -16,6 +16,8 @@ from holdfast.framework.words import Word, Words
 from holdfast.framework.world import World
 
 Bools = NDArray[np.bool_]
+_LAST_BIT = 61
+"""Whoever asks for more resources than there are bits: the last share one."""
 
 
 class Crowd:
@@ -80,7 +82,7 @@ class Crowd:
             taken = sum(dict(pod.request).get(resource, 0) for pod in ahead)
             waived = resource in self._room.waived and not amounts.allocatable_at[resource][row]
             if amounts.free_at[resource][row] - taken < wanted and not waived:
-                short |= 1 << bit
+                short |= 1 << min(bit, _LAST_BIT)
         return self._for_want_of(short, row)
 
     def _for_want_of(self, short: int, row: int) -> Word | None:
@@ -118,7 +120,7 @@ class Crowd:
             lacking = amounts.free[resource][rows] - taken[bit - 1][rows] < wanted
             if resource in needs.waived:
                 lacking &= amounts.allocatable[resource][rows] > 0
-            short |= lacking.astype(np.int64) << bit
+            short |= lacking.astype(np.int64) << min(bit, _LAST_BIT)
         # Where nobody of that importance comes nothing changes.
         return np.where(slots[rows] > 0, short, 0)
 

@@ -276,7 +276,7 @@ def _check_limits(case: Case, row: int, gone: list[PodFacts], verdict: int) -> N
     limits: Limits = case.plugin.limits(case.prepared.state)
     if limits.apart is None or not limits.apart[row]:
         left = [limit.left[row] + sum(map(limit.counts, gone)) for limit in limits.limits]
-        within = min(left, default=0) >= 0
+        within = bool(min(left, default=0) >= 0)
         assert within is (verdict == 0), f"{case.plugin.name}: a row passes within its limits"
 
 

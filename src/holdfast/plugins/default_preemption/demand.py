@@ -26,6 +26,8 @@ Bools = NDArray[np.bool_]
 _ENOUGH = 2**60
 _HOPELESS = NEVER // 2
 MOST_BITS = 62
+_ROOM_BITS = 29
+"""So many are for slots and needs, so that all limits have theirs; the last needs share one."""
 
 
 class Asked(NamedTuple):
@@ -52,6 +54,8 @@ class Demand:
         self._world = world
         self._ceiling = ceiling
         self._needs = needs
+        self._first = min(1 + len(needs.amounts), _ROOM_BITS)
+        """The bit with which those of limits begin."""
         self.limits: Sequence[Limit] = ()
 
     def moved(self, limits: Sequence[Limit], size: int) -> Bools | None:
@@ -69,12 +73,11 @@ class Demand:
 
     def room_bits(self) -> int:
         """The bits of everything but limits."""
-        return (1 << (1 + len(self._needs.amounts))) - 1
+        return (1 << self._first) - 1
 
     def limit_bits(self, begin: int, end: int) -> int:
         """The bits of some limits, by place."""
-        first = 1 + len(self._needs.amounts)
-        return ((1 << 2 * (end - begin)) - 1) << (first + 2 * begin)
+        return ((1 << 2 * (end - begin)) - 1) << (self._first + 2 * begin)
 
     def _grid(self, limit: Limit, ranks: Importance) -> Grid:
         return ranks.grid(limit.key, limit.counts, limit.version, by_kind=limit.by_kind)
@@ -84,7 +87,7 @@ class Demand:
         amounts = self._world.nodes.amounts
         ahead = self._world.nominations.at_least(self._ceiling, row)
         slots = amounts.free_at[PODS][row] + (end - begin) - len(ahead) - 1
-        short, bit_of_limits = int(slots < 0), 1 + len(self._needs.amounts)
+        short = int(slots < 0)
         columns: list[Sequence[int]] = []
         left: list[int] = []
         for bit, (resource, amount) in enumerate(self._needs.amounts, 1):
@@ -97,7 +100,7 @@ class Demand:
                 rest -= dict(pod.request).get(resource, 0)
             columns.append(asked)
             left.append(rest)
-            short |= int(rest < 0) << bit
+            short |= int(rest < 0) << min(bit, self._first - 1)
         for i, limit in enumerate(self.limits):
             asked = self._grid(limit, ranks).rows[row]
             asked = asked[begin:] if begin else asked
@@ -106,7 +109,7 @@ class Demand:
                 rest -= sum([limit.counts(pod) for pod in ahead])
                 columns.append(asked)
                 left.append(rest)
-            short |= (int(rest < 0) | int(rest < _HOPELESS) << 1) << (bit_of_limits + 2 * i)
+            short |= (int(rest < 0) | int(rest < _HOPELESS) << 1) << (self._first + 2 * i)
         return Asked(short, slots, columns, left)
 
     def of(self, rows: SomeRows, ranks: Importance, lower: Bools) -> AskedOfMany:
@@ -138,10 +141,10 @@ class Demand:
 
     def _short(self, left: list[Ints]) -> Ints:
         short = np.zeros(len(left[0]), np.int64)
-        first = 1 + len(self._needs.amounts)
-        for bit, rest in enumerate(left[:first]):
-            short |= (rest < 0).astype(np.int64) << bit
-        for i, rest in enumerate(left[first:]):
+        room, first = 1 + len(self._needs.amounts), self._first
+        for bit, rest in enumerate(left[:room]):
+            short |= (rest < 0).astype(np.int64) << min(bit, first - 1)
+        for i, rest in enumerate(left[room:]):
             short |= (rest < 0).astype(np.int64) << (first + 2 * i)
             short |= (rest < _HOPELESS).astype(np.int64) << (first + 2 * i + 1)
         return short
