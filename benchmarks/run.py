@@ -1,7 +1,7 @@
 """Measure everything there is, in one run, so that figures can stand side by side.
 
     make bench                    the common cases, about five minutes
-    make bench ARGS="--full"      every kind on every size, much longer
+    make bench ARGS="--full"      every kind on every size, ten minutes or more
     make bench ARGS="--only decisions reservations"
 
 Rates are a second of CPU time of one core. They mean something beside the others of the same run:
