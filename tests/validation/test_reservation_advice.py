@@ -37,6 +37,15 @@ def test_what_counts_for_nothing_is_named(new, words):
     assert told(old=new, **new) == [], "once is enough"
 
 
+def test_one_that_requests_nothing_holds_nothing():
+    [said] = told(cpu=None)
+    assert said.startswith("spec.template.spec.containers: requests nothing, so no room is held")
+    resized = "scheduling.koordinator.sh/reservation-resize-allocatable"
+    assert told(cpu=None, annotations={resized: '{"resources":{"cpu":"1"}}'}) == []
+    assert told(cpu=None, requests={"pods": "1"}) == []
+    assert told(old={"cpu": None}, cpu=None) == [], "once is enough"
+
+
 def test_a_number_beside_its_class_is_enough():
     assert told(template={"priority_class_name": "low", "priority": 5}) == []
     assert told(template={"priority_class_name": "low"}, labels={PRIORITY: "5"}) == []

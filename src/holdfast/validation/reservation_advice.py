@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.api.names import parse_integer
+from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import Reservation
 
 _ORDER = "scheduling.koordinator.sh/reservation-order"
 _PRIORITY = "koordinator.sh/priority"
+_RESIZED = "scheduling.koordinator.sh/reservation-resize-allocatable"
 _MOST = 2**31
 _AT = "spec.template.spec"
 
@@ -17,6 +19,7 @@ def advise(new: Reservation, old: Reservation | None = None) -> Iterator[str]:
     """List what a new or changed Reservation says in vain, and what to do about it."""
     yield from _labels(new, old)
     yield from _policy(new, old)
+    yield from _emptiness(new, old)
     if old is not None and old.status.node_name and new.status.node_name:
         yield from _moves(new, old)
 
@@ -46,6 +49,24 @@ def _policy(new: Reservation, old: Reservation | None) -> Iterator[str]:
             f"{_AT}.priorityClassName: is not looked up for a reservation, which is above every "
             f"pod unless {_AT}.priority or the label {_PRIORITY} gives its number"
         )
+
+
+def _emptiness(new: Reservation, old: Reservation | None) -> Iterator[str]:
+    if old is not None or new.spec.template is None or _RESIZED in new.metadata.annotations:
+        return
+    if not _asks(new.spec.template.spec):
+        yield (
+            f"{_AT}.containers: requests nothing, so no room is held and no pod draws on it; "
+            "give resources.requests"
+        )
+
+
+def _asks(spec: PodSpec) -> bool:
+    """Tell whether a template asks for any amounts; limits count as requests."""
+    given = [each.resources for each in (*spec.containers, *spec.init_containers)]
+    if spec.resources is not None:
+        given.append(spec.resources)
+    return bool(spec.overhead) or any(each.requests or each.limits for each in given)
 
 
 def _moves(new: Reservation, old: Reservation) -> Iterator[str]:
