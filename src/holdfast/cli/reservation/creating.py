@@ -19,6 +19,7 @@ from holdfast.cli.reservation.making import Wish, reservation_for, workload
 from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import NotFound, Refused
+from holdfast.validation.reservation_advice import advise
 
 LOOK_SECONDS = 0.3
 
@@ -43,6 +44,8 @@ async def _run(
         made = await create(client, body, replicas)
         for reservation in made:
             print(f"reservation {reservation.name} created", flush=True)
+        for words in advise(made[0]):
+            print(f"warning: {words}", file=sys.stderr, flush=True)
         with Console(stderr=True, highlight=False).status("looking for nodes") as line:
             found = await placed(client, SystemClock(), made, patience, line.update)
     for reservation in found:
