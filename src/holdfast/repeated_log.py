@@ -1,0 +1,98 @@
+"""Log a line that repeats at most once a minute, with the number of repeats left out.
+
+Two ways to use it. Where code logs through its own logger::
+
+    repeats = Repeats()
+    if (note := repeats.admit(line)) is not None:
+        log.error("%s%s", line, note)
+
+Where the lines come from a library (``asyncio``, ``aiohttp.server``) or from many places::
+
+    logging.getLogger("asyncio").addFilter(RepeatFilter())
+
+A filter that is added to a logger sees only what is logged through that very logger, not through
+its children.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+SECONDS = 60.0
+REMEMBERED = 1024
+"""How many different lines are remembered; the one seen longest ago is forgotten first."""
+
+
+@dataclass(slots=True)
+class _Line:
+    admitted: float
+    left_out: int = 0
+
+
+class Repeats:
+    """Decide whether a line may be logged, and count those that may not.
+
+    ``now`` gives seconds that never go backwards.
+    """
+
+    def __init__(
+        self, seconds: float = SECONDS, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._seconds = seconds
+        self._now = now
+        self._lines: OrderedDict[Hashable, _Line] = OrderedDict()
+
+    def admit(self, line: Hashable) -> str | None:
+        """Return None if the line was logged less than ``seconds`` ago, else what to add to it.
+
+        What to add is empty, or says how often the line was left out since it was last logged.
+        """
+        now = self._now()
+        known = self._lines.get(line)
+        if known is None:
+            self._lines[line] = _Line(now)
+            if len(self._lines) > REMEMBERED:
+                self._lines.popitem(last=False)
+            return ""
+        self._lines.move_to_end(line)
+        if now - known.admitted < self._seconds:
+            known.left_out += 1
+            return None
+        left_out, known.left_out, known.admitted = known.left_out, 0, now
+        return f" (repeated {left_out} times meanwhile)" if left_out else ""
+
+
+class RepeatFilter(logging.Filter):
+    """Let each line of a logger pass at most once in ``seconds``.
+
+    With ``by_template`` lines are the same that differ only in their arguments, such as a client's
+    address; else the formatted text, and the exception if there is one, make the line.
+    """
+
+    def __init__(
+        self,
+        seconds: float = SECONDS,
+        *,
+        by_template: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._repeats = Repeats(seconds, now=now)
+        self._by_template = by_template
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a record is logged; one that is may carry the number of those left out."""
+        note = self._repeats.admit((record.name, record.levelno, self._line(record)))
+        if note:
+            record.msg, record.args = f"{record.getMessage()}{note}", ()
+        return note is not None
+
+    def _line(self, record: logging.LogRecord) -> str:
+        if self._by_template:
+            return str(record.msg)
+        raised = record.exc_info[1] if record.exc_info else None
+        return f"{record.getMessage()} {raised!r}" if raised else record.getMessage()

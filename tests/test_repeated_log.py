@@ -1,0 +1,67 @@
+"""A line that repeats is logged at most once a minute."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from holdfast.repeated_log import REMEMBERED, RepeatFilter, Repeats
+
+
+class Seconds:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def seconds():
+    return Seconds()
+
+
+def test_a_line_passes_once_a_minute_with_the_number_left_out(seconds):
+    repeats = Repeats(now=seconds)
+    assert repeats.admit("disk full") == ""
+    seconds.now += 59.9
+    assert [repeats.admit("disk full") for _ in range(3)] == [None] * 3
+    assert repeats.admit("another line") == ""
+    seconds.now += 0.1
+    assert repeats.admit("disk full") == " (repeated 3 times meanwhile)"
+    seconds.now += 60
+    assert repeats.admit("disk full") == ""
+
+
+def test_only_so_many_lines_are_remembered(seconds):
+    repeats = Repeats(now=seconds)
+    for number in range(REMEMBERED + 1):
+        repeats.admit(number)
+    assert repeats.admit(REMEMBERED) is None
+    assert repeats.admit(0) == ""
+
+
+def logger(name, filter_):
+    made = logging.getLogger(name)
+    made.addFilter(filter_)
+    return made
+
+
+def test_a_filter_compares_text_and_exception(seconds, caplog):
+    log = logger("repeats.by_line", RepeatFilter(now=seconds))
+    for client in ("a", "b", "a"):
+        log.error("lost %s", client)
+    for problem in (ValueError("x"), ValueError("x"), ValueError("y")):
+        log.error("failed", exc_info=problem)
+    assert [r.getMessage() for r in caplog.records] == ["lost a", "lost b", "failed", "failed"]
+    seconds.now += 60
+    log.error("lost %s", "a")
+    assert caplog.records[-1].getMessage() == "lost a (repeated 1 times meanwhile)"
+
+
+def test_a_filter_by_template_ignores_arguments(seconds, caplog):
+    log = logger("repeats.by_template", RepeatFilter(by_template=True, now=seconds))
+    for client in range(5):
+        log.warning("lost %d", client)
+    assert [r.getMessage() for r in caplog.records] == ["lost 0"]
