@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.api.scheme import PODS
 from reservations.rooms import (
     PREFIX,
     drawn_from,
@@ -81,11 +82,65 @@ async def test_a_full_one_draws_nobody_to_its_node(cluster):
     assert [await drawn_from(cluster, name) for name in ("first", "second")] == ["a", "c"]
 
 
-async def test_when_all_are_full_the_lowest_order_is_named(cluster):
+async def test_when_all_are_full_none_is_named(cluster):
     await given(cluster, node(), held("first", cpu="2", labels={ORDER: "1"}, allocate_once=False))
     await given(cluster, held("second", cpu="2", labels={ORDER: "2"}, allocate_once=False))
     await given(cluster, owner("a", cpu="2"), owner("b", cpu="2"), owner("c", cpu="2"))
-    assert await drawn_from(cluster, "c") == "first"
+    assert (await cluster.node_of("c"), await drawn_from(cluster, "c")) == ("n1", None)
+
+
+@pytest.mark.parametrize("policy", ["", "Aligned"])
+async def test_R096_a_reservation_of_which_nothing_is_left_takes_no_owner(cluster, policy):
+    await given(cluster, node(), held(cpu="1", allocate_once=False, allocate_policy=policy))
+    await given(cluster, owner("first", cpu="1"), owner("second", cpu="1"))
+    assert [await drawn_from(cluster, name) for name in ("first", "second")] == ["r", None]
+    assert await cluster.node_of("second") == "n1"
+    assert await status(cluster) == ("Available", {"cpu": "1"}, ["first"])
+    await cluster.delete(PODS, "first", "default")
+    await cluster.advance(12)
+    await given(cluster, owner("third", cpu="1"))
+    assert await drawn_from(cluster, "third") == "r"
+    assert await status(cluster) == ("Available", {"cpu": "1"}, ["third"])
+
+
+async def test_R096_the_further_pod_needs_room_beside_the_reservation(cluster):
+    await given(cluster, node(), filler("14"), held(cpu="1", allocate_once=False))
+    await given(cluster, *[owner(name, cpu="1") for name in ("first", "second", "third")])
+    assert [await cluster.node_of(n) for n in ("first", "second", "third")] == ["n1", "n1", ""]
+    assert "Insufficient cpu by node" in await cluster.why("third")
+    assert await status(cluster) == ("Available", {"cpu": "1"}, ["first"])
+
+
+async def test_R096_something_left_of_one_resource_is_enough(cluster):
+    await given(cluster, node(), held(cpu="1", memory="2Gi", allocate_once=False))
+    await given(cluster, owner("first", cpu="1", memory="1Gi"))
+    await given(cluster, owner("second", cpu="1", memory="1Gi"), owner("third", cpu="1"))
+    names = ("first", "second", "third")
+    assert [await drawn_from(cluster, name) for name in names] == ["r", "r", None]
+    assert (await status(cluster))[1:] == ({"cpu": "2", "memory": "2Gi"}, ["first", "second"])
+
+
+async def test_R096_a_host_port_that_is_left_is_enough(cluster):
+    await given(cluster, node(), held(cpu="1", ports=[7777, 8888], allocate_once=False))
+    await given(cluster, owner("first", cpu="1", ports=[7777]))
+    await given(cluster, owner("second", cpu="1", ports=[9999]), owner("third", ports=[8888]))
+    names = ("first", "second", "third")
+    assert [await drawn_from(cluster, name) for name in names] == ["r", None, "r"]
+
+
+async def test_R096_with_a_required_affinity_a_full_reservation_is_used(cluster):
+    await given(cluster, node(), held(cpu="1", allocate_once=False))
+    await given(cluster, owner("first", cpu="1"), owner("second", cpu="1", wish={}))
+    assert [await drawn_from(cluster, name) for name in ("first", "second")] == ["r", "r"]
+
+
+async def test_R096_a_restart_keeps_the_further_pod_outside(cluster):
+    await given(cluster, node(), held(cpu="1", allocate_once=False))
+    await given(cluster, owner("first", cpu="1"), owner("second", cpu="1"))
+    await cluster.restart()
+    assert await status(cluster) == ("Available", {"cpu": "1"}, ["first"])
+    await given(cluster, owner("third", cpu="1"))
+    assert await drawn_from(cluster, "third") is None
 
 
 async def test_R045_the_reserved_node_wins(cluster):

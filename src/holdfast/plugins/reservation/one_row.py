@@ -65,7 +65,7 @@ class Terms(NamedTuple):
 
     offer: Offer
     shares: bool
-    """It has a resource the pod asks for, or the pod wants it anyhow."""
+    """It reserves a resource or a port the pod asks for, or the pod must use one."""
     pools: bool
     """What is left of it adds up with others."""
     limits: tuple[bool, ...]
@@ -106,18 +106,26 @@ def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
             by_node[i] &= free + (own if alone or not pools[i] else pooled) >= wanted
             if own < wanted and terms.limits[place]:
                 inside[i] = False
-    found = zip(site.terms, takable, by_node, inside, gives, strict=True)
-    chances = [Chance(t.offer, can and t.shares, *more) for t, can, *more in found]
+    required = state.must or state.ignoring
+    chances = [
+        Chance(
+            terms.offer,
+            takable[i] and terms.shares and (required or gives[i] or not inside[i]),
+            by_node[i], inside[i], gives[i],
+        )
+        for i, terms in enumerate(site.terms)
+    ]  # fmt: skip
     return _concluded(state, site, tuple(chances), plain=plain)
 
 
 def _judge_only(state: OwnerState, row: int, site: Site) -> OneRow:
     """The same for the one offer of a row, as things are: what owners mostly meet."""
-    offer, shares, _, limits, _ = site.terms[0]
+    offer, shares, _, limits, asked = site.terms[0]
     columns, free_at, slot = state.offers.columns, state.nodes.amounts.free_at, offer.slot
     remaining_at = columns.remaining_at
     plain = by_node = inside = True
-    for (resource, wanted), limited in zip(state.needs, limits, strict=True):
+    gives = state.must or state.ignoring or bool(state.ports & offer.facts.host_ports)
+    for place, (resource, wanted) in enumerate(state.needs):
         free = free_at[resource][row]
         if free < 0:
             free = _unawaited(state, row, resource, free)
@@ -126,9 +134,12 @@ def _judge_only(state: OwnerState, row: int, site: Site) -> OneRow:
             plain = False
             if free + left < wanted:
                 by_node = False
-        if limited and left < wanted:
+        if left < wanted and limits[place]:
             inside = False
-    chance = Chance(offer, shares and columns.matchable_at[slot], by_node, inside)
+        if left > 0 and asked[place]:
+            gives = True
+    shares = shares and columns.matchable_at[slot] and (gives or not inside)
+    chance = Chance(offer, shares, by_node, inside)
     return _concluded(state, site, (chance,), plain=plain)
 
 

@@ -6,8 +6,9 @@ For an offer c on a row, with ``free`` what nobody holds::
     Default               request <= free + remaining of all matched Default offers of the row
     Restricted, besides   request <= remaining(c) for every restricted resource
 
-All of it as columns over the matched offers, folded to rows. A row whose offers are all taken, or
-share no resource with the pod, is judged as if there were none. For a pod that ignores
+All of it as columns over the matched offers, folded to rows. A row whose offers are all taken,
+share no resource with the pod, or have nothing left of what it asks for, is judged as if there
+were none; a Restricted offer that is too small still keeps the pod away. For a pod that ignores
 reservations, what is left of all of them is as good as free.
 """
 
@@ -58,7 +59,8 @@ class Fit:
     """What became of each matched offer (by position) and of each matched row."""
 
     shares: Bools
-    """The offer can be had and has a resource the pod asks for (or the pod must use one)."""
+    """The offer can be had and has something left of what the pod asks for, or its policy keeps the
+    pod away, or the pod must use one."""
     by_node: Bools
     """The node has the room, with the offer's help."""
     inside: Bools
@@ -149,6 +151,8 @@ def fit(state: OwnerState, back: Given = NOTHING) -> Fit:
             shares |= room.reserves
             gives |= room.reserves & (room.left > 0)
     shares &= _takable(state, back)
+    if not (state.must or state.ignoring):
+        shares &= gives | ~inside
     served = np.logical_or.reduceat(shares & by_node & inside, match.first)
     if state.must:
         return Fit(shares, by_node, inside, gives, served)
