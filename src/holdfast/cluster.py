@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.agent.fleet import Fleet
@@ -30,8 +30,9 @@ from holdfast.clock import Clock
 from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import ControllerGroup
 from holdfast.controllers.reservation_args import settings_of
-from holdfast.errors import HoldfastError, Refused
+from holdfast.errors import HoldfastError, Refused, Unavailable
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.server_process import ServerProcess
 from holdfast.settings import (
     ClusterSettings,
     NodeSettings,
@@ -45,12 +46,12 @@ ClientFor = Callable[[str], Client]
 Tell = Callable[[str], None]
 """Hear what is being done, for somebody who waits."""
 PKI = "pki"
-READY = "ready"
-"""What a server process says to its parent, followed by its address."""
 LOOK_SECONDS = 0.5
 """How often to look whether every part still lives."""
 STOP_SECONDS, HOPELESS_SECONDS = 15.0, 1.0
 """How long the parts may take to finish their work; and without a server to finish it with."""
+START_SECONDS = 600.0
+"""How long the components may take to start on a server process that answers nothing."""
 
 
 @dataclass(slots=True)
@@ -180,7 +181,7 @@ class Cluster:
         self.url = ""
         self.components: Components | None = None
         self.server: EmbeddedServer | None = None
-        self._child: asyncio.subprocess.Process | None = None
+        self._child: ServerProcess | None = None
         self._clients: list[Client] = []
 
     async def start(self, tell: Tell = lambda _words: None) -> None:
@@ -192,7 +193,7 @@ class Cluster:
             self.components = Components(
                 client_for, self._clock, settings.scheduler, settings.nodes, self._configuration
             )
-            await self.components.start(tell)
+            await self._beside_server(self.components.start(tell))
         except BaseException:
             await self.stop()
             raise
@@ -208,7 +209,7 @@ class Cluster:
         if self.server is not None:
             await self.server.stop()
         if self._child is not None:
-            await _end(self._child)
+            await self._child.stop()
 
     @property
     def nodes(self) -> int:
@@ -231,8 +232,33 @@ class Cluster:
     @property
     def _server_lives(self) -> bool:
         if self._child is not None:
-            return self._child.returncode is None
+            return self._child.alive
         return self.server is not None
+
+    async def _beside_server(self, starting: Coroutine[Any, Any, None]) -> None:
+        """Await a start; raises a sentence when the server process ends or hangs meanwhile."""
+        if self._child is None:
+            return await starting
+        work = asyncio.create_task(starting)
+        ending = asyncio.create_task(self._child.wait())
+        try:
+            await asyncio.wait(
+                {work, ending}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if work.done() and isinstance(work.exception(), Unavailable):
+                await asyncio.wait({ending}, timeout=HOPELESS_SECONDS)  # the cause, if it ended
+        finally:
+            for task in (work, ending):
+                task.cancel()
+            await asyncio.gather(work, ending, return_exceptions=True)
+        if not self._child.alive:
+            raise HoldfastError(
+                f"the API server ended while the cluster started ({self._child.ending}); "
+                "its own messages, if it wrote any, are above; the data is safe"
+            )
+        if work.cancelled():
+            raise HoldfastError(f"the cluster was not up after {START_SECONDS:.0f} s")
+        return work.result()
 
     async def _start_server(self) -> ClientFor:
         settings = self._settings
@@ -242,8 +268,9 @@ class Cluster:
             )
             self.url = self.server.url
             return self.server.client
-        self._child = await _spawn_server(settings, self.kubeconfig)
-        self.url = await _word_of(self._child)
+        self._child = await ServerProcess.start(settings, self.kubeconfig)
+        await self._child.announced()
+        self.url = self._child.url
         pki = settings.data_dir / PKI
         endpoint = Endpoint(
             self.url, ca=pki / "ca.crt", cert=pki / "admin.crt", key=pki / "admin.key"
@@ -290,36 +317,3 @@ def _reachable(url: str) -> str:
     where = urlsplit(url)
     loopback = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(where.hostname or "")
     return f"https://{loopback}:{where.port}" if loopback else url
-
-
-async def _spawn_server(settings: ClusterSettings, kubeconfig: Path) -> asyncio.subprocess.Process:
-    """Start a server process; it ends when we do, because it holds the other end of a pipe."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "holdfast", "apiserver",
-        "--data-dir", str(settings.data_dir), "--kubeconfig", str(kubeconfig),
-        "--host", settings.server.host, "--port", str(settings.server.port), "--announce",
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        # Ctrl-C is for us: the server must outlive those who still write to it.
-        start_new_session=True,
-    )  # fmt: skip
-
-
-async def _word_of(child: asyncio.subprocess.Process) -> str:
-    """Wait for a server process to say that it is ready, and where."""
-    assert child.stdout is not None
-    word, _, url = (await child.stdout.readline()).decode().strip().partition(" ")
-    if word != READY:
-        await child.wait()
-        raise HoldfastError("the API server did not start; its own message stands above")
-    return url
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """Let go of our end of the pipe, which tells the server to stop, and wait until it has."""
-    assert child.stdin is not None
-    child.stdin.close()
-    try:
-        await asyncio.wait_for(child.wait(), STOP_SECONDS)
-    except TimeoutError:
-        child.kill()
-        await child.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import secrets
 import ssl
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from holdfast.apiserver.certificates import (
     make_server,
 )
 from holdfast.apiserver.user import ADMIN, AUTHENTICATED, MASTERS, User
+from holdfast.files import PRIVATE_DIRECTORY, read_own, write_private
 
 _TOKEN_USER = "holdfast-admin-token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -49,7 +49,7 @@ class Credentials:
             {"sha256": digest, "user": u.name, "groups": list(u.groups)}
             for digest, u in self.tokens.items()
         ]
-        _write_private(self.directory / "tokens.json", msgspec.json.encode(entries))
+        write_private(self.directory / "tokens.json", msgspec.json.encode(entries))
         return token
 
     def issue_client(self, user: str, groups: Sequence[str], now: float) -> KeyPair:
@@ -64,7 +64,7 @@ def hash_token(token: str) -> str:
 
 def ensure_credentials(directory: Path, now: float, hosts: Sequence[str] = ()) -> Credentials:
     """Load the secrets of a data directory, making what is missing (first start) or expired."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     wanted = tuple(dict.fromkeys((*LOOPBACK, *_SERVICE_HOSTS, *hosts)))
     authority = _load(directory, "ca") or _save(directory, "ca", make_authority("holdfast-ca", now))
     server = _load(directory, "server")
@@ -98,13 +98,13 @@ def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
             _TOKEN_USER: {"token": token},
         },
     )
-    _write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
 
 
 def _token_in(path: Path, credentials: Credentials) -> str:
     """Find the admin token of an earlier start in a kubeconfig, if it still counts."""
     try:
-        users = (yaml.safe_load(path.read_bytes()) or {}).get("users") or ()
+        users = (yaml.safe_load(read_own(path)) or {}).get("users") or ()
         tokens = [u["user"].get("token", "") for u in users if u["name"] == _TOKEN_USER]
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError):
         return ""
@@ -166,19 +166,9 @@ def _b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _write_private(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".new")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-    fresh.chmod(0o600)
-    fresh.replace(path)
-
-
 def _save(directory: Path, name: str, pair: KeyPair) -> KeyPair:
-    _write_private(directory / f"{name}.key", pair.key)
-    _write_private(directory / f"{name}.crt", pair.certificate)
+    write_private(directory / f"{name}.key", pair.key)
+    write_private(directory / f"{name}.crt", pair.certificate)
     return pair
 
 

@@ -112,7 +112,7 @@ def apiserver(
     from holdfast.cli.serving import serve
 
     directory = running.data_dir(data_dir)
-    running.claim(directory)
+    running.claim(directory, warn=not announce)
     path = kubeconfig.expanduser().absolute() if kubeconfig else directory / "kubeconfig"
     serve(directory, path, ServerSettings(host, port), announce=announce)
 

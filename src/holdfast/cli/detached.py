@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from holdfast.cli import running
 from holdfast.errors import Refused
+from holdfast.files import open_private
+from holdfast.program import COMMAND
 from holdfast.settings import ClusterSettings
 
 START_SECONDS = 120.0
@@ -22,11 +23,11 @@ def start(settings: ClusterSettings) -> None:
     """Run ``holdfast up`` in a session of its own and wait until it announces itself."""
     directory = settings.data_dir
     log = directory / running.LOG
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    out = _open_log(log)
     before = os.fstat(out).st_size
     print("starting the embedded cluster ...", flush=True)
     child = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", *_arguments(settings)],
+        [*COMMAND, *_arguments(settings)],
         stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
     )  # fmt: skip
     os.close(out)
@@ -65,6 +66,16 @@ def stop(directory: Path) -> None:
             )
         time.sleep(_TICK)
     print("stopped")
+
+
+def _open_log(log: Path) -> int:
+    try:
+        return open_private(log, os.O_WRONLY | os.O_APPEND)
+    except OSError as wrong:
+        raise Refused(
+            f"cannot write the log {log} ({wrong.strerror}): it must be a file of this user and "
+            "no symbolic link"
+        ) from wrong
 
 
 def _arguments(settings: ClusterSettings) -> list[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from holdfast.errors import Refused
+from holdfast.files import PRIVATE_DIRECTORY, writable_by_others, write_private
 
 FILE = "running.json"
 LOG = "holdfast.log"
@@ -59,7 +62,7 @@ def data_dir(given: Path | None) -> Path:
     return Path(share) / "holdfast"
 
 
-def claim(directory: Path) -> None:
+def claim(directory: Path, *, warn: bool = True) -> None:
     """Make the directory, private to its user; refuse one that a cluster runs on."""
     if other := find(directory):
         raise Refused(
@@ -67,15 +70,19 @@ def claim(directory: Path) -> None:
             "use it, or stop it with `holdfast down`"
         )
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe = directory / ".writable"
-        probe.touch(mode=0o600)
-        probe.unlink()
+        directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
     except OSError as wrong:
         raise Refused(
             f"cannot keep data in {directory} ({wrong.strerror}): "
             "choose another directory with --data-dir DIR"
         ) from wrong
+    if warn and writable_by_others(directory):
+        print(
+            f"warning: other users can replace what is kept in {directory}: `chmod 700` it, or "
+            "choose another directory with --data-dir DIR",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
 
 
 def find(directory: Path) -> Running | None:
@@ -106,13 +113,7 @@ def announce(
     """Leave word that this process runs a cluster here."""
     since = started_at(os.getpid())
     me = Running(os.getpid(), url, str(kubeconfig), since, str(config or ""), pages)
-    path = directory / FILE
-    fresh = path.with_suffix(".new")
-    with suppress(FileNotFoundError):
-        fresh.unlink()
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(asdict(me), file)
-    fresh.replace(path)
+    write_private(directory / FILE, json.dumps(asdict(me)).encode())
 
 
 def withdraw(directory: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from pathlib import Path
 
 from holdfast.cli.foreground import warn_if_open
 from holdfast.cli.signals import stop_signal
 from holdfast.clock import SystemClock
-from holdfast.cluster import READY, EmbeddedServer
+from holdfast.cluster import EmbeddedServer
+from holdfast.errors import HoldfastError
+from holdfast.server_process import FAILED, READY
 from holdfast.settings import ServerSettings
 
 
@@ -23,7 +27,12 @@ async def _serve(
     directory: Path, kubeconfig: Path, settings: ServerSettings, announce: bool
 ) -> None:
     stop = stop_signal(with_parent=announce)
-    server = await EmbeddedServer.start(directory, kubeconfig, settings, SystemClock())
+    try:
+        server = await EmbeddedServer.start(directory, kubeconfig, settings, SystemClock())
+    except Exception as error:
+        if announce:
+            _announce_failure(error)
+        raise
     if announce:
         print(READY, server.url, flush=True)
     else:
@@ -33,3 +42,12 @@ async def _serve(
         await stop.wait()
     finally:
         await server.stop()
+
+
+def _announce_failure(error: Exception) -> None:
+    """Let the parent say why; a failure that was not foreseen leaves its traceback here too."""
+    foreseen = isinstance(error, HoldfastError)
+    words = str(error) if foreseen else f"the API server failed: {type(error).__name__}: {error}"
+    print(FAILED, json.dumps(words), flush=True)
+    if foreseen:
+        sys.exit(1)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from holdfast import errors
+from holdfast.files import PRIVATE_DIRECTORY, PRIVATE_FILE, open_private
 
 DATABASE = "store.db"
 LOCK = "store.lock"
@@ -21,15 +22,16 @@ class Directory:
         self._lock = -1
         try:
             _make_private(path)
-            self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = open_private(path / LOCK, os.O_RDWR)
             self._claim()
             # SQLite gives its companions (-wal, -shm) the mode of the database file.
-            os.close(os.open(self.database, os.O_RDWR | os.O_CREAT, 0o600))
-            self.database.chmod(0o600)
+            os.close(open_private(self.database, os.O_RDWR))
+            self.database.chmod(PRIVATE_FILE)
         except OSError as error:
             self.release()
+            about = "" if error.filename in (None, str(path)) else f" ({error.filename})"
             raise errors.BadConfiguration(
-                f"the data directory {path} cannot be used: {error.strerror}; "
+                f"the data directory {path} cannot be used: {error.strerror}{about}; "
                 "make it writable for this user, or choose another directory"
             ) from error
 
@@ -55,6 +57,6 @@ class Directory:
 
 def _make_private(path: Path) -> None:
     """Make the directory ours alone, unless it is somebody's directory with other things in it."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     if (path / DATABASE).exists() or not any(path.iterdir()):
-        path.chmod(0o700)
+        path.chmod(PRIVATE_DIRECTORY)

@@ -1,0 +1,53 @@
+"""Files that only their user may read or replace."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file by one of mode 0600 with this content, complete or not at all.
+
+    The content is written to a new file beside it (O_EXCL, O_NOFOLLOW), which then takes its
+    name. A symbolic link at ``path`` is replaced; the file it points to is left alone.
+    """
+    path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        Path(fresh).replace(path)
+    except BaseException:
+        Path(fresh).unlink(missing_ok=True)
+        raise
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a file, made with mode 0600 if it is missing; a symbolic link is refused (ELOOP)."""
+    return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+
+
+def read_own(path: Path) -> bytes:
+    """Read a regular file of this user; raises OSError for a link, a pipe or another's file."""
+    # Without O_NONBLOCK opening a pipe waits for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError(f"{path} is not a regular file of this user")
+        return file.read()
+
+
+def writable_by_others(directory: Path) -> bool:
+    """Tell whether another user than root can replace this user's files in a directory."""
+    found = directory.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        return True
+    return bool(found.st_mode & stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX

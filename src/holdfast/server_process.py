@@ -1,0 +1,111 @@
+"""The embedded API server as a child process: start it, read its address, notice its end.
+
+The child writes one line to its standard output: ``ready URL``, or ``failed`` and a JSON string
+that says why. It shares the parent's standard error, so its log needs no reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+from holdfast.errors import HoldfastError, Refused
+from holdfast.program import COMMAND
+from holdfast.settings import ClusterSettings
+
+READY, FAILED = "ready", "failed"
+READY_SECONDS = 110.0
+"""How long the child may take to load its store and listen; below the limit of ``up --detach``."""
+EXIT_SECONDS = 5.0
+"""How long a child that has closed its output may take to end."""
+STOP_SECONDS = 15.0
+"""How long the child may take to stop before it is killed."""
+_SHOWN = 200
+
+
+class ServerProcess:
+    """A started child process; ``url`` is known once ``announced`` returns."""
+
+    def __init__(self, process: Process) -> None:
+        self.url = ""
+        self._process = process
+
+    @classmethod
+    async def start(cls, settings: ClusterSettings, kubeconfig: Path) -> ServerProcess:
+        """Start the child; it stops when this process ends, which closes its standard input."""
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, "apiserver",
+            "--data-dir", str(settings.data_dir), "--kubeconfig", str(kubeconfig),
+            "--host", settings.server.host, "--port", str(settings.server.port), "--announce",
+            stdin=PIPE, stdout=PIPE,
+            # Ctrl-C is for the parent: the server must outlive the components that write to it.
+            start_new_session=True,
+        )  # fmt: skip
+        return cls(process)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child still runs."""
+        return self._process.returncode is None
+
+    @property
+    def ending(self) -> str:
+        """How the child ended, in a few words."""
+        code = self._process.returncode
+        if code is None:
+            return "it still runs"
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    async def announced(self) -> None:
+        """Wait for the child's address; raises a sentence if the child does not start."""
+        line = await self._line()
+        word, _, rest = line.decode(errors="replace").strip().partition(" ")
+        if word == READY and rest.startswith("https://"):
+            self.url = rest
+            return
+        if word == FAILED:
+            raise Refused(json.loads(rest))
+        if not line:
+            await self._exited(EXIT_SECONDS)
+            raise HoldfastError(
+                f"the API server ended before it was ready ({self.ending}); "
+                "its own messages, if it wrote any, are above"
+            )
+        raise HoldfastError(
+            f"the API server did not start: it wrote {line[:_SHOWN]!r} instead of its address"
+        )
+
+    async def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                return await self._process.stdout.readline()
+        except TimeoutError:
+            raise HoldfastError(
+                f"the API server was not ready after {READY_SECONDS:.0f} s and was stopped"
+            ) from None
+        except ValueError:  # longer than the reader's limit
+            return b"a line of 64 KiB or more"
+
+    async def wait(self) -> None:
+        """Wait until the child ends."""
+        await self._process.wait()
+
+    async def _exited(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._process.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """Close the child's standard input, which tells it to stop, and wait until it has."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        # A child that never became ready holds nothing that must be finished.
+        if not await self._exited(STOP_SECONDS if self.url else EXIT_SECONDS):
+            self._process.kill()
+            await self._process.wait()

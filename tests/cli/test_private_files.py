@@ -1,0 +1,132 @@
+"""Private files: never written through a link, complete or not at all, mode 0600."""
+
+import os
+
+import pytest
+
+from cli.conftest import mode
+from holdfast import files
+from holdfast.apiserver.credentials import ensure_credentials, hash_token, write_kubeconfig
+from holdfast.cli import running
+from holdfast.errors import BadConfiguration, Refused
+from holdfast.store.directory import Directory
+
+URL = "https://127.0.0.1:6443"
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A file that must not change."""
+    path = tmp_path / "other"
+    path.write_bytes(b"precious")
+    path.chmod(0o644)
+    yield path
+    assert path.read_bytes() == b"precious"
+    assert mode(path) == 0o644
+
+
+@pytest.fixture
+def credentials(tmp_path):
+    return ensure_credentials(tmp_path / "pki", 1.8e9)
+
+
+def test_kubeconfig_is_not_written_through_a_link_at_its_path(tmp_path, other, credentials):
+    path = tmp_path / "kubeconfig"
+    path.symlink_to(other)
+    write_kubeconfig(credentials, path, URL)
+    assert not path.is_symlink()
+    assert mode(path) == 0o600
+
+
+def test_kubeconfig_is_not_written_through_a_link_at_a_guessed_temporary_name(
+    tmp_path, other, credentials
+):
+    (tmp_path / "kubeconfig.new").symlink_to(other)
+    write_kubeconfig(credentials, tmp_path / "kubeconfig", URL)
+    assert mode(tmp_path / "kubeconfig") == 0o600
+
+
+def test_kubeconfig_that_others_could_read_is_private_afterwards(tmp_path, credentials):
+    path = tmp_path / "kubeconfig"
+    path.touch(mode=0o644)
+    with path.open("rb") as opened_before:
+        write_kubeconfig(credentials, path, URL)
+        assert opened_before.read() == b""
+    assert mode(path) == 0o600
+
+
+def test_kubeconfig_in_place_of_a_pipe_does_not_wait_for_a_writer(tmp_path, credentials):
+    os.mkfifo(tmp_path / "kubeconfig")
+    write_kubeconfig(credentials, tmp_path / "kubeconfig", URL)
+    assert (tmp_path / "kubeconfig").is_file()
+
+
+def test_the_token_of_a_kubeconfig_stays_from_start_to_start(tmp_path, credentials):
+    path = tmp_path / "kubeconfig"
+    write_kubeconfig(credentials, path, URL)
+    before = path.read_bytes()
+    write_kubeconfig(credentials, path, URL)
+    assert path.read_bytes() == before
+    assert len(credentials.tokens) == 1
+    assert hash_token("") not in credentials.tokens
+
+
+@pytest.mark.parametrize("name", ["ca.key", "server.key", "admin.key", "tokens.json"])
+def test_keys_and_tokens_are_not_written_through_links(tmp_path, other, name):
+    (tmp_path / "pki").mkdir(mode=0o700)
+    (tmp_path / "pki" / f"{name}.new").symlink_to(other)
+    made = ensure_credentials(tmp_path / "pki", 1.8e9)
+    write_kubeconfig(made, tmp_path / "kubeconfig", URL)
+    assert mode(tmp_path / "pki" / name) == 0o600
+
+
+def test_running_json_is_not_written_through_a_link(tmp_path, other):
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in (running.FILE, "running.new"):
+        (data / name).symlink_to(other)
+    running.announce(data, URL, data / "kubeconfig")
+    assert running.find(data).pid == os.getpid()
+    assert mode(data / running.FILE) == 0o600
+
+
+def test_a_log_that_is_a_link_is_refused(tmp_path, other, holdfast):
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / running.LOG).symlink_to(other)
+    done = holdfast("up", "--data-dir", tmp_path / "data", "--detach", "--port", "0")
+    assert done.code == 1
+    assert f"cannot write the log {tmp_path / 'data' / running.LOG} (" in done.err
+
+
+@pytest.mark.parametrize("name", ["store.lock", "store.db"])
+def test_a_store_file_that_is_a_link_is_refused(tmp_path, other, name):
+    (tmp_path / "store").mkdir(mode=0o700)
+    (tmp_path / "store" / name).symlink_to(other)
+    with pytest.raises(BadConfiguration, match=rf"symbolic links \(.*/{name}\)"):
+        Directory(tmp_path / "store")
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    files.write_private(path, b"old")
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_private(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_directory_that_others_can_write_to_comes_with_a_warning(tmp_path, capsys):
+    for kind, warned in ((0o777, True), (0o1777, False), (0o755, False), (0o700, False)):
+        tmp_path.chmod(kind)
+        running.claim(tmp_path)
+        said = capsys.readouterr().err
+        assert bool(said) is warned
+        assert not said or "other users can replace what is kept in" in said
+    (tmp_path / "file").touch()
+    with pytest.raises(Refused, match="choose another directory"):
+        running.claim(tmp_path / "file")

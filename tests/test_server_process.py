@@ -1,0 +1,116 @@
+"""The API server as a child process that fails to start: one sentence, no hang, nothing left."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import cluster as wiring
+from holdfast import server_process
+from holdfast.clock import SystemClock
+from holdfast.cluster import Cluster
+from holdfast.errors import HoldfastError
+from holdfast.settings import ClusterSettings, NodeSettings, ServerSettings
+
+HANG_SECONDS = 60.0
+
+
+def settings(directory: Path):
+    return ClusterSettings(data_dir=directory, server=ServerSettings(port=0), nodes=NodeSettings(1))
+
+
+@pytest.fixture
+def child(monkeypatch):
+    """Put a Python program in the place of the API server."""
+
+    def set_program(text):
+        monkeypatch.setattr(server_process, "COMMAND", (sys.executable, "-c", text))
+
+    return set_program
+
+
+async def failure(directory):
+    """The sentence that a start ends with."""
+    cluster = Cluster(settings(directory), SystemClock())
+    with pytest.raises(HoldfastError) as failed:
+        await asyncio.wait_for(cluster.start(), HANG_SECONDS)
+    assert not cluster.healthy
+    assert "\n" not in str(failed.value)
+    return str(failed.value)
+
+
+async def test_a_child_that_is_killed_before_it_is_ready(child, tmp_path):
+    child("import os; os.kill(os.getpid(), 9)")
+    assert await failure(tmp_path) == (
+        "the API server ended before it was ready (killed by SIGKILL); "
+        "its own messages, if it wrote any, are above"
+    )
+
+
+async def test_a_child_that_exits_before_it_is_ready(child, tmp_path, capfd):
+    child("import sys; sys.exit('no such module')")
+    assert "(exit code 1)" in await failure(tmp_path)
+    assert "no such module" in capfd.readouterr().err
+
+
+async def test_a_child_that_says_why_it_failed(child, tmp_path):
+    child("""import json; print('failed', json.dumps('port 7 is "busy"'))""")
+    assert await failure(tmp_path) == 'port 7 is "busy"'
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("print('hello', flush=True)", "b'hello\\n'"),
+        ("print('ready nowhere', flush=True)", "b'ready nowhere\\n'"),
+        ("import os; os.write(1, bytes(range(128, 256)) + b'\\n')", "b'\\x80"),
+        ("print('x' * 100_000, flush=True)", "b'a line of 64 KiB or more'"),
+    ],
+)
+async def test_a_child_that_writes_something_else(child, tmp_path, said, shown):
+    child(f"{said}\nimport sys; sys.stdin.read()")
+    words = await failure(tmp_path)
+    assert words.startswith(f"the API server did not start: it wrote {shown}")
+    assert words.endswith(" instead of its address")
+
+
+async def test_a_child_that_hangs_is_stopped_and_killed_if_it_must_be(child, tmp_path, monkeypatch):
+    monkeypatch.setattr(server_process, "READY_SECONDS", 2.0)
+    monkeypatch.setattr(server_process, "EXIT_SECONDS", 0.2)
+    note = tmp_path / "pid"
+    child(f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+    assert await failure(tmp_path) == "the API server was not ready after 2 s and was stopped"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
+
+
+SILENT = """
+import socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+print("ready", f"https://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+"""
+
+
+@pytest.fixture
+def credentials(tmp_path):
+    """What a server that was there before has left."""
+    from holdfast.apiserver.credentials import ensure_credentials
+
+    ensure_credentials(tmp_path / wiring.PKI, SystemClock().now())
+
+
+async def test_a_child_that_dies_while_the_components_start(child, tmp_path, credentials):
+    child(SILENT + "listener.accept(); sys.exit(7)")
+    assert await failure(tmp_path) == (
+        "the API server ended while the cluster started (exit code 7); "
+        "its own messages, if it wrote any, are above; the data is safe"
+    )
+
+
+async def test_a_child_that_answers_nothing(child, tmp_path, credentials, monkeypatch):
+    monkeypatch.setattr(wiring, "START_SECONDS", 1.0)
+    monkeypatch.setattr(wiring, "STOP_SECONDS", 0.5)
+    child(SILENT + "sys.stdin.read()")
+    assert await failure(tmp_path) == "the cluster was not up after 1 s"
