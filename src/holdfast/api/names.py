@@ -10,9 +10,11 @@ from collections.abc import Callable
 
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
 
+_matches_1035_label = re.compile(_DNS_1035_LABEL).fullmatch
 _matches_label = re.compile(_DNS_LABEL).fullmatch
 _matches_subdomain = re.compile(_DNS_SUBDOMAIN).fullmatch
 _matches_key = re.compile(_KEY).fullmatch
@@ -59,6 +61,18 @@ def dns_label(text: str) -> list[str]:
         "and must start and end with an alphanumeric character"
     )
     return [*wrong, _shape(rule, _DNS_LABEL, "my-name", "123-abc")]
+
+
+def dns_1035_label(text: str) -> list[str]:
+    """Check a DNS label that starts with a letter: services, versions and names of CRDs."""
+    wrong = _too_long(text, 63)
+    if not _matches_1035_label(text):
+        rule = (
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
+            "with an alphabetic character, and end with an alphanumeric character"
+        )
+        wrong.append(_shape(rule, _DNS_1035_LABEL, "my-name", "abc-123"))
+    return wrong
 
 
 def path_segment(text: str) -> list[str]:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from holdfast.api import causes
+from holdfast.api.defaults import default_object
 from holdfast.api.resource import Resource
+from holdfast.apiserver.admission.definitions import CLEANUP, mark_unserved
+from holdfast.apiserver.definition_validation import check_definition, keeps_from_serving
 from holdfast.apiserver.deletion import DeleteOptions, delete_stored
 from holdfast.apiserver.negotiation import PLAIN
 from holdfast.apiserver.operation import Context, Operation
@@ -17,41 +24,67 @@ from holdfast.apiserver.tables import columns_of
 from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.writing import builder, decode
 from holdfast.client.transport import Request
-from holdfast.store import Stored
+from holdfast.errors import Cause, Conflict, HoldfastError, NotAllowed, NotFound
+from holdfast.store import Key, Stored
 
 Object = dict[str, Any]
 T = TypeVar("T")
 ID = ("apiextensions.k8s.io", "customresourcedefinitions")
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A stored definition; one that cannot be served describes no resource."""
+
+    revision: int
+    definition: Object
+    served: tuple[Served, ...]
 
 
 class Definitions:
-    """Keep the registry as the stored definitions say."""
+    """Keep the registry as the stored definitions say.
+
+    A definition that cannot be served, which only an older server can have stored, is logged and
+    gets a condition; it can be read, replaced and deleted, and its objects are kept meanwhile.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._known: dict[str, tuple[int, Object]] = {}
+        self._known: dict[str, _Known] = {}
 
     def documents(self) -> list[Object]:
         """Give every definition that is served."""
-        return [definition for _, definition in self._known.values()]
+        return [known.definition for known in self._known.values() if known.served]
 
-    def load(self) -> None:
-        """Serve what is stored now: new and changed definitions, and no longer the removed."""
+    def load(self) -> list[tuple[Stored, list[Cause]]]:
+        """Serve what is stored now: new and changed definitions, and no longer the removed.
+
+        Returns the definitions among these that cannot be served, with what is wrong with each.
+        """
         stored = {s.key.name: s for s in self._context.store.list(*ID)}
+        unserved = []
         for name in [name for name in self._known if name not in stored]:
-            _, gone = self._known.pop(name)
-            self._context.registry.remove(gone["spec"]["group"], gone["spec"]["names"]["plural"])
+            self._forget(name)
         for name, found in stored.items():
             known = self._known.get(name)
-            if known is None or known[0] != found.revision:
-                definition = decode(found)
-                if known is not None:
-                    spec = known[1]["spec"]
-                    self._context.registry.remove(spec["group"], spec["names"]["plural"])
-                for served in served_by(definition):
-                    self._context.registry.add(served)
-                self._known[name] = (found.revision, definition)
+            if known is not None and known.revision == found.revision:
+                continue
+            self._forget(name)
+            definition = decode(found)
+            served, problems = _read(definition)
+            self._known[name] = _Known(found.revision, definition, served)
+            for one in served:
+                self._context.registry.add(one)
+            if problems:
+                unserved.append((found, problems))
+        return unserved
+
+    def _forget(self, name: str) -> None:
+        known = self._known.pop(name, None)
+        if known is not None and known.served:
+            resource = known.served[0].resource
+            self._context.registry.remove(resource.group, resource.plural)
 
     def concerns(self, op: Operation) -> bool:
         """Tell whether an operation may change what is served."""
@@ -63,7 +96,7 @@ class Definitions:
 
     def _is_dying(self, served: Served) -> bool:
         known = self._known.get(f"{served.resource.plural}.{served.resource.group}")
-        return known is not None and bool(known[1]["metadata"].get("deletionTimestamp"))
+        return known is not None and is_dying(known.definition)
 
     async def operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
         """Run a verb, then bring the registry up to date and finish what is dying.
@@ -73,16 +106,53 @@ class Definitions:
         return await asyncio.shield(self._operate(op, verb))
 
     async def _operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
+        if op.call.verb == "create" and op.served.id != ID:
+            words = "create not allowed while custom resource definition is terminating"
+            raise NotAllowed(words)
         answer = await verb(op)
-        await self.settle()
+        await self.settle(discard_leftovers=True)
         return answer
 
-    async def settle(self) -> None:
-        """Finish the definitions that are dying, then serve what is stored."""
+    async def settle(self, *, discard_leftovers: bool = False) -> None:
+        """Finish the definitions that are dying, then serve what is stored.
+
+        At start every definition is new, and no object is left over.
+        """
         for stored in self._context.store.list(*ID):
-            if b'"deletionTimestamp"' in stored.value:
+            # The bytes are searched first: almost no definition is being deleted.
+            if b'"deletionTimestamp"' in stored.value and is_dying(decode(stored)):
                 await self._clean_up(stored)
-        self.load()
+        if discard_leftovers:
+            await self._discard_leftovers()
+        for stored, problems in self.load():
+            await self._mark_unserved(stored, problems)
+
+    async def _mark_unserved(self, stored: Stored, problems: list[Cause]) -> None:
+        words = "; ".join(f"{cause.field}: {cause.message}" for cause in problems)
+        log.error("%s is stored but cannot be served: %s", stored.key.words, words)
+        definition = decode(stored)
+        if mark_unserved(definition, problems, self._context.clock.now()):
+            try:
+                await self._context.store.update(stored, builder(definition))
+            except HoldfastError as failure:
+                log.warning("%s: its conditions are not written: %s", stored.key.words, failure)
+            self.load()
+
+    async def _discard_leftovers(self) -> None:
+        """Delete the objects that an earlier definition left behind, before a new one shows them.
+
+        Nothing is awaited between finding none and loading the new definition.
+        """
+        store = self._context.store
+        while leftovers := self._leftovers():
+            for stored in leftovers:
+                with suppress(Conflict, NotFound):  # deleted meanwhile
+                    await store.delete(stored, builder(decode(stored)))
+
+    def _leftovers(self) -> list[Stored]:
+        store = self._context.store
+        new = [s.key.name for s in store.list(*ID) if s.key.name not in self._known]
+        return [s for name in new for s in store.list(*_resource_named(name))]
 
     async def _clean_up(self, stored: Stored) -> None:
         """Delete the objects of a dying definition; the last one takes the definition along."""
@@ -90,9 +160,8 @@ class Definitions:
         definition = decode(stored)
         if CLEANUP not in (definition["metadata"].get("finalizers") or ()):
             return
-        for served in served_by(definition)[:1]:
-            if not await self._empty(served):
-                return
+        if not await self._empty(definition, stored.key):
+            return
         previous = store.latest(stored.key)
         if previous is None:
             return
@@ -105,24 +174,59 @@ class Definitions:
             del meta["finalizers"]
             await store.delete(previous, builder(definition))
 
-    async def _empty(self, served: Served) -> bool:
-        """Delete all objects of a resource; tells whether none is held by a finalizer."""
+    async def _empty(self, definition: Object, key: Key) -> bool:
+        """Delete all objects of a definition; tells whether none is held by a finalizer.
+
+        Objects of a definition that cannot be served are deleted at once, finalizers or not: the
+        finalizers could not be removed.
+        """
         store, empty = self._context.store, True
-        call, request = Call("delete", ""), Request("DELETE", "")
-        op = Operation(self._context, call, served, request, ADMIN, PLAIN)
-        for stored in store.list(*served.id):
+        served, _ = _read(definition)
+        for stored in store.list(*_resource_named(key.name)):
             latest = store.latest(stored.key)
-            if latest is not None:
+            if latest is None:
+                continue
+            if served:
+                call, request = Call("delete", ""), Request("DELETE", "")
+                op = Operation(self._context, call, served[0], request, ADMIN, PLAIN)
                 _, gone = await delete_stored(op, latest, DeleteOptions())
                 empty = empty and gone
+            else:
+                await store.delete(latest, builder(decode(latest)))
         return empty
+
+
+def _resource_named(name: str) -> tuple[str, str]:
+    """Split the name of a definition into the group and plural of its resource."""
+    plural, _, group = name.partition(".")
+    return group, plural
+
+
+def is_dying(definition: Mapping[str, Any]) -> bool:
+    """Tell whether a definition is being deleted."""
+    return bool(definition["metadata"].get("deletionTimestamp"))
+
+
+def _read(definition: Object) -> tuple[tuple[Served, ...], list[Cause]]:
+    """Read what a stored definition describes: nothing, and why, if it cannot be served."""
+    try:
+        default_object(definition)
+        problems = [cause for cause in check_definition(definition) if keeps_from_serving(cause)]
+        served = () if problems else tuple(served_by(definition))
+        if not all(one.resource.version for one in served):
+            problems.append(causes.required("spec.versions[].name"))
+        return (() if problems else served), problems
+    except Exception as misfit:  # a stored object of any shape must not stop the server
+        words = f"cannot be read: {type(misfit).__name__}: {misfit}"
+        return (), [causes.invalid("spec", None, words)]
 
 
 def served_by(definition: Mapping[str, Any]) -> list[Served]:
     """List the resources a definition describes, one a served version."""
     spec = definition["spec"]
     storage = next((v["name"] for v in spec["versions"] if v.get("storage")), "")
-    return [_version(spec, version, storage) for version in spec["versions"] if version["served"]]
+    served = [version for version in spec["versions"] if version.get("served")]
+    return [_version(spec, version, storage) for version in served]
 
 
 def _version(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> Served:

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.apiserver import policies
+from holdfast.apiserver.admission.definitions import CLEANUP
 from holdfast.apiserver.admission.namespaces import check_deletable
 from holdfast.apiserver.answers import answer, success
 from holdfast.apiserver.body import read_value
@@ -18,6 +19,7 @@ from holdfast.apiserver.options import unknown_choice, whole_number, wrong_optio
 from holdfast.apiserver.routing import is_true
 from holdfast.apiserver.selection import selection_of
 from holdfast.apiserver.updating import current, is_finished
+from holdfast.apiserver.validation import DEFINITIONS
 from holdfast.apiserver.writing import builder, decode, pretended, show, typed_first
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Conflict, Details, NotFound
@@ -133,6 +135,8 @@ def marked(op: Operation, old: Object, options: DeleteOptions) -> Object:
     """Mark an object as dying."""
     known = old["metadata"]
     finalizers = next_finalizers(op, known.get("finalizers") or [], options)
+    if op.served.id == DEFINITIONS and not known.get("deletionTimestamp"):
+        finalizers = [*(name for name in finalizers if name != CLEANUP), CLEANUP]
     meta = {**known, "finalizers": finalizers}
     if not finalizers:
         del meta["finalizers"]

@@ -18,6 +18,9 @@ from holdfast.apiserver import data
 Gvk = tuple[str, str, str]
 Shape = Literal["scalar", "object", "list", "map", "any"]
 
+_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+# Fields that hold a schema or something else; the published schemas do not say so.
+_UNIONS = {"items": "list", "additionalItems": "bool", "additionalProperties": "bool"}
 _SHAPES: dict[str, Shape] = {"o": "object", "l": "list", "m": "map", "*": "any"}
 _DEFAULTS: list[Any] = ["", "", "", "", "", ()]  # trailing empty parts are not written
 
@@ -39,6 +42,8 @@ class FieldInfo:
     list_type: str = ""
     map_keys: tuple[str, ...] = ()
     scalar: str = ""
+    union: str = ""
+    """What the field may hold instead of an object: a ``list`` of these, or a ``bool``."""
 
 
 def type_of(kind: Resource[Any] | Gvk) -> str | None:
@@ -55,10 +60,13 @@ def type_of(kind: Resource[Any] | Gvk) -> str | None:
 def fields_of(type_name: str) -> Mapping[str, FieldInfo]:
     """List the fields of a type; empty for a type that is not known."""
     raw = data.load("fields")["types"].get(type_name) or {}
-    return {name: _info(word) for name, word in raw.items()}
+    unions = _UNIONS if type_name == _SCHEMA else {}
+    return {name: _info(word, unions.get(name, "")) for name, word in raw.items()}
 
 
-def _info(word: str | list[Any]) -> FieldInfo:
+def _info(word: str | list[Any], union: str = "") -> FieldInfo:
+    if union:
+        return FieldInfo("any", _SCHEMA, union=union)
     if isinstance(word, str):
         is_scalar = word.startswith("=")
         return FieldInfo("scalar", scalar=word[1:]) if is_scalar else FieldInfo("object", word)

@@ -45,18 +45,39 @@ def prune_type(type_name: str, value: Any, path: str, dropped: list[str]) -> Any
         info = known.get(name)
         if info is None:
             dropped.append(where)
-        elif not info.type:
-            check_scalars(type_name, info, one, where)
-            out[name] = one
-        elif one is None:
-            out[name] = None
-        elif not isinstance(one, list if info.shape == "list" else dict):
-            raise misfit(type_name, info, one, where)
-        elif info.shape == "object":
-            out[name] = prune_type(info.type, one, where, dropped)
-        else:
-            out[name] = _prune_items(type_name, info, one, where, dropped)
+        elif one is not None:
+            out[name] = _prune_field(type_name, info, one, where, dropped)
+        elif info.scalar == "time":
+            out[name] = None  # as Go writes a time that is not set
     return out
+
+
+def _prune_field(holder: str, info: FieldInfo, value: Any, path: str, dropped: list[str]) -> Any:
+    if not info.type:
+        check_scalars(holder, info, value, path)
+        return value
+    if info.union:
+        return _prune_union(info, value, path, dropped)
+    if not isinstance(value, list if info.shape == "list" else dict):
+        raise misfit(holder, info, value, path)
+    if info.shape == "object":
+        return prune_type(info.type, value, path, dropped)
+    return _prune_items(holder, info, value, path, dropped)
+
+
+def _prune_union(info: FieldInfo, value: Any, path: str, dropped: list[str]) -> Any:
+    """Copy the value of a field that holds one object, or else a list of them or a boolean."""
+    if isinstance(value, dict):
+        return prune_type(info.type, value, path, dropped)
+    if info.union == "bool":
+        if not isinstance(value, bool):
+            raise BadRequest("boolean or JSON schema expected")
+        return value
+    if not isinstance(value, list):
+        return None  # as Go reads it
+    if not all(isinstance(one, dict) for one in value):
+        raise BadRequest(f"json: cannot unmarshal {path} into Go value of type v1.JSONSchemaProps")
+    return [prune_type(info.type, one, f"{path}[{i}]", dropped) for i, one in enumerate(value)]
 
 
 def _prune_items(

@@ -10,9 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast.api import causes, names
-from holdfast.apiserver.admission.definitions import check_definition
 from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_priority_class
+from holdfast.apiserver.definition_validation import (
+    check_definition,
+    check_definition_change,
+    spec_changed,
+)
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.pod_validation import check_pod, check_pod_change
 from holdfast.apiserver.policies import Id
@@ -26,6 +30,7 @@ from holdfast.errors import Cause, FieldErrors
 
 Object = dict[str, Any]
 
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _OF_NEW: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
     ("", "pods"): check_pod,
     ("", "nodes"): check_node,
@@ -34,7 +39,7 @@ _OF_NEW: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
     ("apps", "replicasets"): check_workload,
     ("apps", "statefulsets"): check_workload,
     ("apps", "daemonsets"): check_workload,
-    ("apiextensions.k8s.io", "customresourcedefinitions"): check_definition,
+    DEFINITIONS: check_definition,
     PRIORITY_CLASSES: check_priority_class,
 }
 _OF_CUSTOM: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
@@ -77,6 +82,8 @@ def check_changed(op: Operation, new: Object, old: Object) -> None:
     found = [*_metadata(op, new)]
     if op.served.custom is not None:
         found += op.served.custom.schema.validate(new, old) or _of_custom(op, new, old)
+    elif op.served.id == DEFINITIONS and not spec_changed(new, old):
+        pass  # what an older server stored keeps its mistakes until its spec is written
     elif op.served.id == ("", "pods"):
         found += check_pod_change(new, old)
     elif check := _OF_NEW.get(op.served.id):
@@ -159,6 +166,8 @@ def _annotations(annotations: Any) -> Iterable[Cause]:
 
 def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:
     words = "field is immutable"
+    if op.served.id == DEFINITIONS and spec_changed(new, old):
+        yield from check_definition_change(new, old)
     if op.served.id == PRIORITY_CLASSES and new.get("value") != old.get("value"):
         yield causes.forbidden("value", "may not be changed in an update.")
     for part in _IMMUTABLE.get(op.served.id, ()):

@@ -67,6 +67,8 @@ def _definition(raw: Raw) -> None:
     if kind:
         fill(names, listKind=f"{kind}List")
     fill(spec, conversion={"strategy": "None"})
+    for version in spec.get("versions") or ():
+        fill(version, served=False, storage=False)
 
 
 BY_KIND: dict[tuple[str, str], Callable[[Raw], None]] = {

@@ -7,18 +7,24 @@ from typing import Any
 from holdfast.api.defaults import default_object
 from holdfast.apiserver import validation
 from holdfast.apiserver.admission import escalation
-from holdfast.apiserver.admission.definitions import admit_definition, check_place, unbuilt_rules
+from holdfast.apiserver.admission.definitions import (
+    admit_definition,
+    check_place,
+    readmit_definition,
+    unbuilt_rules,
+)
 from holdfast.apiserver.admission.pods import admit_pod, readmit_pod
 from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_only_default
 from holdfast.apiserver.admission.reservations import ID as RESERVATIONS
 from holdfast.apiserver.admission.reservations import advice
+from holdfast.apiserver.definition_validation import spec_changed
 from holdfast.apiserver.metadata import stamp
 from holdfast.apiserver.operation import Operation
 
 Object = dict[str, Any]
 GRANTING = escalation.ROLES | escalation.BINDINGS
-DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+DEFINITIONS = validation.DEFINITIONS
 
 
 def complete(op: Operation, obj: Object) -> Object:
@@ -68,12 +74,14 @@ def admit_changed(op: Operation, new: Object, old: Object) -> Object:
     new = complete(op, new)
     if op.served.id == ("", "pods") and not op.call.subresource:
         readmit_pod(new, old)
+    if op.served.id == DEFINITIONS:
+        readmit_definition(new, old, op.context.clock.now())
     if op.served.id == PRIORITY_CLASSES:
         check_only_default(op, new)
     validation.check_changed(op, new, old)
     if op.served.id in GRANTING:
         escalation.check_grants(op, new, old)
-    if op.served.id == DEFINITIONS and new.get("spec") != old.get("spec"):
+    if op.served.id == DEFINITIONS and spec_changed(new, old):
         op.warnings.extend(unbuilt_rules(new))
     if op.served.id == RESERVATIONS and not op.call.subresource:
         op.warnings.extend(advice(new, old))

@@ -1,4 +1,4 @@
-"""Check a CustomResourceDefinition and say at once that it is established."""
+"""Complete a CustomResourceDefinition, and keep in its status whether it is served."""
 
 from __future__ import annotations
 
@@ -6,31 +6,96 @@ from typing import Any
 
 from holdfast.api import causes
 from holdfast.api.timestamps import rfc3339
+from holdfast.apiserver.definition_validation import (
+    SCHEMA,
+    check_definition,
+    is_established,
+    spec_changed,
+)
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.structural import Schema
-from holdfast.errors import Cause, FieldErrors, Invalid
+from holdfast.errors import Cause, FieldErrors
 
 Object = dict[str, Any]
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer under which the objects of a definition that is being deleted are deleted."""
 
 
 def admit_definition(definition: Object, now: float) -> None:
-    """Complete a new definition: names, clean-up finalizer, conditions, stored versions."""
-    spec = definition.get("spec") or {}
-    _complete_names(spec)
-    if check_definition(definition):
-        return  # validation will refuse it, with every field named
+    """Complete a new definition: conditions and stored versions."""
+    if not check_definition(definition):  # else validation refuses it and names every field
+        establish(definition, now)
+
+
+def readmit_definition(definition: Object, old: Object, now: float) -> None:
+    """Complete a changed definition; only the server takes its clean-up finalizer away."""
     meta = definition["metadata"]
-    meta["finalizers"] = [*(meta.get("finalizers") or []), CLEANUP]
-    storage = [v["name"] for v in spec["versions"] if v.get("storage")]
-    definition["status"] = {
-        "conditions": [
-            _condition("NamesAccepted", "NoConflicts", "no conflicts found", now),
-            _condition("Established", "InitialNamesAccepted",
-                       "the initial names have been accepted", now),
-        ],
-        "acceptedNames": spec["names"],
-        "storedVersions": storage,
+    if meta.get("deletionTimestamp") and CLEANUP in (old["metadata"].get("finalizers") or ()):
+        kept = meta.get("finalizers") or []
+        meta["finalizers"] = kept if CLEANUP in kept else [*kept, CLEANUP]
+    if not spec_changed(definition, old):
+        return
+    if not check_definition(definition):
+        establish(definition, now)
+
+
+def establish(definition: Object, now: float) -> None:
+    """Say in the status of a definition without mistakes that its resource is served."""
+    spec = definition["spec"]
+    status = definition["status"] = dict(definition.get("status") or {})
+    if not is_established(definition):
+        set_conditions(status, [
+            condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", now),
+            condition("Established", "True", "InitialNamesAccepted",
+                      "the initial names have been accepted", now),
+        ])  # fmt: skip
+    status["acceptedNames"] = spec["names"]
+    stored = status.get("storedVersions") or []
+    storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
+    status["storedVersions"] = stored if storage in stored else [*stored, storage]
+
+
+def mark_unserved(definition: Object, problems: list[Cause], now: float) -> bool:
+    """Say in the status of a stored definition why it is not served; tells if that is new."""
+    words = "; ".join(f"{c.field}: {c.message}" for c in problems)
+    wanted = [condition("Established", "False", "InvalidDefinition", words, now)]
+    broken = [c for c in problems if SCHEMA in c.field]
+    if broken:
+        words = "; ".join(f"{c.field}: {c.message}" for c in broken)
+        wanted.append(condition("NonStructuralSchema", "True", "Violations", words, now))
+    status = definition.get("status")
+    status = definition["status"] = dict(status) if isinstance(status, dict) else {}
+    before = _said(status)
+    set_conditions(status, wanted)
+    return _said(status) != before
+
+
+def _said(status: Object) -> list[tuple[Any, ...]]:
+    listed = status.get("conditions")
+    return [
+        tuple(one.get(part) for part in ("type", "status", "message"))
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict)
+    ]
+
+
+def set_conditions(status: Object, wanted: list[Object]) -> None:
+    """Put conditions in the place of those of the same type.
+
+    A schema that is structural again loses the condition that says otherwise.
+    """
+    listed = status.get("conditions")
+    replaced = {one["type"] for one in wanted} | {"NonStructuralSchema"}
+    kept = [one for one in (listed if isinstance(listed, list) else ())
+            if isinstance(one, dict) and one.get("type") not in replaced]  # fmt: skip
+    status["conditions"] = [*kept, *wanted]
+
+
+def condition(kind: str, status: str, reason: str, message: str, now: float) -> Object:
+    """Write one condition of a definition."""
+    return {
+        "type": kind, "status": status, "lastTransitionTime": rfc3339(now), "reason": reason,
+        "message": message[:32768],
     }  # fmt: skip
 
 
@@ -47,81 +112,12 @@ def check_place(op: Operation, definition: Object) -> None:
     """Refuse a definition that would stand in the place of what the server itself serves."""
     spec = definition.get("spec") or {}
     group, plural = spec.get("group") or "", (spec.get("names") or {}).get("plural")
-    found = []
-    if group and "." not in group:
-        found.append(
-            causes.invalid("spec.group", group, "should be a domain with at least one dot")
-        )
+    found = FieldErrors()
     if any(
         served.custom is None and (served.resource.group, served.resource.plural) == (group, plural)
         for served in op.context.registry
     ):
         words = "is a built-in resource of this server"
-        found.append(causes.invalid("spec.names.plural", plural, words))
+        found = FieldErrors([causes.invalid("spec.names.plural", plural, words)])
     name = definition["metadata"].get("name", "")
-    FieldErrors(found).raise_if_any(op.served.resource.kind, name, op.served.resource.group)
-
-
-def _complete_names(spec: Object) -> None:
-    names = spec.get("names")
-    if isinstance(names, dict) and names.get("kind"):
-        names.setdefault("singular", names["kind"].lower())
-        names.setdefault("listKind", f"{names['kind']}List")
-    spec.setdefault("conversion", {"strategy": "None"})
-
-
-def _condition(kind: str, reason: str, message: str, now: float) -> Object:
-    return {
-        "type": kind, "status": "True", "lastTransitionTime": rfc3339(now), "reason": reason,
-        "message": message,
-    }  # fmt: skip
-
-
-def check_definition(definition: Object) -> list[Cause]:
-    """List what is wrong with a definition."""
-    spec = definition.get("spec")
-    if not isinstance(spec, dict):
-        return [causes.required("spec")]
-    found = [causes.required(f"spec.{part}") for part in ("group", "names", "scope", "versions")
-             if not spec.get(part)]  # fmt: skip
-    if found:
-        return found
-    names = spec["names"]
-    found = [causes.required(f"spec.names.{part}") for part in ("kind", "plural")
-             if not names.get(part)]  # fmt: skip
-    if found:
-        return found
-    if definition["metadata"].get("name") != f"{names['plural']}.{spec['group']}":
-        words = 'must be spec.names.plural+"."+spec.group'
-        found.append(causes.invalid("metadata.name", definition["metadata"].get("name"), words))
-    if spec["scope"] not in ("Namespaced", "Cluster"):
-        allowed = ("Cluster", "Namespaced")
-        found.append(causes.not_supported("spec.scope", spec["scope"], allowed))
-    return found + _check_versions(spec["versions"])
-
-
-def _check_versions(versions: list[Object]) -> list[Cause]:
-    found = []
-    if sum(1 for v in versions if v.get("storage")) != 1:
-        words = "must have exactly one version marked as storage version"
-        found.append(causes.invalid("spec.versions", [v.get("name") for v in versions], words))
-    for i, version in enumerate(versions):
-        at = f"spec.versions[{i}]"
-        if not version.get("name"):
-            found.append(causes.required(f"{at}.name"))
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if not schema:
-            words = "schemas are required"
-            found.append(causes.required(f"{at}.schema.openAPIV3Schema", words))
-            continue
-        try:
-            Schema.compile(schema)
-        except Invalid as wrong:
-            prefix = f"{at}.schema.openAPIV3Schema"
-            listed = wrong.details.causes or (Cause("", wrong.message),)
-            found += [Cause(f"{prefix}{_under(c.field)}", c.message, c.reason) for c in listed]
-    return found
-
-
-def _under(field: str) -> str:
-    return f".{field}" if field and not field.startswith("[") else field
+    found.raise_if_any(op.served.resource.kind, name, op.served.resource.group)

@@ -126,6 +126,8 @@ def _lists(schema: Schema, path: str) -> Iterator[Cause]:
 def _map_keys(schema: Schema, path: str) -> Iterator[Cause]:
     at = _child(path, f"{_X}list-map-keys")
     keys, items = schema.get(f"{_X}list-map-keys") or [], schema.get("items") or {}
+    if not isinstance(items, Mapping):
+        return  # refused elsewhere
     properties = items.get("properties") or {}
     if not keys:
         yield _required(at, f"must not be empty if {_X}list-type is map")

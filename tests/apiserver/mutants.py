@@ -1,0 +1,41 @@
+"""Objects with one field removed, null, of a wrong type or empty."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+Path = tuple[str | int, ...]
+REMOVED = object()
+WRONG: tuple[Any, ...] = (None, "", "x", 7, -1.5, True, [], {}, [None], ["x"], {"x": 1}, [{}])
+
+
+def paths(value: Any, above: Path = ()) -> Iterator[Path]:
+    """Yield the path of everything below a value."""
+    below = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, one in below:
+        yield (*above, name)
+        if isinstance(one, dict | list):
+            yield from paths(one, (*above, name))
+
+
+def mutant(obj: Any, path: Path, value: Any) -> Any:
+    """Copy an object with another value at a path, or without what is there."""
+    made = copy.deepcopy(obj)
+    holder = made
+    for step in path[:-1]:
+        holder = holder[step]
+    if value is REMOVED:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = copy.deepcopy(value)
+    return made
+
+
+def mutants(obj: Any, wrong: tuple[Any, ...] = WRONG) -> Iterator[tuple[str, Any]]:
+    """Yield every mutant of an object, with words for what was done to it."""
+    for path in paths(obj):
+        yield f"{path} removed", mutant(obj, path, REMOVED)
+        for value in wrong:
+            yield f"{path} = {value!r}", mutant(obj, path, value)

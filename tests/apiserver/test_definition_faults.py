@@ -1,0 +1,234 @@
+"""A CustomResourceDefinition that is wrong harms nothing but itself, and loses no objects."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import msgspec
+import pytest
+
+from apiserver.server_fixture import start_server
+from apiserver.test_custom_resources import CRDS, MERGE, WIDGETS, definition, widget
+from holdfast.clock import SystemClock
+from holdfast.store import Key, Store
+
+PATH = f"{CRDS}/widgets.example.com"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+HOLD = "example.com/hold"
+
+
+def with_property(name):
+    body = definition()
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"][name] = {"type": "string"}
+    return body
+
+
+async def replace(api, body):
+    now = (await api.call("GET", PATH)).json["metadata"]["resourceVersion"]
+    body = copy.deepcopy(body)
+    body["metadata"]["resourceVersion"] = now
+    return await api.call("PUT", PATH, body)
+
+
+async def test_a_property_called_deletion_timestamp_deletes_nothing(tmp_path):
+    async with start_server(tmp_path) as api:
+        await api.create(CRDS, with_property("deletionTimestamp"))
+        await api.create(WIDGETS, widget(size=1, deletionTimestamp="now"))
+        assert (await replace(api, definition())).status == 200
+        assert (await replace(api, with_property("deletionTimestamp"))).status == 200
+        assert (await api.call("GET", f"{WIDGETS}/w")).status == 200
+    async with start_server(tmp_path) as api:
+        assert (await api.call("GET", PATH)).status == 200
+        assert (await api.call("GET", f"{WIDGETS}/w")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ({"additionalPrinterColumns": [{"name": "A", "jsonPath": ".a"}]},
+         "additionalPrinterColumns[0].type"),
+        ({"additionalPrinterColumns": [{"type": "string", "jsonPath": ".a"}]},
+         "additionalPrinterColumns[0].name"),
+        ({"additionalPrinterColumns": [{"name": "A", "type": "string"}]},
+         "additionalPrinterColumns[0].JSONPath"),
+        ({"selectableFields": [{}]}, "selectableFields[0].jsonPath"),
+        ({"selectableFields": [{"jsonPath": ".spec.nothing"}]}, "selectableFields[0].jsonPath"),
+        ({"subresources": {"scale": {}}}, "subresources.scale.specReplicasPath"),
+        ({"name": None}, "name"),
+        ({"name": "V1"}, "name"),
+        ({"schema": {}}, "schema.openAPIV3Schema"),
+    ],
+)  # fmt: skip
+async def test_an_incomplete_version_is_refused_by_its_field(api, part, field):
+    body = definition()
+    body["spec"]["versions"][0] |= part
+    answer = await api.call("POST", CRDS, body)
+    assert answer.status == 422, answer.body
+    assert answer.json["details"]["causes"][0]["field"] == f"spec.versions[0].{field}"
+    assert (await api.call("GET", PATH)).status == 404
+    await api.create(CRDS, definition())
+    changed = await replace(api, body)
+    assert changed.status == 422
+    assert changed.json["details"]["causes"][0] == answer.json["details"]["causes"][0]
+    await api.create(WIDGETS, widget(size=1))
+
+
+async def test_upstreams_words_for_what_is_missing(api):
+    body = definition()
+    version = body["spec"]["versions"][0]
+    version["additionalPrinterColumns"] = [{}]
+    version["selectableFields"] = [{}]
+    answer = await api.call("POST", CRDS, body)
+    at = "spec.versions[0]"
+    assert answer.json["message"] == (
+        'CustomResourceDefinition.apiextensions.k8s.io "widgets.example.com" is invalid: '
+        f"[{at}.additionalPrinterColumns[0].name: Required value, "
+        f"{at}.additionalPrinterColumns[0].type: Required value: must be one of "
+        "boolean,date,integer,number,string, "
+        f"{at}.additionalPrinterColumns[0].JSONPath: Required value, "
+        f"{at}.selectableFields[0].jsonPath: Required value]"
+    )
+
+
+async def test_a_version_that_does_not_say_whether_it_is_served_is_not(api):
+    body = definition()
+    del body["spec"]["versions"][0]["served"]
+    made = await api.create(CRDS, body)
+    assert made["spec"]["versions"][0]["served"] is False
+    assert (await api.call("GET", WIDGETS)).status == 404
+
+
+async def test_a_former_storage_version_stays(api):
+    body = definition()
+    await api.create(CRDS, body)
+    body["spec"]["versions"][0]["name"] = "v2"
+    answer = await replace(api, body)
+    assert answer.status == 422
+    assert "was previously a storage version" in answer.json["message"]
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+async def test_a_definition_without_its_finalizer_takes_its_objects_along(api, replaced):
+    await api.create(CRDS, definition())
+    await api.create(WIDGETS, widget(size=1))
+    if replaced:
+        assert (await replace(api, definition())).status == 200
+    else:
+        change = {"metadata": {"finalizers": None}}
+        assert (await api.call("PATCH", PATH, change, headers=MERGE)).status == 200
+    await api.call("DELETE", PATH)
+    await api.create(CRDS, definition())
+    assert (await api.call("GET", WIDGETS)).json["items"] == []
+
+
+async def test_the_finalizer_of_a_dying_definition_is_the_servers(api):
+    await api.create(CRDS, definition())
+    held = widget(size=1)
+    held["metadata"]["finalizers"] = [HOLD]
+    await api.create(WIDGETS, held)
+    await api.call("DELETE", PATH)
+    change = {"metadata": {"finalizers": None}}
+    answer = await api.call("PATCH", PATH, change, headers=MERGE)
+    assert answer.json["metadata"]["finalizers"] == [CLEANUP]
+    refused = await api.call("POST", WIDGETS, widget("more", size=1))
+    assert refused.status == 405
+    words = "create not allowed while custom resource definition is terminating"
+    assert refused.json["message"] == words
+    await api.call("PATCH", f"{WIDGETS}/w", change, headers=MERGE)
+    assert (await api.call("GET", PATH)).status == 404
+    await api.create(CRDS, definition())
+    assert (await api.call("GET", WIDGETS)).json["items"] == []
+
+
+async def store_directly(directory, *objects):
+    """Write objects as an older server may have left them."""
+    store = Store.open(directory / "store", SystemClock())
+    for key, obj in objects:
+        meta = obj.get("metadata")
+
+        def build(revision, obj=obj, meta=meta):
+            if isinstance(meta, dict):
+                meta.setdefault("uid", f"uid-{revision}")
+                meta["resourceVersion"] = str(revision)
+            return msgspec.json.encode(obj)
+
+        await store.create(key, build)
+    await store.close()
+
+
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions", "")
+
+
+def stored(body):
+    head = {"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1"}
+    established = [{"type": "Established", "status": "True"}]
+    return head | body | {"status": {"conditions": established}}
+
+
+def leftover_widget(name="w", **meta):
+    body = widget(name, size=1)
+    body["metadata"] |= {"namespace": "default", **meta}
+    return Key("example.com", "widgets", "default", name), body
+
+
+async def test_objects_of_a_definition_that_is_long_gone_do_not_reappear(tmp_path):
+    await store_directly(tmp_path, leftover_widget(finalizers=[HOLD]))
+    async with start_server(tmp_path) as api:
+        await api.create(CRDS, definition())
+        assert (await api.call("GET", WIDGETS)).json["items"] == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"additionalPrinterColumns": [{"name": "A"}]},
+        {"additionalPrinterColumns": 7},
+        {"selectableFields": [{}]},
+        {"schema": {"openAPIV3Schema": {"type": 5, "items": 3, "properties": []}}},
+        {"name": None},
+        {"subresources": {"scale": {"specReplicasPath": 5}}},
+    ],
+)
+async def test_a_stored_definition_that_cannot_be_served(tmp_path, caplog, broken):
+    body = definition()
+    body["spec"]["versions"][0] |= broken
+    key = Key(*DEFINITIONS, "widgets.example.com")
+    await store_directly(tmp_path, (key, stored(body)), leftover_widget())
+    for _ in range(2):
+        caplog.clear()
+        async with start_server(tmp_path) as api:
+            lines = [r for r in caplog.records if r.levelno == logging.ERROR]
+            assert len(lines) == 1, lines
+            assert 'customresourcedefinitions.apiextensions.k8s.io "widgets.example.com"' in (
+                lines[0].getMessage()
+            )
+            shown = (await api.call("GET", PATH)).json
+            conditions = {c["type"]: c for c in shown["status"]["conditions"]}
+            assert conditions["Established"]["status"] == "False"
+            assert conditions["Established"]["message"]
+            assert (await api.call("GET", WIDGETS)).status == 404
+            other = definition(names={"plural": "others", "kind": "Other"})
+            other["metadata"]["name"] = "others.example.com"
+            await api.create(CRDS, other)
+            assert (await api.call("DELETE", f"{CRDS}/others.example.com")).status == 200
+    async with start_server(tmp_path) as api:
+        fixed = await replace(api, definition())
+        assert fixed.status == 200, fixed.body
+        conditions = {c["type"]: c["status"] for c in fixed.json["status"]["conditions"]}
+        assert conditions == {"NamesAccepted": "True", "Established": "True"}
+        assert (await api.call("GET", f"{WIDGETS}/w")).status == 200
+
+
+async def test_a_stored_definition_that_cannot_be_served_can_be_deleted(tmp_path):
+    body = definition(versions=None)
+    body["metadata"]["finalizers"] = [HOLD]
+    key = Key(*DEFINITIONS, "widgets.example.com")
+    await store_directly(tmp_path, (key, stored(body)), leftover_widget(finalizers=[HOLD]))
+    async with start_server(tmp_path) as api:
+        await api.call("DELETE", PATH)
+        change = {"metadata": {"finalizers": None}}
+        assert (await api.call("PATCH", PATH, change, headers=MERGE)).status == 200
+        assert (await api.call("GET", PATH)).status == 404
+        assert not api.store.list("example.com", "widgets")
