@@ -288,7 +288,7 @@ async def _listen(
     server: ApiServer, settings: ServerSettings, credentials: Credentials
 ) -> HttpsFront:
     try:
-        return await serve_https(server, settings.host, settings.port, credentials)
+        return await serve_https(server, settings.host, settings.port, credentials, settings.limits)
     except OSError as busy:
         # A name that is not found has an error number of its own, below zero.
         why = os.strerror(busy.errno) if busy.errno and busy.errno > 0 else busy.strerror

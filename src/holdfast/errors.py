@@ -8,6 +8,7 @@
     │   ├── Expired          410: the history you ask for is compacted; list again
     │   ├── TooManyRequests  429
     │   └── Unavailable      5xx, a cut connection, a time-out
+    │       └── TimedOut     504: the request did not arrive whole in time
     └── Refused              the same call can never succeed
         ├── BadRequest       400: the request cannot be understood
         ├── Unauthorized     401
@@ -102,6 +103,12 @@ class Unavailable(Retryable):
     """The server failed, timed out or hung up; whether the write happened is unknown."""
 
     code, reason = 503, "ServiceUnavailable"
+
+
+class TimedOut(Unavailable):
+    """The request did not arrive whole in the time allowed."""
+
+    code, reason = 504, "Timeout"
 
 
 class Refused(HoldfastError):

@@ -7,6 +7,53 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
+class FrontLimits:
+    """What the HTTPS front accepts from clients; docs/security.md says which test covers what.
+
+    "System" users are system:masters, nodes, the scheduler and the controller manager. Their
+    requests are counted apart from those of other users, and those apart from anonymous ones.
+    """
+
+    handshake_seconds: float = 10.0
+    """From the accepted connection to the end of the TLS handshake."""
+    header_seconds: float = 10.0
+    """From the first byte of a request to the end of its header; without credentials also from
+    the end of the last request."""
+    idle_seconds: float = 90.0
+    """Between two requests on a connection with credentials."""
+    body_seconds: float = 30.0
+    """From the header to the end of the body."""
+    write_seconds: float = 60.0
+    """How long a client may read nothing while more than half a megabyte waits for it."""
+    linger_seconds: float = 2.0
+    """How long the rest of a refused body is discarded, so that the client can read the answer."""
+    header_bytes: int = 64 * 1024
+    """Request line and header fields together; label selectors are in the request line."""
+    headers: int = 64
+    """Header fields of one request."""
+    connections: int = 16384
+    """In all; fewer if the limit of open files is lower."""
+    unauthenticated_connections: int = 1024
+    """Without a client certificate or a known token; half as many from one address."""
+    reserved_descriptors: int = 128
+    """File descriptors kept for the store, logs and listening sockets."""
+    system_requests: int = 600
+    """Requests in flight of all system users."""
+    other_requests: int = 400
+    """Requests in flight of all other users with credentials."""
+    user_requests: int = 200
+    """Requests in flight of one user that is not in system:masters."""
+    anonymous_requests: int = 50
+    """Requests in flight without credentials."""
+    system_body_bytes: int = 96 * 1024 * 1024
+    """Request bodies in memory of all system users."""
+    other_body_bytes: int = 64 * 1024 * 1024
+    """Request bodies in memory of all other users."""
+    user_body_bytes: int = 32 * 1024 * 1024
+    """Request bodies in memory of one user that is not in system:masters."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSettings:
     """The embedded API server."""
 
@@ -14,6 +61,7 @@ class ServerSettings:
     """Loopback unless the user says otherwise; TLS always."""
     port: int = 6443
     """0 takes any free port."""
+    limits: FrontLimits = field(default_factory=FrontLimits)
 
 
 @dataclass(frozen=True, slots=True)

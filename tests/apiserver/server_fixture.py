@@ -30,6 +30,7 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
+from holdfast.settings import FrontLimits
 from holdfast.store import Retention, Store
 
 KUBECTLS = (
@@ -149,8 +150,9 @@ def find_kubectl() -> str:
 
 @asynccontextmanager
 async def start_server(
-    directory: Path, *, clock: Clock | None = None, retention: Retention | None = None
-):
+    directory: Path, *, clock: Clock | None = None, retention: Retention | None = None,
+    limits: FrontLimits | None = None,
+):  # fmt: skip
     """Run a server on a free port until the block ends; the directory can be started again."""
     clock = clock or SystemClock()
     store = Store.open(directory / "store", clock, retention=retention or Retention())
@@ -158,7 +160,7 @@ async def start_server(
     credentials = ensure_credentials(directory / "pki", SystemClock().now())
     server = ApiServer.create(store, clock, rng=random.Random(1))
     await server.start()
-    front = await serve_https(server, "127.0.0.1", 0, credentials)
+    front = await serve_https(server, "127.0.0.1", 0, credentials, limits)
     connector = aiohttp.TCPConnector(ssl=client_context(credentials), limit=0)
     session = aiohttp.ClientSession(connector=connector)
     try:

@@ -140,6 +140,7 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
     """Build the TLS settings of the server: 1.2 or newer, client certificates welcome."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=credentials.authority.certificate.decode())
     context.load_cert_chain(

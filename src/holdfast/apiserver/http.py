@@ -1,4 +1,7 @@
-"""Serve the API over HTTPS: a thin adapter that knows TLS and aiohttp, and nothing else."""
+"""Serve the API over HTTPS: a thin adapter that knows TLS and aiohttp, and nothing else.
+
+What a client may not do is refused by its header alone, before any of the body is read.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,31 @@ import asyncio
 import logging
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.http import HttpVersion11
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from holdfast.apiserver.answers import StreamResponse, failure
 from holdfast.apiserver.authentication import Authenticator
 from holdfast.apiserver.body import BODY_LIMIT
+from holdfast.apiserver.connections import Connection, Connections
 from holdfast.apiserver.credentials import Credentials, server_context
+from holdfast.apiserver.http_connection import HttpConnection
+from holdfast.apiserver.listener import Listener, bind, most_connections
 from holdfast.apiserver.server import ApiServer
+from holdfast.apiserver.shares import InFlight, Shares, too_many
+from holdfast.apiserver.user import User
 from holdfast.client.transport import Request, Response
-from holdfast.errors import Details, HoldfastError, TooLarge, TooManyRequests
+from holdfast.errors import BadRequest, HoldfastError, TimedOut, TooLarge
+from holdfast.settings import FrontLimits
 
 GZIP_FROM = 128 * 1024  # smaller answers cost more to pack than to send, as upstream found
-_GZIP_STEP = 256 * 1024
-IN_FLIGHT_LIMIT = 600
-_LINE_LIMIT = 256 * 1024  # selectors stand in the request line, tokens in a header
-SHUTDOWN_SECONDS = 5.0
+_STEP = 256 * 1024  # what is packed or sent before other requests get their turn
+_SHUTDOWN_SECONDS = 5.0
+_CLOSING_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -32,48 +42,117 @@ class HttpsFront:
     """A listening server; ``url`` is where."""
 
     url: str
-    _runner: web.ServerRunner
+    connections: Connections
+    _listener: Listener
+    _server: web.Server
 
     async def close(self) -> None:
         """Stop listening and let running requests end."""
-        await self._runner.cleanup()
+        self._listener.close()
+        await asyncio.sleep(0)  # requests that have arrived begin to be answered
+        self._server.pre_shutdown()
+        await self._server.shutdown(_SHUTDOWN_SECONDS)
+        try:
+            await asyncio.wait_for(self.connections.empty.wait(), _CLOSING_SECONDS)
+        except TimeoutError:
+            for connection in self.connections:
+                self.connections.close(connection)
+            await asyncio.sleep(0)
 
 
 class _Adapter:
     """Turn aiohttp requests into ours and our answers into aiohttp's."""
 
-    def __init__(self, server: ApiServer, authenticator: Authenticator) -> None:
+    def __init__(
+        self, server: ApiServer, authenticator: Authenticator, limits: FrontLimits
+    ) -> None:
         self._server = server
         self._authenticator = authenticator
-        self._in_flight = 0
+        self._limits = limits
+        self._shares = Shares(limits)
 
     async def __call__(self, incoming: web.BaseRequest) -> web.StreamResponse:
-        self._in_flight += 1
-        try:
-            outcome = await self._answer(incoming)
-            if isinstance(outcome, Response):
-                return await _plain(outcome, incoming)
-        finally:
-            self._in_flight -= 1
-        return await _streamed(outcome, incoming)
+        connection = incoming.protocol
+        assert isinstance(connection, HttpConnection)
+        with connection.answering():
+            try:
+                headers = _headers(incoming)
+                user = self._identify(incoming, headers, connection)
+                in_flight = self._shares.enter(user)
+            except HoldfastError as error:
+                return await _send(failure(error), incoming)
+            try:
+                outcome = await self._answer(incoming, headers, user, in_flight)
+                if isinstance(outcome, Response):
+                    return await _send(outcome, incoming)
+            finally:
+                in_flight.leave()
+            return await _stream(outcome, incoming)
 
-    async def _answer(self, incoming: web.BaseRequest) -> Response | StreamResponse:
-        try:
-            if self._in_flight > IN_FLIGHT_LIMIT:
-                raise TooManyRequests(
-                    "too many requests, please try again later", Details(retry_after_seconds=1)
-                )
-            headers = _headers(incoming)
-            self._authenticator.check_host(headers.get("host", ""), headers.get("origin", ""))
-            transport = incoming.transport
-            peer = transport.get_extra_info("peercert") if transport else None
-            user = self._authenticator.authenticate(peer, headers.pop("authorization", ""))
-            body = await _body(incoming)
-        except HoldfastError as error:
-            return failure(error)
+    def user_of(self, transport: asyncio.BaseTransport) -> User | None:
+        """Return the user of a client certificate; None without one."""
+        peer = transport.get_extra_info("peercert")
+        return self._authenticator.authenticate(peer, "") if peer else None
+
+    def _identify(
+        self, incoming: web.BaseRequest, headers: dict[str, str], connection: HttpConnection
+    ) -> User:
+        self._authenticator.check_host(headers.get("host", ""), headers.get("origin", ""))
+        transport = incoming.transport
+        peer = transport.get_extra_info("peercert") if transport else None
+        user = self._authenticator.authenticate(peer, headers.pop("authorization", ""))
+        connection.authenticated(user)
+        if connection.over_limit:
+            raise too_many()
+        return user
+
+    async def _answer(
+        self, incoming: web.BaseRequest, headers: dict[str, str], user: User, in_flight: InFlight
+    ) -> Response | StreamResponse:
         url = incoming.rel_url
-        request = Request(incoming.method, url.path, dict(url.query), headers, body)
-        return await self._server.handle(request, user)
+        request = Request(incoming.method, url.path, dict(url.query), headers)
+        return await self._server.handle(request, user, partial(self._body, incoming, in_flight))
+
+    async def _body(self, incoming: web.BaseRequest, in_flight: InFlight) -> bytes:
+        """Read the body of a request that was authorized."""
+        if not incoming.can_read_body:
+            return b""
+        size = incoming.content_length
+        if size is not None and size > BODY_LIMIT:
+            raise _too_large()
+        packed = "content-encoding" in incoming.headers
+        in_flight.reserve_body(BODY_LIMIT if size is None or packed else size)
+        await _continue(incoming)
+        try:
+            if incoming.content.is_eof():
+                return await incoming.read()
+            async with asyncio.timeout(self._limits.body_seconds):
+                return await incoming.read()
+        except web.HTTPRequestEntityTooLarge as large:
+            raise _too_large() from large
+        except RequestPayloadError as broken:
+            raise BadRequest(f"the body cannot be read: {broken}") from broken
+        except TimeoutError as late:
+            raise TimedOut(
+                "Timeout: request did not complete within requested timeout"
+                " - context deadline exceeded"
+            ) from late
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"Request entity too large: limit is {BODY_LIMIT}")
+
+
+async def _continue(incoming: web.BaseRequest) -> None:
+    """Tell a client that waits for it (``Expect: 100-continue``) to send its body."""
+    expected = incoming.headers.get("expect", "")
+    if not expected or incoming.version < HttpVersion11:
+        return
+    if expected.lower() != "100-continue":
+        raise BadRequest(f'the expectation "{expected}" is not supported')
+    writer: Any = incoming.writer
+    await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    writer.output_size = 0  # the answer has not begun
 
 
 def _headers(incoming: web.BaseRequest) -> dict[str, str]:
@@ -85,16 +164,8 @@ def _headers(incoming: web.BaseRequest) -> dict[str, str]:
     return headers
 
 
-async def _body(incoming: web.BaseRequest) -> bytes:
-    if not incoming.can_read_body:
-        return b""
-    try:
-        return await incoming.read()
-    except web.HTTPRequestEntityTooLarge as large:
-        raise TooLarge(f"Request entity too large: limit is {BODY_LIMIT}") from large
-
-
-async def _plain(outcome: Response, incoming: web.BaseRequest) -> web.Response:
+async def _send(outcome: Response, incoming: web.BaseRequest) -> web.StreamResponse:
+    """Send a whole answer; a large one in steps, as fast as the client reads it."""
     body, headers = outcome.body, dict(outcome.headers)
     if (
         len(body) >= GZIP_FROM
@@ -103,20 +174,32 @@ async def _plain(outcome: Response, incoming: web.BaseRequest) -> web.Response:
     ):
         body = await _gzip(body)
         headers["content-encoding"] = "gzip"
-    return web.Response(status=outcome.status, headers=headers, body=body)
+    if len(body) <= _STEP or incoming.method == "HEAD":
+        answer = web.Response(status=outcome.status, headers=headers, body=body)
+        if not incoming.content.is_eof():
+            answer.force_close()  # the rest of the body is not read
+        return answer
+    response = web.StreamResponse(status=outcome.status, headers=headers)
+    response.content_length = len(body)
+    await response.prepare(incoming)
+    for start in range(0, len(body), _STEP):
+        await response.write(body[start : start + _STEP])
+        await asyncio.sleep(0)
+    await response.write_eof()
+    return response
 
 
 async def _gzip(body: bytes) -> bytes:
     """Pack a large body in steps, so that other requests are not held up meanwhile."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     parts = []
-    for start in range(0, len(body), _GZIP_STEP):
-        parts.append(packer.compress(body[start : start + _GZIP_STEP]))
+    for start in range(0, len(body), _STEP):
+        parts.append(packer.compress(body[start : start + _STEP]))
         await asyncio.sleep(0)
     return b"".join([*parts, packer.flush()])
 
 
-async def _streamed(outcome: StreamResponse, incoming: web.BaseRequest) -> web.StreamResponse:
+async def _stream(outcome: StreamResponse, incoming: web.BaseRequest) -> web.StreamResponse:
     response = web.StreamResponse(status=outcome.status, headers=dict(outcome.headers))
     response.enable_chunked_encoding()
     try:
@@ -132,26 +215,26 @@ async def _streamed(outcome: StreamResponse, incoming: web.BaseRequest) -> web.S
 
 
 async def serve_https(
-    server: ApiServer, host: str, port: int, credentials: Credentials
+    server: ApiServer,
+    host: str,
+    port: int,
+    credentials: Credentials,
+    limits: FrontLimits | None = None,
 ) -> HttpsFront:
     """Listen on an address (port 0: any free one) and serve until closed."""
-    adapter = _Adapter(server, Authenticator(credentials, (host,)))
-    low = web.Server(
-        adapter,
-        request_factory=_make_request,
-        handler_cancellation=True,
-        access_log=None,
-        keepalive_timeout=90.0,
-        max_line_size=_LINE_LIMIT,
-        max_field_size=_LINE_LIMIT,
-    )
-    runner = web.ServerRunner(low, shutdown_timeout=SHUTDOWN_SECONDS)
-    await runner.setup()
-    site = web.TCPSite(runner, host, port, ssl_context=server_context(credentials))
-    await site.start()
-    bound = runner.addresses[0][1]
+    limits = limits or FrontLimits()
+    adapter = _Adapter(server, Authenticator(credentials, (host,)), limits)
+    low = web.Server(adapter, request_factory=_make_request, handler_cancellation=True)
+    connections = Connections(limits, most_connections(limits))
+
+    def make_protocol(connection: Connection) -> HttpConnection:
+        return HttpConnection(low, connection, connections, limits, adapter.user_of)
+
+    context = server_context(credentials)
+    sockets = await bind(host, port)
+    listener = Listener(sockets, context, connections, limits, make_protocol)
     shown = f"[{host}]" if ":" in host else host
-    return HttpsFront(f"https://{shown}:{bound}", runner)
+    return HttpsFront(f"https://{shown}:{listener.port}", connections, listener, low)
 
 
 def _make_request(

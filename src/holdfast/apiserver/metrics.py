@@ -11,7 +11,7 @@ from holdfast.client.transport import Response
 
 _LABELS = ("verb", "group", "version", "resource", "subresource")
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_ANYBODYS = (401, 403, 404, 405)  # answers to paths anybody may make up: they get no labels
+_UNLABELLED = (404, 405)  # answers to paths that clients may make up
 Labels = tuple[str, str, str, str, str]
 
 
@@ -36,9 +36,12 @@ class Metrics:
         self._timers: dict[Labels, Histogram] = {}
 
     def count(self, call: Call | None, status: int, seconds: float) -> None:
-        """Remember one answered request; unknown resources share one label, as they are endless."""
+        """Count one answered request; ``call`` is None for one that was not authorized.
+
+        Unknown resources share one label: a client can make up any number of them.
+        """
         labels: Labels = ("", "", "", "", "")
-        if call is not None and call.is_resource and status not in _ANYBODYS:
+        if call is not None and call.is_resource and status not in _UNLABELLED:
             labels = (
                 call.verb.upper(), call.group, call.version, call.plural, call.subresource,
             )  # fmt: skip

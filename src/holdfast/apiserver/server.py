@@ -38,6 +38,8 @@ from holdfast.store import Store
 
 _log = logging.getLogger(__name__)
 Answer = Response | StreamResponse
+ReadBody = Callable[[], Awaitable[bytes]]
+"""Read the body of a request from the wire."""
 
 
 async def _get(op: Operation) -> Answer:
@@ -104,13 +106,20 @@ class ApiServer:
         for watching in tuple(self.context.watches):
             watching.close()
 
-    async def handle(self, request: Request, user: User) -> Answer:
-        """Answer one request of one user; an error is an answer too."""
+    async def handle(
+        self, request: Request, user: User, read_body: ReadBody | None = None
+    ) -> Answer:
+        """Answer one request of one user; an error is an answer too.
+
+        ``read_body`` is called once the request is authorized; without it the request is complete.
+        """
         started = self.context.clock.monotonic()
         call: Call | None = None
         try:
-            call = read_call(request.method, request.path, request.query)
-            answer = await self._answer(call, request, user)
+            asked = read_call(request.method, request.path, request.query)
+            user = self._authorize(asked, request, user)
+            call = asked
+            answer = await self._answer(call, request, user, read_body)
         except HoldfastError as error:
             answer = failure(error)
         except RecursionError:
@@ -121,11 +130,17 @@ class ApiServer:
         self.metrics.count(call, answer.status, self.context.clock.monotonic() - started)
         return answer
 
-    async def _answer(self, call: Call, request: Request, user: User) -> Answer:
+    def _authorize(self, call: Call, request: Request, user: User) -> User:
+        """Refuse what a user may not do, by the header alone; return whom the user acts as."""
         if not self._running:
             raise Unavailable("the server is not ready to serve requests")
         user = impersonated(self.authorizer, user, request)
         self.authorizer.check(user, named(call, request))
+        return user
+
+    async def _answer(
+        self, call: Call, request: Request, user: User, read_body: ReadBody | None
+    ) -> Answer:
         if not call.is_resource:
             return self._paths.answer(call, request)
         if not self.context.registry.serves(call.group, call.version):
@@ -133,6 +148,8 @@ class ApiServer:
         served = self.context.registry.find(call.group, call.version, call.plural)
         if _is_misplaced(call, served):
             return answer_text("404 page not found\n", 404)
+        if read_body is not None:
+            request = replace(request, body=await read_body())
         op = Operation(
             self.context, call, served, request, user,
             choose_form(request.headers.get("accept", "")),

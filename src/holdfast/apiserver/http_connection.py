@@ -1,0 +1,136 @@
+"""One HTTP connection: aiohttp's protocol with the limits it has not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from holdfast.apiserver.answers import failure
+from holdfast.apiserver.connections import Connection, Connections
+from holdfast.apiserver.user import User
+from holdfast.errors import BadRequest, HoldfastError
+from holdfast.repeated_log import Repeats
+from holdfast.settings import FrontLimits
+
+_HEADER_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-length: 0\r\nconnection: close\r\n\r\n"
+)
+_repeats = Repeats()
+_log = logging.getLogger(__name__)
+
+
+class HttpConnection(RequestHandler):
+    """Parse requests; say what the connection is doing so that it can be closed in time."""
+
+    __slots__ = ("_connection", "_connections", "_header_bytes", "_limits", "_user_of")
+
+    def __init__(
+        self,
+        manager: web.Server,
+        connection: Connection,
+        connections: Connections,
+        limits: FrontLimits,
+        user_of: Callable[[asyncio.BaseTransport], User | None],
+    ) -> None:
+        super().__init__(
+            manager,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]
+            keepalive_timeout=limits.idle_seconds,
+            lingering_time=limits.linger_seconds,
+            max_line_size=limits.header_bytes,
+            max_field_size=limits.header_bytes,
+            max_headers=limits.headers,
+        )
+        self._connection = connection
+        self._connections = connections
+        self._limits = limits
+        self._user_of = user_of
+        self._header_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve; a client certificate is known from here on."""
+        self._connection.since = self._loop.time()
+        if user := self._user_of(transport):
+            self.authenticated(user)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forget the connection."""
+        self._connections.remove(self._connection)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came; a header may take neither too many bytes nor too long."""
+        parsed = self._request_count
+        super().data_received(data)
+        if parsed != self._request_count or self._connection.requests:
+            self._header_bytes = 0
+            self._connection.header_since = None
+        elif data:
+            self._header_bytes += len(data)
+            if self._connection.header_since is None:
+                self._connection.header_since = self._loop.time()
+            if self._header_bytes > self._limits.header_bytes and self.transport is not None:
+                self.transport.write(_HEADER_TOO_LARGE)
+                self.force_close()
+
+    def pause_writing(self) -> None:
+        """Note since when the client does not read."""
+        self._connection.blocked_since = self._loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the client reads."""
+        self._connection.blocked_since = None
+        super().resume_writing()
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count a request as being answered."""
+        self._connection.requests += 1
+        try:
+            yield
+        finally:
+            self._connection.requests -= 1
+            self._connection.since = self._loop.time()
+
+    @property
+    def over_limit(self) -> bool:
+        """Whether the user of this connection has too many of them."""
+        return self._connection.over_limit
+
+    def authenticated(self, user: User) -> None:
+        """Note that the client has shown credentials."""
+        if not user.is_anonymous:
+            self._connections.authenticate(self._connection, user)
+
+    def log_exception(self, *args: object, **_kw: object) -> None:
+        """Log aiohttp's complaints about one connection once a minute in all."""
+        if (note := _repeats.admit(args[0])) is not None:
+            _log.error("%s%s", str(args[0]) % args[1:], note)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is not HTTP with a Status of 400, and log only what is our own fault."""
+        if status >= 500 and (note := _repeats.admit(repr(exc))) is not None:
+            _log.error("answering a request failed%s", note, exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun already")
+        said = (message or "").strip().partition("\n")[0].rstrip(":")
+        error = HoldfastError("Internal error occurred") if status >= 500 else BadRequest(said)
+        outcome = failure(error)
+        answer = web.Response(status=status, headers=dict(outcome.headers), body=outcome.body)
+        answer.force_close()
+        return answer

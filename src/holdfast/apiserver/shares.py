@@ -1,0 +1,111 @@
+"""Share out requests in flight and the memory of request bodies among users.
+
+A flood by one kind of client must not refuse the others: system users, other users and anonymous
+clients are counted apart, and no user outside system:masters gets more than its own share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from holdfast.apiserver.user import MASTERS, User
+from holdfast.errors import Details, TooManyRequests
+from holdfast.settings import FrontLimits
+
+_SYSTEM_GROUPS = frozenset({MASTERS, "system:nodes"})
+_SYSTEM_USERS = frozenset({"system:kube-scheduler", "system:kube-controller-manager"})
+_SYSTEM, _OTHER, _ANONYMOUS = "system", "other", "anonymous"
+
+
+def kind_of(user: User) -> str:
+    """Tell which kind of user this is.
+
+    >>> kind_of(User("system:node:a", ("system:nodes",))), kind_of(User("ann"))
+    ('system', 'other')
+    """
+    if user.is_anonymous:
+        return _ANONYMOUS
+    is_system = user.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(user.groups)
+    return _SYSTEM if is_system else _OTHER
+
+
+class _Amounts:
+    """What is in use, by kind of user and by user."""
+
+    def __init__(self, most: dict[str, int], most_of_user: int) -> None:
+        self._most = most
+        self._most_of_user = most_of_user
+        self._of_kind: Counter[str] = Counter()
+        self._of_user: Counter[str] = Counter()
+
+    def take(self, user: User, kind: str, amount: int) -> bool:
+        """Count an amount as used; False, and nothing counted, if it exceeds a share."""
+        if self._of_kind[kind] + amount > self._most[kind]:
+            return False
+        if not user.is_master and self._of_user[user.name] + amount > self._most_of_user:
+            return False
+        self._of_kind[kind] += amount
+        self._of_user[user.name] += amount
+        return True
+
+    def give_back(self, user: User, kind: str, amount: int) -> None:
+        self._of_kind[kind] -= amount
+        self._of_user[user.name] -= amount
+        if not self._of_user[user.name]:
+            del self._of_user[user.name]
+
+
+class Shares:
+    """The requests in flight of one server and the bytes of their bodies."""
+
+    def __init__(self, limits: FrontLimits) -> None:
+        self.requests = _Amounts(
+            {
+                _SYSTEM: limits.system_requests,
+                _OTHER: limits.other_requests,
+                _ANONYMOUS: limits.anonymous_requests,
+            },
+            limits.user_requests,
+        )
+        self.body_bytes = _Amounts(
+            {_SYSTEM: limits.system_body_bytes, _OTHER: limits.other_body_bytes, _ANONYMOUS: 0},
+            limits.user_body_bytes,
+        )
+
+    def enter(self, user: User) -> InFlight:
+        """Count a request of a user as in flight until its ``leave``; raise 429 over the limit."""
+        kind = kind_of(user)
+        if not self.requests.take(user, kind, 1):
+            raise too_many()
+        return InFlight(self, user, kind)
+
+
+@dataclass(slots=True)
+class InFlight:
+    """One request and the memory reserved for its body."""
+
+    _shares: Shares
+    _user: User
+    _kind: str
+    _reserved: int = 0
+
+    def reserve_body(self, size: int) -> None:
+        """Reserve memory for a body before it is read; raise 429 over the limit."""
+        if not self._shares.body_bytes.take(self._user, self._kind, size):
+            raise too_many()
+        self._reserved += size
+
+    def leave(self) -> None:
+        """Give everything back."""
+        self._shares.requests.give_back(self._user, self._kind, 1)
+        if self._reserved:
+            self._shares.body_bytes.give_back(self._user, self._kind, self._reserved)
+            self._reserved = 0
+
+
+def too_many() -> TooManyRequests:
+    """Build the answer to a client that is over one of its limits."""
+    return TooManyRequests(
+        "too many requests, please try again later", Details(retry_after_seconds=1)
+    )

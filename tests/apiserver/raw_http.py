@@ -1,0 +1,60 @@
+"""A client that sends bytes as they are, to a server that may close at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from holdfast.apiserver.credentials import client_context
+
+GUARD_SECONDS = 30.0
+"""No test waits this long unless something hangs."""
+
+
+class RawClient:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str):
+        self.reader, self.writer, self.host = reader, writer, host
+
+    async def send(self, text: str | bytes) -> None:
+        """Send bytes, or text with HOST filled in and line ends made CRLF."""
+        if isinstance(text, str):
+            text = text.replace("HOST", self.host).replace("\n", "\r\n").encode()
+        self.writer.write(text)
+        await self.writer.drain()
+
+    async def head(self) -> str:
+        """Read the header of an answer; empty if the connection was closed before."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            try:
+                return (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+                return ""
+
+    async def status(self) -> int:
+        """Read the status of an answer; 0 if the connection was closed before."""
+        head = await self.head()
+        return int(head.split()[1]) if head else 0
+
+    async def rest(self) -> bytes:
+        """Read until the server closes."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            try:
+                return await self.reader.read()
+            except (ConnectionError, ssl.SSLError):
+                return b""
+
+
+@asynccontextmanager
+async def connect(api, *, tls: bool = True, admin: bool = False):
+    """Open a connection to a test server; without a client certificate unless ``admin``."""
+    where = urlsplit(api.url)
+    context = client_context(api.credentials, certificate=admin) if tls else None
+    reader, writer = await asyncio.open_connection(where.hostname, where.port, ssl=context)
+    try:
+        yield RawClient(reader, writer, where.netloc)
+    finally:
+        writer.transport.abort()

@@ -1,0 +1,347 @@
+"""What a client without credentials, or one too many, can do to the others: nothing."""
+
+import asyncio
+import logging
+import resource
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from apiserver.raw_http import GUARD_SECONDS, connect
+from apiserver.server_fixture import start_server
+from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
+from holdfast.apiserver.connections import Connections
+from holdfast.apiserver.credentials import client_context
+from holdfast.apiserver.listener import Listener
+from holdfast.apiserver.shares import Shares
+from holdfast.apiserver.user import ADMIN, ANONYMOUS, User
+from holdfast.errors import TooManyRequests
+from holdfast.settings import FrontLimits
+
+HALF_POST = f"POST {PODS} HTTP/1.1\nhost: HOST\ncontent-length: 3000000\n\n{{"
+NODE = User("system:node:a", ("system:nodes", "system:authenticated"))
+
+
+@asynccontextmanager
+async def server(tmp_path, **limits):
+    async with start_server(tmp_path, limits=FrontLimits(**limits)) as running:
+        yield running
+
+
+async def ask(api, text, **options):
+    async with connect(api, **options) as client:
+        await client.send(text)
+        return await client.status()
+
+
+async def test_a_refused_request_is_answered_before_its_body_comes(tmp_path):
+    async with server(tmp_path, linger_seconds=0.05) as api, connect(api) as client:
+        await client.send(HALF_POST)
+        head = await client.head()
+        assert head.startswith("HTTP/1.1 401")
+        assert "connection: close" in head.lower()
+        await client.rest()
+
+
+async def test_a_forbidden_request_is_answered_before_its_body_comes(api):
+    token = api.credentials.mint_token(User("eve", ("system:authenticated",)))
+    half = HALF_POST.replace("\n\n", f"\nauthorization: Bearer {token}\n\n")
+    assert await ask(api, half) == 403
+
+
+async def test_half_sent_anonymous_posts_do_not_refuse_the_admin(tmp_path):
+    few = {"system_requests": 3, "anonymous_requests": 3}
+    async with server(tmp_path, **few) as api, AsyncExitStack() as stack:
+        for _ in range(20):
+            client = await stack.enter_async_context(connect(api))
+            await client.send(HALF_POST)
+        assert (await api.call("GET", PODS)).status == 200
+
+
+def test_requests_in_flight_are_counted_by_kind_of_user():
+    shares = Shares(FrontLimits(
+        system_requests=3, other_requests=3, user_requests=2, anonymous_requests=2
+    ))  # fmt: skip
+    for user, most in ((ANONYMOUS, 2), (User("eve"), 2), (User("bob"), 1)):
+        entered = [shares.enter(user) for _ in range(most)]
+        with pytest.raises(TooManyRequests) as refused:
+            shares.enter(user)
+        assert refused.value.details.retry_after_seconds == 1
+        assert len(entered) == most
+    for user in (NODE, NODE, ADMIN):
+        held = shares.enter(user)
+    with pytest.raises(TooManyRequests):
+        shares.enter(ADMIN)
+    held.leave()
+    shares.enter(ADMIN)
+
+
+async def test_bodies_in_memory_are_limited_by_user(tmp_path):
+    async with server(tmp_path, user_body_bytes=100_000, other_body_bytes=150_000) as api:
+        await grant_configmaps(api, "eve", "bob")
+        async with half_body(api, "eve", 90_000), half_body(api, "bob", 60_000):
+            async with session_of(api, "eve") as eve:
+                big = configmap("big", x="x" * 20_000)
+                refused = await api.call("POST", CONFIGMAPS, big, session=eve)
+                assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+            assert (await api.call("POST", CONFIGMAPS, big)).status == 201
+
+
+async def test_a_body_over_the_limit_is_refused_by_its_length(api):
+    huge = HALF_POST.replace("3000000", "3145729")
+    assert await ask(api, huge, admin=True) == 413
+
+
+async def test_a_body_that_does_not_come_is_given_up(tmp_path):
+    async with server(tmp_path, body_seconds=0.1) as api:
+        assert await ask(api, HALF_POST, admin=True) == 504
+
+
+@pytest.mark.parametrize("sent", ["", "GET /ap", "GET /api HTTP/1.1\nhost: HOST\nx-a: "])
+async def test_a_header_that_does_not_come_closes_the_connection(tmp_path, sent):
+    async with server(tmp_path, header_seconds=0.1) as api:
+        for admin in (False, True) if sent else (False,):
+            async with connect(api, admin=admin) as client:
+                await client.send(sent)
+                assert await client.rest() == b""
+
+
+async def test_a_handshake_that_does_not_come_closes_the_connection(tmp_path):
+    async with server(tmp_path, handshake_seconds=0.1) as api, connect(api, tls=False) as client:
+        assert await client.rest() == b""
+
+
+async def test_a_connection_with_credentials_may_be_idle_longer(tmp_path):
+    async with (
+        server(tmp_path, header_seconds=0.1) as api,
+        connect(api, admin=True) as admin,
+        connect(api) as anonymous,
+    ):
+        await anonymous.rest()
+        await admin.send("GET /version HTTP/1.1\nhost: HOST\n\n")
+        assert await admin.status() == 200
+
+
+async def test_a_watch_outlives_every_time_limit(tmp_path):
+    short = {"header_seconds": 0.1, "body_seconds": 0.1, "idle_seconds": 0.1, "write_seconds": 0.1}
+    async with server(tmp_path, **short) as api, api.watch(PODS) as watching:
+        async with connect(api) as client:
+            await client.rest()
+        await api.create(PODS, pod("late"))
+        assert (await watching.next())["object"]["metadata"]["name"] == "late"
+
+
+async def test_a_client_that_does_not_read_is_cut_off(tmp_path):
+    async with server(tmp_path, write_seconds=0.2, header_seconds=0.2) as api:
+        for number in range(16):
+            await api.create(CONFIGMAPS, configmap(f"big-{number}", x="x" * 900_000))
+        async with connect(api, admin=True) as client:
+            client.writer.transport.pause_reading()
+            before = set(api.front.connections)
+            await client.send(f"GET {CONFIGMAPS} HTTP/1.1\nhost: HOST\n\n")
+            async with asyncio.timeout(GUARD_SECONDS):
+                while before <= set(api.front.connections):
+                    await asyncio.sleep(0.01)
+        assert (await api.call("GET", PODS)).status == 200
+
+
+async def test_new_clients_take_the_place_of_the_oldest_without_credentials(tmp_path):
+    async with server(tmp_path, unauthenticated_connections=8) as api, AsyncExitStack() as stack:
+        async with connect(api, admin=True) as admin:
+            clients = [await stack.enter_async_context(connect(api)) for _ in range(10)]
+            assert await clients[0].rest() == b""
+            await clients[-1].send("GET /healthz HTTP/1.1\nhost: HOST\n\n")
+            assert await clients[-1].status() == 200
+            await admin.send(f"GET {PODS} HTTP/1.1\nhost: HOST\n\n")
+            assert await admin.status() == 200
+        assert len(api.front.connections) <= 6
+
+
+async def test_idle_connections_with_credentials_go_when_all_are_taken(tmp_path):
+    async with server(tmp_path, connections=8) as api, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connect(api, admin=True)) for _ in range(12)]
+        for client in clients[-3:]:
+            await client.send("GET /version HTTP/1.1\nhost: HOST\n\n")
+            assert await client.status() == 200
+        assert len(api.front.connections) == 8
+
+
+async def test_a_user_has_a_quarter_of_all_connections():
+    connections = Connections(FrontLimits(), 16)
+    opened = [connections.admit(f"address-{now}", now) for now in range(6)]
+    for connection in opened[:4]:
+        connections.authenticate(connection, User("eve"))
+    connections.authenticate(opened[4], User("eve"))
+    assert [c.closed for c in opened[:5]] == [True, False, False, False, False]
+    for connection in opened[1:5]:
+        connection.requests = 1
+    connections.authenticate(opened[5], User("eve"))
+    assert opened[5].over_limit
+
+
+def test_an_address_takes_its_own_places_only():
+    connections = Connections(FrontLimits(unauthenticated_connections=4), 16)
+    first = [connections.admit("a", 0.0) for _ in range(2)]
+    other = connections.admit("b", 0.0)
+    connections.admit("a", 0.0)
+    assert (first[0].closed, first[1].closed, other.closed) == (True, False, False)
+
+
+async def test_accepting_without_descriptors_waits_and_logs_once(api, monkeypatch, caplog):
+    tries = []
+    enough = asyncio.Event()
+    original = Listener._cannot_accept
+
+    def counted(self, *args):
+        tries.append(args)
+        if len(tries) == 5:
+            enough.set()
+        original(self, *args)
+
+    monkeypatch.setattr(Listener, "_cannot_accept", counted)
+    monkeypatch.setattr("holdfast.apiserver.listener._RETRY_SECONDS", 0.01)
+    client = socket.socket()
+    client.setblocking(False)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        where = urlsplit(api.url)
+        await asyncio.get_running_loop().sock_connect(client, (where.hostname, where.port))
+        await asyncio.wait_for(enough.wait(), GUARD_SECONDS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        client.close()
+    lines = [r for r in caplog.records if "cannot accept connections" in r.message]
+    assert [line.exc_info for line in lines] == [None]
+    assert (await api.call("GET", PODS)).status == 200
+
+
+async def test_expect_continue_is_answered_once_authorized(api):
+    body = b'{"metadata": {"name": "c"}}'
+    head = f"POST {CONFIGMAPS} HTTP/1.1\nhost: HOST\nexpect: 100-continue\n"
+    head += f"content-type: application/json\ncontent-length: {len(body)}\n\n"
+    async with connect(api, admin=True) as client:
+        await client.send(head)
+        assert await client.head() == "HTTP/1.1 100 Continue\r\n\r\n"
+        await client.send(body)
+        assert await client.status() == 201
+    assert await ask(api, head) == 401
+    assert await ask(api, head.replace("100-continue", "magic"), admin=True) == 400
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ("GET /version HTTP/1.1\nhost: HOST\nx: " + "a" * 70_000 + "\n\n", 400),
+        ("GET /version HTTP/1.1\nhost: HOST\n" + "x: a\n" * 100 + "\n", 400),
+        ("GET /version HTTP/1.1\nhost: HOST\n" + f"x: {'a' * 8000}\n" * 20 + "\n", 431),
+        (f"GET /version?{'a' * 70_000} HTTP/1.1\nhost: HOST\n\n", 400),
+        ("GET / HTTP/1.1\nhost: HOST\ncontent-length: 1\ntransfer-encoding: chunked\n\n0\n\n", 400),
+        ("GET /version HTTP/1.1\nhost: HOST\ncontent-length: 1\ncontent-length: 2\n\nab", 400),
+        ("GET /version HTTP/1.1\nhost: HOST\ncontent-length: -1\n\n", 400),
+        ("GET /version HTTP/1.1\nhost: HOST\nx y: a\n\n", 400),
+        ("\x16\x03\x01\x02", 400),
+        ("GET /version HTTP/1.0\nhost: HOST\n\n", 200),
+        ("GET https://HOST/version HTTP/1.1\nhost: HOST\n\n", 200),
+        ("GET https://[HOST/version HTTP/1.1\nhost: HOST\n\n", 400),
+        ("GET /version HTTP/1.1\nhost: other\n\n", 403),
+        ("GET /version HTTP/1.1\n\n", 400),
+        ("HEAD /version HTTP/1.1\nhost: HOST\n\n", 200),
+        ("OPTIONS /api HTTP/1.1\nhost: HOST\n\n", 401),
+        ("TRACE /api HTTP/1.1\nhost: HOST\n\n", 401),
+        ("CONNECT HOST HTTP/1.1\nhost: HOST\n\n", 401),
+        ("OPTIONS * HTTP/1.1\nhost: HOST\n\n", 401),
+        ("PRI * HTTP/2.0\n\nSM\n\n", 400),
+        ("GET /version HTTP/1.1\nhost: HOST\nconnection: upgrade\nupgrade: websocket\n\n", 200),
+    ],
+)  # fmt: skip
+async def test_odd_requests_get_an_answer_and_leave_no_log(api, caplog, sent, status):
+    with caplog.at_level(logging.INFO):
+        assert await ask(api, sent) == status
+    assert caplog.records == []
+    assert (await api.call("GET", PODS)).status == 200
+
+
+@pytest.mark.parametrize("chunk", ["zz\n", "ffffffffffffffffff\nab\n", "5\nhello0\n", "-1\n\n"])
+async def test_broken_chunks_are_the_clients_mistake(api, caplog, chunk):
+    head = f"POST {PODS} HTTP/1.1\nhost: HOST\ntransfer-encoding: chunked\n\n"
+    with caplog.at_level(logging.INFO):
+        assert await ask(api, head + chunk, admin=True) == 400
+    assert caplog.records == []
+
+
+async def test_pipelined_requests_are_answered_in_order(api):
+    async with connect(api) as client:
+        await client.send("GET /version HTTP/1.1\nhost: HOST\n\nGET /api HTTP/1.1\nhost: HOST\n\n")
+        answer = await client.head()
+        length = int(answer.lower().split("content-length: ")[1].split()[0])
+        await client.reader.readexactly(length)
+        assert (answer.split()[1], await client.status()) == ("200", 401)
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"a" * 9000])
+async def test_what_is_not_tls_leaves_no_log(api, caplog, sent):
+    with caplog.at_level(logging.INFO):
+        async with connect(api, tls=False) as client:
+            await client.send(sent)
+            await client.rest()
+    assert caplog.records == []
+
+
+async def test_made_up_resources_do_not_grow_the_metrics(api):
+    async def rows():
+        return (await api.call("GET", "/metrics")).body.count(b"\n")
+
+    async with aiohttp.ClientSession(connector=anonymous_connector(api)) as session:
+
+        async def make_up(name):
+            path = f"/apis/{name}.example.com/v1/{name}"
+            answer = await api.call(
+                "GET", path, headers={"impersonate-group": "a"}, session=session
+            )
+            assert answer.status in (400, 401)
+
+        await make_up("first")
+        await rows()
+        before = await rows()
+        for number in range(20):
+            await make_up(f"a{number}")
+    assert await rows() == before
+
+
+def anonymous_connector(api):
+    return aiohttp.TCPConnector(ssl=client_context(api.credentials, certificate=False))
+
+
+@asynccontextmanager
+async def session_of(api, name):
+    token = api.credentials.mint_token(User(name, ("system:authenticated",)))
+    headers = {"authorization": f"Bearer {token}"}
+    connector = anonymous_connector(api)
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+        yield session
+
+
+@asynccontextmanager
+async def half_body(api, name, length):
+    """A request of a user whose body begins and does not end; its memory is reserved."""
+    token = api.credentials.mint_token(User(name, ("system:authenticated",)))
+    head = f"POST {CONFIGMAPS} HTTP/1.1\nhost: HOST\nauthorization: Bearer {token}\n"
+    async with connect(api) as client:
+        await client.send(f"{head}expect: 100-continue\ncontent-length: {length}\n\n")
+        assert await client.status() == 100
+        yield
+
+
+async def grant_configmaps(api, *users):
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    rules = [{"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]}]
+    await api.create(f"{rbac}/roles", {"metadata": {"name": "maps"}, "rules": rules})
+    await api.create(f"{rbac}/rolebindings", {
+        "metadata": {"name": "maps"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"},
+        "subjects": [{"kind": "User", "name": user} for user in users],
+    })  # fmt: skip
