@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check fmt bench bench-real parity scenarios real binaries differential lock clean
+.PHONY: help up test check fmt bench bench-real parity scenarios real binaries kubectl differential lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
@@ -73,6 +73,15 @@ binaries:
 real: .venv/.dev binaries
 	@mkdir -p build
 	$(BIN)/pytest -q -m real tests --junitxml=build/junit-real.xml $(ARGS)
+
+# The tests that run kubectl, with the oldest kubectl that Holdfast supports and the newest.
+kubectl: .venv/.dev
+	@for version in v1.30.14 v1.36.2; do \
+	  path=$$(tests/real/build-kubectl $$version) || exit 1; \
+	  echo "kubectl $$version"; \
+	  HOLDFAST_KUBECTL=$$path $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup \
+	    -m "kubectl and not real" tests $(ARGS) || exit 1; \
+	done
 
 # Decisions unlike kube-scheduler's, hunted over random snapshots.
 differential: .venv/.dev binaries

@@ -9,7 +9,6 @@ import asyncio
 import io
 import os
 import random
-import shutil
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,11 +31,7 @@ from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
 from holdfast.settings import FrontLimits
 from holdfast.store import Retention, Store
-
-KUBECTLS = (
-    shutil.which("kubectl") or "",
-    str(Path.home() / ".cache/holdfast/bin/v1.36.2/kubectl"),
-)
+from kubectl_program import find_kubectl
 
 
 @dataclass
@@ -104,12 +99,12 @@ class RunningServer:
         ) as response:  # fmt: skip
             yield Watching(response)
 
-    async def kubectl(self, *args: str, binary: str = "", stdin: str = "") -> Output:
+    async def kubectl(self, *args: str, stdin: str = "") -> Output:
         """Run the real kubectl as admin."""
         home = self.directory / "home"
         home.mkdir(exist_ok=True)
         process = await asyncio.create_subprocess_exec(
-            binary or find_kubectl(), "--kubeconfig", str(self.kubeconfig), *args,
+            find_kubectl(), "--kubeconfig", str(self.kubeconfig), *args,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE, env={**os.environ, "HOME": str(home)},
         )  # fmt: skip
@@ -139,13 +134,6 @@ class Watching:
 
     async def take(self, count: int) -> list[Any]:
         return [await self.next() for _ in range(count)]
-
-
-def find_kubectl() -> str:
-    """The first kubectl there is."""
-    found = next((path for path in KUBECTLS if path and Path(path).exists()), "")
-    assert found, "no kubectl found; tests that need it are marked kubectl"
-    return found
 
 
 @asynccontextmanager

@@ -51,7 +51,8 @@ async def test_a_misshapen_pod_is_refused_and_spoils_no_list(api, odd):
     assert refused.status == 400, refused.body
     assert refused.json["message"].startswith('Pod in version "v1" cannot be handled as a Pod: ')
     await api.create(PODS, pod("good"))
-    assert "good" in (await api.kubectl("get", "pods")).out
+    table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    assert b'"good"' in (await api.call("GET", PODS, headers=table)).body
 
 
 async def test_the_words_are_those_of_kubernetes(api):

@@ -2,33 +2,27 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 
-from apiserver.server_fixture import KUBECTLS
 from apiserver.shapes import CONFIGMAPS, PODS, binding, pod
 from apiserver.test_custom_resources import CRDS, definition
+from kubectl_program import find_kubectl, minor_version
 
-FOUND = [path for path in KUBECTLS if path and Path(path).exists()]
-pytestmark = [
-    pytest.mark.kubectl,
-    pytest.mark.skipif(not FOUND, reason="no kubectl on this machine"),
-]
+pytestmark = pytest.mark.kubectl
 MERGE = {"content-type": "application/merge-patch+json"}
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
-@pytest.fixture(params=FOUND, ids=lambda path: Path(path).parent.name)
-def kubectl(request, api):
-    """Run one of the kubectls; a command that must succeed says why if it does not."""
+@pytest.fixture
+def kubectl(api):
+    """Run kubectl; a command that must succeed says why if it does not."""
 
     async def run(*args, fails=False, stdin=""):
-        answer = await api.kubectl(*args, binary=request.param, stdin=stdin)
+        answer = await api.kubectl(*args, stdin=stdin)
         assert fails or answer.code == 0, answer.err
         return answer
 
-    run.binary = request.param
     return run
 
 
@@ -183,10 +177,16 @@ async def test_A029_wait_sees_a_change_with_and_without_streaming_lists(
     assert (await task).out == "pod/a condition met\n"
 
 
-async def test_A030_wait_for_ready_for_deletion_and_for_creation(api, kubectl):
+async def test_A030_wait_for_creation(api, kubectl):
+    if minor_version(find_kubectl()) < 31:
+        pytest.skip("kubectl wait --for=create needs kubectl 1.31 or newer")
     creation = asyncio.create_task(kubectl("wait", "--for=create", "pod/a", "--timeout=60s"))
     await api.create(PODS, pod("a"))
     await creation
+
+
+async def test_A030_wait_for_ready_and_for_deletion(api, kubectl):
+    await api.create(PODS, pod("a"))
     ready = await waiting(api, kubectl, "--for=condition=Ready", "pod/a")
     change = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     await api.call("PATCH", f"{PODS}/a/status", change, headers=MERGE)

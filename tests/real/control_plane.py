@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 import shutil
 import socket
@@ -19,19 +18,19 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+import kubectl_program
+
 VERSION = "v1.36.2"
 START_SECONDS = 120
 
 
 def binaries() -> Path:
     """Where tests/real/build puts the programs."""
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    root = os.environ.get("HOLDFAST_BINARIES") or str(Path(cache) / "holdfast" / "bin")
-    return Path(root) / VERSION
+    return kubectl_program.binaries() / VERSION
 
 
 def program(name: str) -> str | None:
-    """Find a program: built by us, or on PATH."""
+    """Find a program of the control plane's version: built by us, or on PATH."""
     built = binaries() / name
     return str(built) if built.exists() else shutil.which(name)
 

@@ -2,14 +2,12 @@
 
 import pytest
 
-from stories.transcript import ROOT, kubectl, replay, run, running_cluster
+from stories.transcript import ROOT, replay, run, running_cluster
 
 
 @pytest.mark.long
 @pytest.mark.kubectl
 def test_the_transcript_of_the_readme_is_true(tmp_path):
-    if kubectl() is None:
-        pytest.skip("needs the real kubectl: put it on PATH, or run `make binaries` (needs Go)")
     with running_cluster(tmp_path) as environment:
         assert replay(ROOT / "README.md", environment) > 8
         where = "jsonpath={.status.nodeName}{.spec.nodeName}"

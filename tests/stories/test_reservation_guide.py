@@ -2,20 +2,13 @@
 
 import pytest
 
-from stories.transcript import ROOT, kubectl, replay, running_cluster, steps_of
+from stories.transcript import ROOT, replay, running_cluster, steps_of
 
 GUIDE = ROOT / "docs" / "reservations.md"
 PRE_ALLOCATION = ROOT / "docs" / "reservations-pre-allocation.md"
 CONFIG = "examples/13-pre-allocation/scheduler.yaml"
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.kubectl,
-    pytest.mark.skipif(
-        kubectl() is None,
-        reason="needs the real kubectl: put it on PATH, or run `make binaries` (needs Go)",
-    ),
-]
+pytestmark = [pytest.mark.long, pytest.mark.kubectl]
 
 
 def test_the_guide_to_reservations_is_true(tmp_path):

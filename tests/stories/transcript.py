@@ -8,7 +8,6 @@ YAML is compared as YAML: a document may leave fields out, and times and uids st
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import yaml
 
 from holdfast.api.quantity import Quantity
 from holdfast.errors import HoldfastError
+from kubectl_program import find_kubectl
 
 ROOT = Path(__file__).parents[2]
 VARYING = [
@@ -28,16 +28,12 @@ VARYING = [
     (re.compile(r"\b(web|demo|app-demo)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), r"\1-HASH-ID"),
     (re.compile(r"\bweb-[a-z0-9]{5}\b"), "web-ID"),
     (re.compile(r"(-extended-resources)-[a-z0-9]{5}\b"), r"\1-ID"),
+    # kubectl 1.33 and later say from which namespace they delete.
+    (re.compile(r"( deleted) from \S+ namespace$", re.M), r"\1"),
     (re.compile(r"[ \t]+"), " "),
 ]
 ANY = re.compile(r"^(YYYY-MM-DDT[\d:]+Z|([a-z])\2{7}-.*|.*HASH-ID)$")
 READS = ("get", "describe", "why", "status", "list", "free")
-
-
-def kubectl():
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    built = sorted(Path(cache).glob("holdfast/bin/*/kubectl"))
-    return str(built[-1]) if built else shutil.which("kubectl")
 
 
 def steps_of(document):
@@ -57,7 +53,7 @@ def running_cluster(directory, *options):
     """`holdfast up`, and the environment in which the commands of a document find it."""
     tools = directory / "bin"
     tools.mkdir()
-    (tools / "kubectl").symlink_to(kubectl())
+    (tools / "kubectl").symlink_to(find_kubectl())
     (tools / "holdfast").symlink_to(Path(sys.executable).parent / "holdfast")
     data = directory / "data"
     env = {

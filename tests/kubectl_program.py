@@ -1,0 +1,62 @@
+"""The kubectl that tests run, chosen and checked in this one place.
+
+It is the program that HOLDFAST_KUBECTL names, else the one on PATH, else the newest that
+tests/real/build or tests/real/build-kubectl has put into the user's cache.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+OLDEST_MINOR = 30
+"""Kubernetes 1.30: what the README asks for, and the oldest version that the tests pass with."""
+
+
+def binaries() -> Path:
+    """The folder in which the programs built by tests/real lie, one folder a version."""
+    user_cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    root = os.environ.get("HOLDFAST_BINARIES") or str(Path(user_cache) / "holdfast" / "bin")
+    return Path(root)
+
+
+def find_kubectl() -> str:
+    """The path of the kubectl to use, or an empty string."""
+    chosen = os.environ.get("HOLDFAST_KUBECTL") or shutil.which("kubectl")
+    built = sorted(binaries().glob("*/kubectl"), key=_numbers)
+    return chosen or (str(built[-1]) if built else "")
+
+
+@cache
+def minor_version(path: str) -> int | None:
+    """The MINOR of Kubernetes 1.MINOR that a kubectl is from; None if it does not say."""
+    command = [path, "version", "--client", "-o", "json"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+        version = json.loads(done.stdout)["clientVersion"]["gitVersion"]
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
+        return None
+    found = re.match(r"v1\.(\d+)\.", version)
+    return int(found[1]) if found else None
+
+
+def problem_of(path: str) -> str:
+    """One sentence that says why tests cannot use a kubectl; empty if they can."""
+    if not path:
+        return (
+            "tests marked kubectl need kubectl: put it on PATH, name it in HOLDFAST_KUBECTL, or "
+            "run `make binaries` (needs Go)"
+        )
+    minor = minor_version(path)
+    if minor is None:
+        return f"{path} does not answer `kubectl version --client -o json`"
+    if minor < OLDEST_MINOR:
+        return f"{path} is kubectl 1.{minor}: Holdfast needs kubectl 1.{OLDEST_MINOR} or newer"
+    return ""
+
+
+def _numbers(path: Path) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", path.parent.name)]
