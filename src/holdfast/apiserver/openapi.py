@@ -25,8 +25,8 @@ _PATCHES = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
 )
+_STRATEGIC = "application/strategic-merge-patch+json"  # of built-in kinds only
 _PARAMETERS = [
     {
         "name": name,
@@ -71,7 +71,9 @@ def document(
     cached = _documents.get((group, version))
     if cached is None or cached[0] != tag:
         mine = [r for r in resources if (r.group, r.version) == (group, version)]
-        body = msgspec.json.encode(_compose(mine, _custom_schemas(group, version, custom)))
+        plurals = {c["spec"]["names"]["plural"] for c in custom if c["spec"]["group"] == group}
+        schemas = _custom_schemas(group, version, custom)
+        body = msgspec.json.encode(_compose(mine, schemas, plurals))
         cached = _documents[group, version] = tag, gzip.compress(body, 6, mtime=0)
     return cached[1]
 
@@ -87,10 +89,14 @@ def fingerprint(group: str, version: str, crds: Iterable[Mapping[str, Any]] = ()
 
 @cache
 def _data_digest() -> str:
-    return hashlib.sha256(data.packed("openapi")).hexdigest()
+    # The hash also covers what _paths writes: kubectl keeps documents by hash across upgrades.
+    shape = repr((_PATCHES, _STRATEGIC, _PARAMETERS)).encode()
+    return hashlib.sha256(data.packed("openapi") + shape).hexdigest()
 
 
-def _compose(resources: list[Resource[Any]], custom: dict[str, Schema]) -> dict[str, Any]:
+def _compose(
+    resources: list[Resource[Any]], custom: dict[str, Schema], custom_plurals: set[str]
+) -> dict[str, Any]:
     schemas = dict(custom)
     known: dict[str, Schema] = data.unpack("openapi")  # 10 ms, against 15 MB held for good
     names = {s[_GVK][0]["kind"]: name for name, s in custom.items()}
@@ -103,7 +109,11 @@ def _compose(resources: list[Resource[Any]], custom: dict[str, Schema]) -> dict[
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "v1.36"},
-        "paths": {path: item for r in resources for path, item in _paths(r).items()},
+        "paths": {
+            path: item
+            for r in resources
+            for path, item in _paths(r, is_custom=r.plural in custom_plurals).items()
+        },
         "components": {"schemas": schemas},
     }
 
@@ -127,10 +137,11 @@ def _add_references(schema: Any, known: dict[str, Schema], schemas: dict[str, Sc
                 _add_references(one, known, schemas)
 
 
-def _paths(resource: Resource[Any]) -> dict[str, Any]:
+def _paths(resource: Resource[Any], *, is_custom: bool) -> dict[str, Any]:
     namespace = "{namespace}" if resource.namespaced else ""
     collection = resource.path(namespace)
     gvk = {"group": resource.group, "kind": resource.kind, "version": resource.version}
+    patches = _PATCHES if is_custom else (*_PATCHES, _STRATEGIC)
     return {
         collection: {
             "get": _operation("list", gvk, []),
@@ -140,7 +151,7 @@ def _paths(resource: Resource[Any]) -> dict[str, Any]:
             "get": _operation("get", gvk, []),
             "put": _operation("put", gvk, _PARAMETERS),
             "patch": _operation("patch", gvk, _PARAMETERS)
-            | {"requestBody": {"content": {form: {} for form in _PATCHES}}},
+            | {"requestBody": {"content": {form: {} for form in patches}}},
             "delete": _operation("delete", gvk, _PARAMETERS[:1]),
         },
     }

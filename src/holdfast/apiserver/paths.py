@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping
 
-from holdfast.apiserver import openapi
+from holdfast.apiserver import openapi, openapi_v2
 from holdfast.apiserver.answers import answer_text, answer_value
 from holdfast.apiserver.definitions import Definitions
 from holdfast.apiserver.discovery import Discovery
@@ -67,13 +67,15 @@ class Paths:
         groups = self._context.registry.groups()
         apis = [f"/apis/{group}" for group in groups if group]
         apis += [f"/apis/{g}/{v}" for g, versions in groups.items() if g for v in versions]
-        fixed = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3",
-                 "/readyz", "/version"]  # fmt: skip
+        fixed = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
+                 "/openapi/v3", "/readyz", "/version"]  # fmt: skip
         return sorted(fixed + apis)
 
     def _openapi(self, path: str, headers: Mapping[str, str]) -> Response:
         resources = [served.resource for served in self._context.registry]
         crds = self._definitions.documents()
+        if path == openapi_v2.PATH:
+            return openapi_v2.answer(headers)
         if path == "/openapi/v3":
             return Response(
                 200, {"content-type": "application/json"}, openapi.index(resources, crds)

@@ -72,6 +72,17 @@ def test_a_path_says_that_the_server_validates_and_which_patches_it_takes():
     assert len(patch["requestBody"]["content"]) == 4
 
 
+def test_only_built_in_kinds_take_strategic_merge_patches():
+    strategic = "application/strategic-merge-patch+json"
+    for group, version in {(r.group, r.version) for r in RESOURCES}:
+        is_custom = any(group == crd["spec"]["group"] for crd in CRDS)
+        for path in document(group, version)["paths"].values():
+            if "patch" in path:
+                forms = set(path["patch"]["requestBody"]["content"])
+                assert (strategic in forms) == (not is_custom)
+                assert {"application/json-patch+json", "application/merge-patch+json"} < forms
+
+
 def test_custom_resources_are_described_like_built_in_kinds():
     made = document("scheduling.koordinator.sh", "v1alpha1")
     kind = made["components"]["schemas"]["sh.koordinator.scheduling.v1alpha1.Reservation"]

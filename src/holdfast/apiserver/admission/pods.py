@@ -23,8 +23,7 @@ TOLERATION_SECONDS = 300
 def admit_pod(op: Operation, pod: Object) -> None:
     """Complete a new pod: service account, priority, tolerations, the gated condition."""
     spec: Object = pod["spec"]
-    spec.setdefault("serviceAccountName", "default")
-    spec.setdefault("serviceAccount", spec["serviceAccountName"])
+    _name_account(spec, "default")
     set_priority(op.context, pod, op)
     tolerate_briefly(spec)
     if spec.get("schedulingGates"):
@@ -38,7 +37,15 @@ def readmit_pod(pod: Object, old: Object) -> None:
     for part in ("priority", "preemptionPolicy"):
         if spec.get(part) is None and before.get(part) is not None:
             spec[part] = before[part]
+    _name_account(spec, "")
     tolerate_briefly(spec)
+
+
+def _name_account(spec: Object, default: str) -> None:
+    """Write the service account under both its names, as upstream's conversion does."""
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or default
+    if name:
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
 def set_priority(context: Context, pod: Object, op: Operation) -> None:

@@ -1,0 +1,171 @@
+"""One small valid object of every kind that can be stored, and one change of it that is allowed.
+
+Each row is (apiVersion, kind, object without its head, merge patch). The patch is empty where a
+kind has no field but its metadata that may change.
+"""
+
+from typing import Any
+
+from apiserver.test_custom_resources import definition
+
+_POD = {"containers": [{"name": "c", "image": "nginx"}]}
+_LABELS = {"app": "sample"}
+_SELECTOR = {"matchLabels": _LABELS}
+_TEMPLATE = {"metadata": {"labels": _LABELS}, "spec": _POD}
+_REPLICAS = {"spec": {"replicas": 2}}
+_RULES = [{"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"],
+           "operations": ["CREATE"]}]  # fmt: skip
+_MATCH = {"resourceRules": _RULES}
+_WEBHOOK = {"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Ignore", "rules": _RULES,
+            "clientConfig": {"url": "https://example.com/hook"}}  # fmt: skip
+_RBAC = "rbac.authorization.k8s.io"
+_VIEW = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "view"}
+_USERS = {"subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "ada"}]}
+_READ = {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}
+_EXACTLY = {"deviceClassName": "gpu.example.com", "count": 1, "allocationMode": "ExactCount"}
+_CLAIM = {"devices": {"requests": [{"name": "gpu", "exactly": _EXACTLY}]}}
+_VOLUME = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+           "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/data"}}  # fmt: skip
+_STORED = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+_JOB = {"template": {"spec": {**_POD, "restartPolicy": "Never"}}}
+_INGRESS = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
+_SLICE = {"driver": "gpu.example.com", "nodeName": "n1",
+          "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+          "devices": [{"name": "gpu-0"}]}  # fmt: skip
+_ATTACHED = {"attacher": "csi.example.com", "nodeName": "n1",
+             "source": {"persistentVolumeName": "sample"}}  # fmt: skip
+_REQUESTS = {"resources": {"requests": {"cpu": "1"}}}
+_OWNER = {"owners": [{"labelSelector": _SELECTOR}], "ttl": "1h", "template": {"spec": {
+    "containers": [{"name": "c", "image": "nginx", **_REQUESTS}]}}}  # fmt: skip
+_REQUEST = {"request": "LS0t", "signerName": "example.com/signer", "usages": ["digital signature"]}
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_NET = "networking.k8s.io/v1"
+
+_ROWS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
+    ("v1", "ConfigMap", {"data": {"a": "1"}}, {"data": {"a": "2"}}),
+    ("v1", "Endpoints", {"subsets": [{"addresses": [{"ip": "10.0.0.9"}]}]},
+     {"subsets": [{"addresses": [{"ip": "10.0.0.8"}]}]}),
+    ("v1", "Event", {"involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
+                     "reason": "Testing", "message": "one", "type": "Normal"}, {"message": "two"}),
+    ("v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}},
+     {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}}),
+    ("v1", "Namespace", {}, {}),
+    ("v1", "Node", {"spec": {"podCIDR": "10.1.0.0/24"}}, {"spec": {"unschedulable": True}}),
+    ("v1", "PersistentVolume", {"spec": _VOLUME},
+     {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}),
+    ("v1", "PersistentVolumeClaim", {"spec": _STORED}, {}),
+    # A pod that names no service account cannot be replaced by its own file, here as upstream.
+    ("v1", "Pod", {"spec": {**_POD, "serviceAccountName": "default"}},
+     {"spec": {"containers": [{"name": "c", "image": "other"}]}}),
+    ("v1", "PodTemplate", {"template": _TEMPLATE}, {"template": {"spec": {"hostname": "h"}}}),
+    ("v1", "ReplicationController", {"spec": {"selector": _LABELS, "template": _TEMPLATE}},
+     _REPLICAS),
+    ("v1", "ResourceQuota", {"spec": {"hard": {"pods": "1"}}}, {"spec": {"hard": {"pods": "2"}}}),
+    ("v1", "Secret", {"data": {"a": "MQ=="}}, {"data": {"a": "Mg=="}}),
+    ("v1", "ServiceAccount", {}, {"automountServiceAccountToken": False}),
+    ("v1", "Service", {"spec": {"selector": _LABELS, "ports": [{"port": 80}]}},
+     {"spec": {"ports": [{"port": 81}]}}),
+    ("apiregistration.k8s.io/v1", "APIService", {
+        "spec": {"group": "metrics.example.com", "version": "v1", "groupPriorityMinimum": 100,
+                 "versionPriority": 100}}, {"spec": {"versionPriority": 90}}),
+    ("apps/v1", "ControllerRevision", {"revision": 1}, {"revision": 2}),
+    ("apps/v1", "DaemonSet", {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}},
+     {"spec": {"minReadySeconds": 5}}),
+    ("apps/v1", "Deployment", {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}}, _REPLICAS),
+    ("apps/v1", "ReplicaSet", {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}}, _REPLICAS),
+    ("apps/v1", "StatefulSet", {
+        "spec": {"selector": _SELECTOR, "template": _TEMPLATE, "serviceName": "web"}}, _REPLICAS),
+    ("events.k8s.io/v1", "Event", {
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "example.com/test",
+        "reportingInstance": "i", "action": "Test", "reason": "Testing", "type": "Normal",
+        "note": "one"}, {"note": "two"}),
+    ("autoscaling/v2", "HorizontalPodAutoscaler", {"spec": {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "sample"},
+        "maxReplicas": 3}}, {"spec": {"maxReplicas": 4}}),
+    ("batch/v1", "CronJob", {"spec": {"schedule": "@daily", "jobTemplate": {"spec": _JOB}}},
+     {"spec": {"suspend": True}}),
+    ("batch/v1", "Job", {"spec": _JOB}, {"spec": {"parallelism": 2}}),
+    ("certificates.k8s.io/v1", "CertificateSigningRequest", {"spec": _REQUEST}, {}),
+    (_NET, "IngressClass", {"spec": {"controller": "example.com/one"}}, {}),
+    (_NET, "Ingress", {"spec": _INGRESS}, {"spec": {"ingressClassName": "sample"}}),
+    (_NET, "IPAddress", {"spec": {"parentRef": {"resource": "services", "name": "web",
+                                                "namespace": "default"}}}, {}),
+    (_NET, "NetworkPolicy", {"spec": {"podSelector": _SELECTOR, "policyTypes": ["Ingress"]}},
+     {"spec": {"policyTypes": ["Ingress", "Egress"]}}),
+    (_NET, "ServiceCIDR", {"spec": {"cidrs": ["10.9.0.0/24"]}}, {}),
+    ("policy/v1", "PodDisruptionBudget", {"spec": {"minAvailable": 1, "selector": _SELECTOR}},
+     {"spec": {"minAvailable": 2}}),
+    (f"{_RBAC}/v1", "ClusterRoleBinding", {"roleRef": _VIEW}, _USERS),
+    (f"{_RBAC}/v1", "ClusterRole", {}, _READ),
+    (f"{_RBAC}/v1", "RoleBinding", {"roleRef": _VIEW}, _USERS),
+    (f"{_RBAC}/v1", "Role", {}, _READ),
+    ("storage.k8s.io/v1", "CSIDriver", {"spec": {"attachRequired": False}},
+     {"spec": {"requiresRepublish": True}}),
+    ("storage.k8s.io/v1", "CSINode", {"spec": {"drivers": []}},
+     {"spec": {"drivers": [{"name": "csi.example.com", "nodeID": "n"}]}}),
+    ("storage.k8s.io/v1", "CSIStorageCapacity", {"storageClassName": "sample", "capacity": "1Gi"},
+     {"capacity": "2Gi"}),
+    ("storage.k8s.io/v1", "StorageClass", {"provisioner": "csi.example.com"},
+     {"allowVolumeExpansion": True}),
+    ("storage.k8s.io/v1", "VolumeAttachment", {"spec": _ATTACHED}, {}),
+    ("storage.k8s.io/v1", "VolumeAttributesClass", {"driverName": "csi.example.com",
+                                                    "parameters": {"iops": "1"}}, {}),
+    (_ADMISSION, "MutatingAdmissionPolicy", {"spec": {
+        "matchConstraints": _MATCH, "reinvocationPolicy": "Never", "failurePolicy": "Ignore",
+        "mutations": [{"patchType": "ApplyConfiguration",
+                       "applyConfiguration": {"expression": "Object{}"}}]}},
+     {"spec": {"failurePolicy": "Fail"}}),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding", {"spec": {"policyName": "one"}},
+     {"spec": {"policyName": "two"}}),
+    (_ADMISSION, "MutatingWebhookConfiguration", {"webhooks": [_WEBHOOK]},
+     {"webhooks": [{**_WEBHOOK, "timeoutSeconds": 3}]}),
+    (_ADMISSION, "ValidatingAdmissionPolicy", {"spec": {
+        "matchConstraints": _MATCH, "failurePolicy": "Ignore",
+        "validations": [{"expression": "false"}]}}, {"spec": {"failurePolicy": "Fail"}}),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding", {
+        "spec": {"policyName": "one", "validationActions": ["Deny"]}},
+     {"spec": {"validationActions": ["Warn"]}}),
+    (_ADMISSION, "ValidatingWebhookConfiguration", {"webhooks": [_WEBHOOK]},
+     {"webhooks": [{**_WEBHOOK, "timeoutSeconds": 3}]}),
+    ("scheduling.k8s.io/v1", "PriorityClass", {"value": 7}, {"description": "for samples"}),
+    ("coordination.k8s.io/v1", "Lease", {"spec": {"holderIdentity": "one"}},
+     {"spec": {"holderIdentity": "two"}}),
+    ("node.k8s.io/v1", "RuntimeClass", {"handler": "runc"}, {}),
+    ("discovery.k8s.io/v1", "EndpointSlice", {"addressType": "IPv4", "endpoints": []},
+     {"endpoints": [{"addresses": ["10.0.0.9"]}]}),
+    ("resource.k8s.io/v1", "DeviceClass", {"spec": {}}, {"spec": {"selectors": [
+        {"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}}),
+    ("resource.k8s.io/v1", "ResourceClaim", {"spec": _CLAIM}, {}),
+    ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": _CLAIM}}, {}),
+    ("resource.k8s.io/v1", "ResourceSlice", {"spec": _SLICE},
+     {"spec": {"devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}}),
+    ("scheduling.koordinator.sh/v1alpha1", "Reservation", {"spec": _OWNER},
+     {"spec": {"ttl": "2h"}}),
+    ("scheduling.sigs.x-k8s.io/v1alpha1", "ResourcePolicy", {"spec": {
+        "podSelector": _SELECTOR, "units": [{"nodeSelector": {"matchLabels": {"pool": "a"}}}]}},
+     {"spec": {"units": [{"nodeSelector": {"matchLabels": {"pool": "b"}}}]}}),
+    ("example.com/v1", "Widget", {"spec": {"size": 1}}, {"spec": {"size": 2}}),
+)  # fmt: skip
+
+NAMES = {"IPAddress": "10.0.0.9", "APIService": "v1.metrics.example.com"}
+WIDGETS = definition()
+"""The CustomResourceDefinition of Widget; it is the sample of its own kind as well."""
+
+
+def objects() -> list[dict[str, Any]]:
+    """One object of every kind but CustomResourceDefinition."""
+    return [_named(*row[:3]) for row in _ROWS]
+
+
+def changes() -> list[dict[str, Any]]:
+    """The merge patches, in the order of ``objects``."""
+    return [row[3] for row in _ROWS]
+
+
+def _named(api_version: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+    name = NAMES.get(kind, f"sample-{api_version[0]}" if kind == "Event" else "sample")
+    head = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
+    if kind == "Event" and "involvedObject" not in body:
+        head["regarding"] = {"kind": "Pod", "namespace": "default", "name": "p"}
+    return {**head, **body}
