@@ -77,9 +77,8 @@ class RoleBook:
         book = cls(rules=rules)
         for binding in bindings:
             space = binding.get("metadata", {}).get("namespace", "")
-            ref = binding.get("roleRef", {})
-            home = "" if ref.get("kind") == "ClusterRole" else space
-            grant = Grant(space, rules.get((home, ref.get("name", "")), ()))
+            key = role_key(binding.get("roleRef") or {}, space)
+            grant = Grant(space, rules.get(key, ()) if key else ())
             for subject in binding.get("subjects") or ():
                 book.grants.setdefault(_subject_key(subject, space), []).append(grant)
         return book
@@ -98,6 +97,16 @@ class RoleBook:
             if not grant.namespace or grant.namespace == call.namespace
             for rule in grant.rules
         )
+
+
+def role_key(ref: Mapping[str, Any], namespace: str) -> tuple[str, str] | None:
+    """Find the role that a binding in a namespace (empty: none) refers to, in ``RoleBook.rules``.
+
+    None if it refers to no role that can exist: a Role outside of namespaces.
+    """
+    if ref.get("kind") == "ClusterRole":
+        return "", str(ref.get("name"))
+    return (namespace, str(ref.get("name"))) if namespace else None
 
 
 def _subject_key(subject: Mapping[str, Any], space: str) -> tuple[str, str]:

@@ -20,6 +20,10 @@ from holdfast.apiserver.definition_validation import (
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.pod_validation import check_pod, check_pod_change
 from holdfast.apiserver.policies import Id
+from holdfast.apiserver.role_binding_validation import (
+    check_cluster_role_binding,
+    check_role_binding,
+)
 from holdfast.apiserver.scheduling_validation import (
     check_budget,
     check_node,
@@ -41,6 +45,8 @@ _OF_NEW: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
     ("apps", "daemonsets"): check_workload,
     DEFINITIONS: check_definition,
     PRIORITY_CLASSES: check_priority_class,
+    ("rbac.authorization.k8s.io", "rolebindings"): check_role_binding,
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): check_cluster_role_binding,
 }
 _OF_CUSTOM: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
     ("scheduling.koordinator.sh", "reservations"): check_reservation,
@@ -56,6 +62,7 @@ _IMMUTABLE = {
     ("resource.k8s.io", "resourceclaims"): ("spec",),
     ("resource.k8s.io", "resourceclaimtemplates"): ("spec",),
 }
+_UNCHANGEABLE = "field is immutable"
 _IMMUTABLE_SPECS = {
     ("apps", "deployments"): ("selector",),
     ("apps", "replicasets"): ("selector",),
@@ -165,15 +172,15 @@ def _annotations(annotations: Any) -> Iterable[Cause]:
 
 
 def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:
-    words = "field is immutable"
     if op.served.id == DEFINITIONS and spec_changed(new, old):
         yield from check_definition_change(new, old)
     if op.served.id == PRIORITY_CLASSES and new.get("value") != old.get("value"):
         yield causes.forbidden("value", "may not be changed in an update.")
     for part in _IMMUTABLE.get(op.served.id, ()):
         if new.get(part) != old.get(part):
+            words = "cannot change roleRef" if part == "roleRef" else _UNCHANGEABLE
             yield causes.invalid(part, new.get(part), words)
     for part in _IMMUTABLE_SPECS.get(op.served.id, ()):
         now, before = (new.get("spec") or {}).get(part), (old.get("spec") or {}).get(part)
         if now != before:
-            yield causes.invalid(f"spec.{part}", now, words)
+            yield causes.invalid(f"spec.{part}", now, _UNCHANGEABLE)

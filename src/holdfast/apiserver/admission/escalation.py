@@ -1,4 +1,4 @@
-"""Refuse to let anybody grant, by a role or a binding, more than they hold themselves."""
+"""Refuse to grant, by a role or a binding, more than the user who writes it holds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 
 from holdfast.apiserver.authorization import Authorizer
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.rbac import GROUP, Rule
+from holdfast.apiserver.rbac import GROUP, Rule, role_key
 from holdfast.apiserver.routing import Call
-from holdfast.errors import Forbidden
+from holdfast.errors import Details, Forbidden, NotFound
 
 Object = Mapping[str, Any]
 ROLES = frozenset({(GROUP, "roles"), (GROUP, "clusterroles")})
 BINDINGS = frozenset({(GROUP, "rolebindings"), (GROUP, "clusterrolebindings")})
+_GC_FIELDS = frozenset(
+    {"ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"}
+)
 _EVERYTHING: tuple[Rule, ...] = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["*"]},
@@ -23,22 +26,41 @@ _EVERYTHING: tuple[Rule, ...] = (
 def check_grants(op: Operation, new: Object, old: Object | None = None) -> None:
     """Refuse a role with rules, or a binding to a role with rules, that the writer lacks.
 
-    The verbs ``escalate`` (on roles) and ``bind`` (on the role bound) lift this; a write that
-    leaves a role's rules alone is none of our business.
+    A binding to a role that does not exist is refused too: the role may be given any rules later.
+    The verbs ``escalate`` (on roles) and ``bind`` (on the role bound) allow all of it. A write
+    that leaves a role's rules alone, or changes nothing but what garbage collection needs, is
+    not checked.
     """
-    if op.user.is_master:
+    if op.user.is_master or (
+        old is not None and _without_gc_fields(new) == _without_gc_fields(old)
+    ):
         return
     written = str(new["metadata"].get("name"))
     if op.served.id in ROLES:
         if old is None or _granted(new) != _granted(old):
             _check_rules(op, written, _lifting(op, "escalate", written), _granted(new))
     elif op.served.id in BINDINGS:
-        ref = new.get("roleRef") or {}
-        plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
-        home = "" if plural == "clusterroles" else op.call.namespace
-        name = str(ref.get("name"))
-        rules = Authorizer(op.context.store).book().rules.get((home, name), ())
-        _check_rules(op, written, _lifting(op, "bind", name, plural), rules)
+        _check_binding(op, written, new.get("roleRef") or {})
+
+
+def _check_binding(op: Operation, written: str, ref: Object) -> None:
+    plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
+    name = str(ref.get("name"))
+    lifting = _lifting(op, "bind", name, plural)
+    authorizer = Authorizer(op.context.store)
+    key = role_key(ref, op.call.namespace)
+    rules = authorizer.book().rules.get(key) if key else None
+    if rules is not None:
+        _check_rules(op, written, lifting, rules)
+    elif not authorizer.allows(op.user, lifting):
+        details = Details(name=name, group=GROUP, kind=plural)
+        raise NotFound(f'{plural}.{GROUP} "{name}" not found', details)
+
+
+def _without_gc_fields(obj: Object) -> Object:
+    """Copy an object without the metadata that garbage collection and the server write."""
+    meta = {key: value for key, value in obj["metadata"].items() if key not in _GC_FIELDS}
+    return {**obj, "metadata": meta}
 
 
 def _lifting(op: Operation, verb: str, name: str, plural: str = "") -> Call:
