@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 from holdfast.api import causes, names
-from holdfast.api.defaults import default_object
 from holdfast.apiserver.structural import Schema
 from holdfast.apiserver.structural.node import Node
-from holdfast.errors import BadRequest, Cause, Invalid
+from holdfast.errors import Cause, Invalid
 
 Object = Mapping[str, Any]
 
@@ -55,25 +53,6 @@ def check_definition_change(new: Object, old: Object) -> Iterator[Cause]:
         if version not in named:
             yield causes.invalid(f"status.storedVersions[{i}]", version, _STILL_STORED % (
                 version, version, version))  # fmt: skip
-
-
-def spec_changed(new: Object, old: Object) -> bool:
-    """Tell whether a completed definition says something else than a stored one."""
-    before = {"apiVersion": new.get("apiVersion"), "kind": new.get("kind"),
-              "spec": _without_nulls(old.get("spec"))}  # fmt: skip
-    with suppress(
-        AttributeError, TypeError, BadRequest
-    ):  # an older server may have stored any shape
-        default_object(before)
-    return bool(_without_nulls(new.get("spec")) != before["spec"])
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
-    if isinstance(value, Mapping):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
-    return value
 
 
 def keeps_from_serving(cause: Cause) -> bool:

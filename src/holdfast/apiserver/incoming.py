@@ -29,11 +29,17 @@ def read_body(op: Operation) -> Object:
 
 def read_of(op: Operation, kind: Gvk) -> Object:
     """Read the body as an object of a kind of its own: a review, a binding, a scale."""
-    obj = read_object(op.request)
+    return typed(read_object(op.request), kind)
+
+
+def typed(obj: Any, kind: Gvk) -> Object:
+    """Copy an object of a built-in kind without unknown fields; refuse fields of wrong types."""
+    words = f'{kind[2]} in version "{kind[1]}" cannot be handled as a {kind[2]}'
+    if not isinstance(obj, dict):
+        raise BadRequest(f"{words}: it is not an object")
     try:
         return strict.prune(kind, obj)[0]
     except BadRequest as wrong:
-        words = f'{kind[2]} in version "{kind[1]}" cannot be handled as a {kind[2]}'
         raise BadRequest(f"{words}: {wrong.message}") from wrong
 
 

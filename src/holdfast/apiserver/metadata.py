@@ -6,9 +6,12 @@ import os
 import random
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from holdfast.api.decode import without_nulls
+from holdfast.api.defaults import default_object
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.registry import Served
 from holdfast.errors import BadRequest, Conflict, Details, FieldErrors
@@ -175,3 +178,14 @@ def content_changed(new: Object, old: Object) -> bool:
     return {k: v for k, v in new.items() if k not in apart} != {
         k: v for k, v in old.items() if k not in apart
     }
+
+
+def says_the_same(new: Object, old: Object) -> bool:
+    """Tell whether a completed object is what a stored one would be if it were completed.
+
+    What an older server stored may lack defaults, have nulls, or have any shape.
+    """
+    before = without_nulls(old)
+    with suppress(AttributeError, TypeError, BadRequest):
+        default_object(before)
+    return not content_changed(without_nulls(new), before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,11 @@ from holdfast.validation.reservation import check_reservation as judge
 from holdfast.validation.template import EFFECTS, NOT_NEGATIVE, OPERATORS, check_resources
 
 Object = dict[str, Any]
+_PERCENT = re.compile("[0-9]+%")
+_NO_PERCENT = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
+    "'93%', regex used for validation is '[0-9]+%')"
+)
 TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 
 
@@ -56,12 +62,24 @@ def check_budget(budget: Object) -> Iterable[Cause]:
     spec = budget.get("spec") or {}
     yield from _check_selector(spec.get("selector"), "spec.selector")
     for name in ("minAvailable", "maxUnavailable"):
-        amount = spec.get(name)
-        if isinstance(amount, str) and not (amount.endswith("%") and amount[:-1].isdecimal()):
-            words = "a valid percent string must be a numeric string followed by an ending '%'"
-            yield causes.invalid(f"spec.{name}", amount, words)
-        elif isinstance(amount, int) and amount < 0:
-            yield causes.invalid(f"spec.{name}", amount, NOT_NEGATIVE)
+        if spec.get(name) is not None:
+            yield from check_int_or_percent(spec[name], f"spec.{name}", most_percent=100)
+
+
+def check_int_or_percent(
+    amount: int | str, path: str, *, most_percent: int | None
+) -> Iterable[Cause]:
+    """List what is wrong with a number of pods, or a percentage of them.
+
+    Without ``most_percent`` a percentage has at most nine digits: more could not be counted with.
+    """
+    if isinstance(amount, int):
+        if amount < 0:
+            yield causes.invalid(path, amount, NOT_NEGATIVE)
+    elif not _PERCENT.fullmatch(amount):
+        yield causes.invalid(path, amount, _NO_PERCENT)
+    elif len(amount) > 10 or (most_percent is not None and int(amount[:-1]) > most_percent):
+        yield causes.invalid(path, amount, f"must not be greater than {most_percent or 999999999}%")
 
 
 def check_reservation(reservation: Object) -> Iterable[Cause]:

@@ -15,8 +15,8 @@ from holdfast.apiserver.admission.priority_classes import check_priority_class
 from holdfast.apiserver.definition_validation import (
     check_definition,
     check_definition_change,
-    spec_changed,
 )
+from holdfast.apiserver.metadata import says_the_same
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.pod_validation import check_pod, check_pod_change
 from holdfast.apiserver.policies import Id
@@ -89,12 +89,13 @@ def check_changed(op: Operation, new: Object, old: Object) -> None:
     found = [*_metadata(op, new)]
     if op.served.custom is not None:
         found += op.served.custom.schema.validate(new, old) or _of_custom(op, new, old)
-    elif op.served.id == DEFINITIONS and not spec_changed(new, old):
-        pass  # what an older server stored keeps its mistakes until its spec is written
     elif op.served.id == ("", "pods"):
         found += check_pod_change(new, old)
     elif check := _OF_NEW.get(op.served.id):
-        found += check(new)
+        mistakes = list(check(new))
+        # What an older server took keeps its mistakes until something else is written.
+        if mistakes and not says_the_same(new, old):
+            found += mistakes
     found += _fixed(op, new, old)
     _refuse(op, new, found)
 
@@ -172,9 +173,9 @@ def _annotations(annotations: Any) -> Iterable[Cause]:
 
 
 def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:
-    if op.served.id == DEFINITIONS and spec_changed(new, old):
+    if op.served.id == DEFINITIONS and not says_the_same(new, old):
         yield from check_definition_change(new, old)
-    if op.served.id == PRIORITY_CLASSES and new.get("value") != old.get("value"):
+    if op.served.id == PRIORITY_CLASSES and new.get("value") != (old.get("value") or 0):
         yield causes.forbidden("value", "may not be changed in an update.")
     for part in _IMMUTABLE.get(op.served.id, ()):
         if new.get(part) != old.get(part):

@@ -166,7 +166,7 @@ def _secret(raw: Raw) -> None:
 
 
 def _priority_class(raw: Raw) -> None:
-    fill(raw, preemptionPolicy="PreemptLowerPriority")
+    fill(raw, value=0, preemptionPolicy="PreemptLowerPriority")
 
 
 def _stateful_set(raw: Raw) -> None:

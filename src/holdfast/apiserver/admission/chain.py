@@ -18,8 +18,7 @@ from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_only_default
 from holdfast.apiserver.admission.reservations import ID as RESERVATIONS
 from holdfast.apiserver.admission.reservations import advice
-from holdfast.apiserver.definition_validation import spec_changed
-from holdfast.apiserver.metadata import stamp
+from holdfast.apiserver.metadata import says_the_same, stamp
 from holdfast.apiserver.operation import Operation
 
 Object = dict[str, Any]
@@ -81,7 +80,7 @@ def admit_changed(op: Operation, new: Object, old: Object) -> Object:
     validation.check_changed(op, new, old)
     if op.served.id in GRANTING:
         escalation.check_grants(op, new, old)
-    if op.served.id == DEFINITIONS and spec_changed(new, old):
+    if op.served.id == DEFINITIONS and not says_the_same(new, old):
         op.warnings.extend(unbuilt_rules(new))
     if op.served.id == RESERVATIONS and not op.call.subresource:
         op.warnings.extend(advice(new, old))

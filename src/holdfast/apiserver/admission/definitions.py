@@ -10,8 +10,8 @@ from holdfast.apiserver.definition_validation import (
     SCHEMA,
     check_definition,
     is_established,
-    spec_changed,
 )
+from holdfast.apiserver.metadata import says_the_same
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.structural import Schema
 from holdfast.errors import Cause, FieldErrors
@@ -33,9 +33,7 @@ def readmit_definition(definition: Object, old: Object, now: float) -> None:
     if meta.get("deletionTimestamp") and CLEANUP in (old["metadata"].get("finalizers") or ()):
         kept = meta.get("finalizers") or []
         meta["finalizers"] = kept if CLEANUP in kept else [*kept, CLEANUP]
-    if not spec_changed(definition, old):
-        return
-    if not check_definition(definition):
+    if not says_the_same(definition, old) and not check_definition(definition):
         establish(definition, now)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Context, Operation
+from holdfast.apiserver.writing import decode
 from holdfast.errors import Details, Forbidden
 from holdfast.store import Key
 
@@ -18,6 +17,7 @@ _CLASSES = ("scheduling.k8s.io", "priorityclasses")
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 TOLERATION_SECONDS = 300
+_POLICIES = ("PreemptLowerPriority", "Never")
 
 
 def admit_pod(op: Operation, pod: Object) -> None:
@@ -55,7 +55,7 @@ def set_priority(context: Context, pod: Object, op: Operation) -> None:
     found = _class_named(context, name) if name else default_class(context)
     if name and found is None:
         raise _no_such_class(op, pod, name)
-    value = int(found["value"]) if found else 0
+    value = priority_of(found) if found else 0
     if found:
         spec["priorityClassName"] = found["metadata"]["name"]
     if spec.get("priority") not in (None, value):
@@ -67,23 +67,30 @@ def set_priority(context: Context, pod: Object, op: Operation) -> None:
             "PriorityClass name",
         )
     spec["priority"] = value
-    policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
-    spec.setdefault("preemptionPolicy", policy)
+    policy = (found or {}).get("preemptionPolicy")
+    spec.setdefault("preemptionPolicy", policy if policy in _POLICIES else _POLICIES[0])
+
+
+def priority_of(priority_class: Mapping[str, Any]) -> int:
+    """Read the value of a stored PriorityClass; one that has none has 0, as upstream."""
+    value = priority_class.get("value")
+    return value if isinstance(value, int) and abs(value) < 1 << 31 else 0
 
 
 def _class_named(context: Context, name: str) -> Mapping[str, Any] | None:
     stored = context.store.latest(Key(*_CLASSES, "", name))
-    return msgspec.json.decode(stored.value) if stored else None
+    return decode(stored) if stored else None
 
 
 def default_class(context: Context) -> Mapping[str, Any] | None:
     """Find the PriorityClass for pods that name none; of several, the lowest."""
     classes = [
-        msgspec.json.decode(stored.value)
+        decode(stored)
         for stored in context.store.list(*_CLASSES)
         if b'"globalDefault":true' in stored.value
     ]
-    return min(classes, key=lambda c: c["value"], default=None)
+    marked = [one for one in classes if one.get("globalDefault") is True]
+    return min(marked, key=priority_of, default=None)
 
 
 def tolerate_briefly(spec: Object) -> None:

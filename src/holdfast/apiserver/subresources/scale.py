@@ -12,7 +12,7 @@ from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.answers import answer_value
 from holdfast.apiserver.body import check_size
-from holdfast.apiserver.incoming import read_of
+from holdfast.apiserver.incoming import read_of, typed
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.patching import JSON_PATCH, json_patched, merge, patch_media, read_patch
 from holdfast.apiserver.updating import current, write
@@ -21,6 +21,7 @@ from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, FieldErrors, NotFound
 
 Object = dict[str, Any]
+SCALE = ("autoscaling", "v1", "Scale")
 
 
 async def scale(op: Operation) -> Response:
@@ -32,7 +33,7 @@ async def scale(op: Operation) -> Response:
     if op.call.verb == "get":
         return answer_value(shown)
     wanted = _wanted(op, shown)
-    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    replicas = (wanted.get("spec") or {}).get("replicas") or 0
     _check(op, replicas)
     version = (wanted.get("metadata") or {}).get("resourceVersion", "")
     new = msgspec.json.decode(previous.value)
@@ -44,7 +45,7 @@ async def scale(op: Operation) -> Response:
 
 def _wanted(op: Operation, shown: Object) -> Object:
     if op.call.verb == "update":
-        sent = read_of(op, ("autoscaling", "v1", "Scale"))
+        sent = read_of(op, SCALE)
         name = (sent.get("metadata") or {}).get("name") or op.call.name
         if name != op.call.name:
             raise BadRequest(
@@ -57,11 +58,12 @@ def _wanted(op: Operation, shown: Object) -> Object:
     check_size(op.request.body)
     change = read_patch(op)
     if patch_media(op) == JSON_PATCH:
-        result: Object = json_patched(op, shown, change)
-        return result
-    merged: Object = merge(shown, change)
-    if not isinstance(change, dict) or "resourceVersion" not in (change.get("metadata") or {}):
-        merged["metadata"].pop("resourceVersion", None)
+        return typed(json_patched(op, shown, change), SCALE)
+    if not isinstance(change, dict):
+        raise BadRequest("error decoding patch: a patch of a Scale must be an object")
+    merged = typed(merge(shown, change), SCALE)
+    if "resourceVersion" not in (change.get("metadata") or {}):
+        merged.get("metadata", {}).pop("resourceVersion", None)
     return merged
 
 
@@ -81,7 +83,7 @@ def scale_of(obj: Object, paths: Mapping[str, str]) -> Object:
     """Show an object as a Scale."""
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: Object = {"replicas": _get(obj, paths["statusReplicasPath"]) or 0}
+    status: Object = {"replicas": _number(obj, paths["statusReplicasPath"])}
     selector = _selector(obj, paths)
     if selector:
         status["selector"] = selector
@@ -89,7 +91,7 @@ def scale_of(obj: Object, paths: Mapping[str, str]) -> Object:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {k: meta[k] for k in kept if k in meta},
-        "spec": {"replicas": _get(obj, paths["specReplicasPath"]) or 0},
+        "spec": {"replicas": _number(obj, paths["specReplicasPath"])},
         "status": status,
     }
 
@@ -111,10 +113,17 @@ def _get(obj: Any, path: str) -> Any:
     return obj
 
 
+def _number(obj: Any, path: str) -> int:
+    found = _get(obj, path)
+    return found if type(found) is int else 0
+
+
 def _set(obj: Object, path: str, value: Any) -> None:
     *parents, last = path.strip(".").split(".")
     for part in parents:
         obj = obj.setdefault(part, {})
+        if not isinstance(obj, dict):
+            raise BadRequest(f"{path} cannot be set: {part} is not an object")
     obj[last] = value
 
 
