@@ -25,6 +25,7 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import MASTERS, component
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
+from holdfast.client.events import DRAIN_SECONDS
 from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.configuration.reading import Configuration
@@ -52,6 +53,8 @@ STOP_SECONDS, HOPELESS_SECONDS = 15.0, 1.0
 """How long the parts may take to finish their work; and without a server to finish it with."""
 START_SECONDS = 600.0
 """How long the components may take to start on a server process that answers nothing."""
+COMPONENT_STOP_SECONDS = STOP_SECONDS + DRAIN_SECONDS
+"""How long the components may take: they also write the events that wait."""
 
 
 @dataclass(slots=True)
@@ -201,7 +204,7 @@ class Cluster:
     async def stop(self) -> None:
         """Take everything down in reverse; what was acknowledged is on disk."""
         if self.components is not None:
-            patience = STOP_SECONDS if self._server_lives else HOPELESS_SECONDS
+            patience = COMPONENT_STOP_SECONDS if self._server_lives else HOPELESS_SECONDS
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.components.stop(), patience)
         for client in self._clients:

@@ -6,7 +6,7 @@ import pytest
 from holdfast.api.meta import ObjectReference
 from holdfast.api.scheme import EVENTS, NODES, PODS
 from holdfast.client.client import Client
-from holdfast.client.events import EventRecorder, reference
+from holdfast.client.events import TRIES, EventRecorder, reference
 from holdfast.testing import Chances, Fault, FaultyTransport, a_node, a_pod, typed
 
 POD = typed(a_pod("web"))
@@ -113,12 +113,12 @@ async def test_trouble_is_met_with_patience_and_nothing_is_written_twice(
 
 
 async def test_what_cannot_be_written_is_dropped_with_a_word(recorder, wire, clock, faulty, caplog):
-    faulty.add(Fault("unavailable", method="POST", times=5))
+    faulty.add(Fault("unavailable", method="POST", times=TRIES))
     recorder.record(POD, "Normal", "Scheduled", "ok")
     await clock.advance(60)
     assert await stored(wire) == []
     assert "event Scheduled about Pod web dropped" in caplog.text
-    assert len(faulty.told) == 5
+    assert len(faulty.told) == TRIES
 
 
 async def test_what_is_refused_is_not_tried_again(recorder, wire, clock, faulty, caplog):

@@ -5,7 +5,9 @@ Pure rooms use these; ``holdfast.clock`` is for those who may know what time it 
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from holdfast.errors import BadRequest
 
@@ -31,6 +33,11 @@ def rfc3339(seconds: float) -> str:
     >>> rfc3339(0)
     '1970-01-01T00:00:00Z'
     """
+    return _whole_second(math.floor(seconds))
+
+
+@lru_cache(maxsize=256)
+def _whole_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -15,7 +15,8 @@ from holdfast.program import COMMAND
 from holdfast.settings import ClusterSettings
 
 START_SECONDS = 120.0
-STOP_SECONDS = 30.0
+STOP_SECONDS = 75.0
+"""Longer than the components (45 s) and then the API server (15 s) may take."""
 _TICK = 0.02
 
 

@@ -128,7 +128,13 @@ class Client:
     async def bind(self, namespace: str, pod: str, binding: Mapping[str, Any]) -> None:
         """POST a Binding: put the pod on its target node."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
-        await self._call("POST", path, body=msgspec.json.encode(binding))
+        await self.write("POST", path, msgspec.json.encode(binding))
+
+    async def write(
+        self, method: str, path: str, body: bytes, content_type: str = "application/json"
+    ) -> None:
+        """Send an encoded body; only the status of the answer is read."""
+        await self._call(method, path, None, body, content_type)
 
     async def update(self, res: Resource[T], obj: Mapping[str, Any], *, subresource: str = "") -> T:
         """PUT a whole raw object; its resourceVersion guards against lost updates."""

@@ -1,9 +1,9 @@
-"""Tell users what happened, as core/v1 Events that ``kubectl describe`` shows.
+"""Record core/v1 Events, which ``kubectl describe`` shows.
 
 Recording never waits and never fails: events are queued, repeats of one are counted instead of
-written again, and what cannot be written after a few tries is dropped with a log line. The first
+written again, and what cannot be written after several tries is dropped with a log line. The first
 repeats are counted on the server at once, later ones once a minute: thousands of pods that fit
-nowhere say the same again and again.
+nowhere repeat the same event again and again.
 """
 
 from __future__ import annotations
@@ -11,49 +11,70 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import zlib
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
 
-from holdfast.api import scheme
 from holdfast.api.meta import Object, ObjectReference
-from holdfast.api.resource import Resource
-from holdfast.api.timestamps import rfc3339
+from holdfast.api.scheme import EVENTS
+from holdfast.client.adaptive_limit import AdaptiveLimit
 from holdfast.client.backoff import Backoff
-from holdfast.client.client import Client
+from holdfast.client.client import Client, PatchType
+from holdfast.client.event_body import complete, count_patch, event_body, event_name, reference
 from holdfast.client.workqueue import QueueClosed, WorkQueue
 from holdfast.clock import Clock
-from holdfast.errors import AlreadyExists, HoldfastError, NotFound, Retryable
+from holdfast.errors import (
+    AlreadyExists,
+    HoldfastError,
+    NotFound,
+    Retryable,
+    TooManyRequests,
+    Unavailable,
+)
 
-TRIES = 5
-WRITERS = 8
+TRIES = 12
+RETRY = Backoff(first=0.2, limit=5.0)
 REMEMBERED = 4096
-MOST_WAITING = 20_000
-DRAIN_SECONDS = 5.0
+MOST_WAITING = 50_000
+"""Events that may wait to be written; beyond it new ones are dropped. One takes about 1.5 KB."""
+DRAIN_SECONDS, STALL_SECONDS = 30.0, 5.0
+"""How long stopping goes on writing what waits, at most, and how long without a single write."""
 FEW, REPEAT_SECONDS = 10, 60.0
 """After so many repeats their number is written no more often than that."""
 
 log = logging.getLogger(__name__)
+_Key = tuple[str, str, str, str, str]
+
+__all__ = ["EventRecorder", "reference"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entry:
     """One event and how often it happened; ``stored`` is the count the server knows."""
 
-    body: dict[str, Any]
+    key: _Key
+    subject: str
+    about: ObjectReference
+    name: str
+    body: bytes
     count: int
     last: float
     stored: int = 0
-    quiet_until: float = 0.0
-    """When the next repeat may be counted on the server."""
+    waiting: bool = False
+    due: float = 0.0
+    """When it may be written, by the monotonic clock."""
+    failures: int = 0
+
+    @property
+    def namespace(self) -> str:
+        return self.about.namespace or "default"
 
 
 class EventRecorder:
-    """Write events for one component, several at a time, each in order.
+    """Write events for one component: several at a time, those about one object in their order.
 
-    ``record`` may be called before ``start``; ``stop`` writes what is waiting, for a few seconds
-    at most.
+    The number of writers follows the server's responses (``AdaptiveLimit``). ``record`` may be
+    called before ``start``. ``stop`` writes what is waiting as long as writes succeed, for
+    ``DRAIN_SECONDS`` at most.
     """
 
     def __init__(
@@ -63,10 +84,17 @@ class EventRecorder:
         self._clock = clock
         self._component = component
         self._instance = instance
-        self._queue = WorkQueue(clock, backoff=Backoff(first=0.2, limit=5.0))
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._number = itertools.count(1)
-        self._writers: list[asyncio.Task[None]] = []
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._pending: dict[str, list[_Entry]] = {}
+        """What is to be written about each object, oldest first."""
+        self._waiting = 0
+        self._queue = WorkQueue(clock)
+        """The objects that have something pending."""
+        self._limit = AdaptiveLimit()
+        self._writers: set[asyncio.Task[None]] = set()
+        self._settled = 0
+        """Writes that succeeded or were given up so far."""
         self._overfull = False
 
     def record(
@@ -81,130 +109,189 @@ class EventRecorder:
         component: str = "",
     ) -> None:
         """Note that something happened to an object; ``type_`` is Normal or Warning."""
-        subject = reference(about)
+        about = reference(about)
         source = component or self._component
-        parts = (subject.kind, subject.namespace, subject.name, subject.uid, source, type_)
-        key = "\0".join((*parts, reason, message))
+        subject = f"{about.kind}/{about.namespace}/{about.name}/{about.uid}"
+        key = (subject, source, type_, reason, message)
         entry = self._entries.get(key)
+        now = self._clock.now()
         if entry is not None:
             self._entries.move_to_end(key)
             entry.count += 1
-            entry.last = self._clock.now()
+            entry.last = now
         elif self._has_room():
+            name = event_name(about, source, now, next(self._number))
             what = {"type": type_, "reason": reason, "message": message}
             if action:
                 what["action"] = action
-            body = self._body(subject, source, what=what, related=related)
-            self._entries[key] = _Entry(body, 1, self._clock.now())
+            body = event_body(
+                name, about, what, source=source, instance=self._instance or source, now=now,
+                related=None if related is None else reference(related),
+            )  # fmt: skip
+            entry = self._entries[key] = _Entry(key, subject, about, name, body, 1, now)
             self._forget_oldest()
         else:
             return
-        self._queue.add_after(key, entry.quiet_until - self._clock.now() if entry else 0.0)
+        self._enqueue(entry)
 
     def start(self) -> None:
         """Begin writing in the background."""
         if not self._writers:
-            self._writers = [asyncio.create_task(self._write_forever()) for _ in range(WRITERS)]
+            self._add_writers()
 
     async def stop(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Write what is waiting, give up after ``seconds``, and end."""
+        """Write what is waiting, for ``seconds`` at most and as long as it succeeds, and end."""
+        for pending in self._pending.values():
+            for entry in pending:
+                entry.due = 0.0
         self._queue.hurry()
+        try:
+            if self._writers:
+                await self._drain(seconds)
+        finally:
+            self._queue.shutdown()
+            writers, self._writers = self._writers, set()
+            for writer in writers:
+                writer.cancel()
+            await asyncio.gather(*writers, return_exceptions=True)
+            if self._waiting:
+                log.warning("%d events were not written before the end", self._waiting)
+
+    async def _drain(self, seconds: float) -> None:
         drained = asyncio.create_task(self._queue.drained())
-        if self._writers:
-            deadline = asyncio.create_task(self._clock.sleep(seconds))
-            await asyncio.wait({drained, deadline}, return_when=asyncio.FIRST_COMPLETED)
-            deadline.cancel()
+        deadline = self._clock.monotonic() + seconds
+        while not drained.done() and (left := deadline - self._clock.monotonic()) > 0:
+            before = self._settled
+            timer = asyncio.create_task(self._clock.sleep(min(left, STALL_SECONDS)))
+            await asyncio.wait({drained, timer}, return_when=asyncio.FIRST_COMPLETED)
+            timer.cancel()
+            await asyncio.gather(timer, return_exceptions=True)
+            if self._settled == before:
+                break
         drained.cancel()
-        left = len(self._queue)
-        self._queue.shutdown()
-        for writer in self._writers:
-            writer.cancel()
-        await asyncio.gather(*self._writers, drained, return_exceptions=True)
-        self._writers = []
-        if left:
-            log.warning("%d events were not written before the end", left)
+        await asyncio.gather(drained, return_exceptions=True)
+
+    def _add_writers(self) -> None:
+        while len(self._writers) < self._limit.limit:
+            self._writers.add(asyncio.create_task(self._write_forever()))
 
     async def _write_forever(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
         while True:
             try:
-                key = await self._queue.get()
+                subject = await self._queue.get()
             except QueueClosed:
                 return
+            if len(self._writers) > self._limit.limit:
+                self._writers.discard(me)
+                self._queue.add(subject)
+                self._queue.done(subject)
+                return
             try:
-                await self._write(key)
+                await self._write_next(subject)
             finally:
-                self._queue.done(key)
+                self._queue.done(subject)
 
-    async def _write(self, key: str) -> None:
-        entry = self._entries.get(key)
-        if entry is None or entry.stored == entry.count:
+    async def _write_next(self, subject: str) -> None:
+        """Write the next event about an object."""
+        entry = self._next(subject)
+        if entry is None:
             return
+        sent = self._clock.monotonic()
         try:
             await self._send(entry)
-            self._queue.forget(key)
         except Retryable as failure:
-            if self._queue.failures(key) + 1 < TRIES:
-                self._queue.retry(key, failure.after)
-            else:
-                self._give_up(key, entry, failure)
+            if isinstance(failure, TooManyRequests | Unavailable):
+                self._limit.overloaded(sent, self._clock.monotonic())
+            self._failed(entry, failure)
         except HoldfastError as refused:
-            self._give_up(key, entry, refused)
+            self._give_up(entry, refused)
+        else:
+            now = self._clock.monotonic()
+            self._limit.succeeded(sent, now, saturated=self._queue.ready > 0)
+            self._written(entry, now)
+        self._add_writers()
 
-    def _give_up(self, key: str, entry: _Entry, failure: HoldfastError) -> None:
-        self._queue.forget(key)
-        if not entry.stored:
-            self._entries.pop(key, None)
-        about, reason = entry.body["involvedObject"], entry.body["reason"]
-        log.warning(
-            "event %s about %s %s dropped: %s", reason, about["kind"], about["name"], failure
-        )
+    def _next(self, subject: str) -> _Entry | None:
+        """The next event about an object that is due; later ones wait for one that failed."""
+        now, wait = self._clock.monotonic(), float("inf")
+        for entry in self._pending.get(subject, ()):
+            if entry.due <= now:
+                return entry
+            wait = min(wait, entry.due - now)
+            if not entry.stored:
+                break
+        if wait < float("inf"):
+            self._queue.add_after(subject, wait)
+        return None
 
     async def _send(self, entry: _Entry) -> None:
-        count = entry.count
-        now = {"count": count, "lastTimestamp": rfc3339(entry.last)}
-        meta = entry.body["metadata"]
-        name, namespace = meta["name"], meta["namespace"]
+        count, last = entry.count, entry.last
+        path = EVENTS.path(entry.namespace)
         try:
             if entry.stored:
-                await self._client.patch(scheme.EVENTS, name, now, namespace)
+                await self._patch(entry, count, last)
             else:
-                await self._client.create(scheme.EVENTS, entry.body | now, namespace)
+                await self._client.write("POST", path, complete(entry.body, count, last))
         except AlreadyExists:  # an earlier try was written after all
-            await self._client.patch(scheme.EVENTS, name, now, namespace)
+            await self._patch(entry, count, last)
         except NotFound:
             if not entry.stored:
                 raise  # it is the namespace that is gone
             # Events live an hour.
-            await self._client.create(scheme.EVENTS, entry.body | now, namespace)
-        if count >= FEW:
-            entry.quiet_until = self._clock.now() + REPEAT_SECONDS
+            await self._client.write("POST", path, complete(entry.body, count, last))
         entry.stored = count
 
-    def _body(
-        self,
-        about: ObjectReference,
-        source: str,
-        *,
-        what: dict[str, Any],
-        related: Object | ObjectReference | None,
-    ) -> dict[str, Any]:
-        now = self._clock.now()
-        # Two components may tell of one object in the same microsecond.
-        teller = zlib.crc32(source.encode()) & 0xFFFF
-        name = f"{about.name}.{int(now * 1e6):x}{teller:04x}{next(self._number):04x}"
-        body: dict[str, Any] = {
-            "apiVersion": "v1", "kind": "Event",
-            "metadata": {"name": name, "namespace": about.namespace or "default"},
-            "involvedObject": _plain(about), **what,
-            "source": {"component": source}, "reportingComponent": source,
-            "reportingInstance": self._instance or source, "firstTimestamp": rfc3339(now),
-        }  # fmt: skip
-        if related is not None:
-            body["related"] = _plain(reference(related))
-        return body
+    async def _patch(self, entry: _Entry, count: int, last: float) -> None:
+        path = EVENTS.path(entry.namespace, entry.name)
+        patch = count_patch(count, last)
+        await self._client.write("PATCH", path, patch, PatchType.MERGE.value)
+
+    def _written(self, entry: _Entry, now: float) -> None:
+        entry.failures = 0
+        entry.due = now + REPEAT_SECONDS if entry.stored >= FEW else 0.0
+        self._dequeue(entry)
+        if entry.count != entry.stored:
+            self._enqueue(entry)
+
+    def _failed(self, entry: _Entry, failure: Retryable) -> None:
+        entry.failures += 1
+        if entry.failures >= TRIES:
+            self._give_up(entry, failure)
+            return
+        wait = max(RETRY.delay(entry.failures), failure.after or 0.0)
+        entry.due = self._clock.monotonic() + wait
+        self._queue.add(entry.subject)
+
+    def _give_up(self, entry: _Entry, failure: HoldfastError) -> None:
+        entry.failures = 0
+        self._dequeue(entry)
+        if not entry.stored:
+            self._entries.pop(entry.key, None)
+        reason, about = entry.key[3], entry.about
+        log.warning("event %s about %s %s dropped: %s", reason, about.kind, about.name, failure)
+
+    def _enqueue(self, entry: _Entry) -> None:
+        if not entry.waiting:
+            entry.waiting = True
+            self._waiting += 1
+            self._pending.setdefault(entry.subject, []).append(entry)
+            self._queue.add_after(entry.subject, entry.due - self._clock.monotonic())
+
+    def _dequeue(self, entry: _Entry) -> None:
+        entry.waiting = False
+        self._waiting -= 1
+        self._settled += 1
+        pending = self._pending[entry.subject]
+        pending.remove(entry)
+        if pending:
+            self._queue.add(entry.subject)
+        else:
+            del self._pending[entry.subject]
 
     def _has_room(self) -> bool:
-        if len(self._queue) < MOST_WAITING:
+        if self._waiting < MOST_WAITING:
             self._overfull = False
             return True
         if not self._overfull:
@@ -213,37 +300,10 @@ class EventRecorder:
         return False
 
     def _forget_oldest(self) -> None:
-        while len(self._entries) > REMEMBERED:
-            oldest = next(iter(self._entries))
-            if self._entries[oldest].stored != self._entries[oldest].count:
-                return  # still to be written
-            del self._entries[oldest]
-
-
-_RESOURCE_OF: dict[type, Resource[Any]] = {
-    value.type: value for value in vars(scheme).values() if isinstance(value, Resource)
-}
-
-
-def reference(about: Object | ObjectReference) -> ObjectReference:
-    """Point at an object; lists leave its kind out, then the type tells it."""
-    if isinstance(about, ObjectReference):
-        return about
-    resource = _RESOURCE_OF.get(type(about))
-    return ObjectReference(
-        api_version=about.api_version or (resource.api_version if resource else ""),
-        kind=about.kind or (resource.kind if resource else ""),
-        namespace=about.namespace,
-        name=about.name,
-        uid=about.uid,
-        resource_version=about.metadata.resource_version,
-    )
-
-
-def _plain(about: ObjectReference) -> dict[str, str]:
-    fields = {
-        "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
-        "apiVersion": about.api_version, "resourceVersion": about.resource_version,
-        "fieldPath": about.field_path,
-    }  # fmt: skip
-    return {name: value for name, value in fields.items() if value}
+        """Forget events that need no counting any more; those not yet written are kept."""
+        for _ in range(2):
+            if len(self._entries) <= REMEMBERED:
+                return
+            key, entry = self._entries.popitem(last=False)
+            if entry.waiting:
+                self._entries[key] = entry

@@ -56,6 +56,11 @@ class WorkQueue:
         """How many keys wait or are delayed, not counting those taken."""
         return len(self._waiting) + len(self._due)
 
+    @property
+    def ready(self) -> int:
+        """How many keys a worker could take now."""
+        return len(self._line)
+
     def add(self, key: str) -> None:
         """Put a key in line, unless it is there already; a delay it had is over."""
         if self._closed or key in self._waiting:

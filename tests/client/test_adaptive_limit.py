@@ -1,0 +1,125 @@
+"""The number of requests in flight follows the responses; a simulated server, no real time."""
+
+import heapq
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from holdfast.client.adaptive_limit import HIGHEST, LONGEST_HOLD, LOWEST, START, AdaptiveLimit
+
+
+def run(limit, latency_of, responses, *, now=0.0, refuse_above=10**9, rng=None):
+    """Keep ``limit.limit`` requests in flight for so many responses; return the limits seen."""
+    in_flight, seen = [], []
+    while responses > 0:
+        while len(in_flight) < limit.limit:
+            seconds = latency_of(len(in_flight) + 1) * (rng.uniform(0.8, 1.2) if rng else 1.0)
+            heapq.heappush(in_flight, (now + seconds, now, len(in_flight) + 1 > refuse_above))
+        now, sent, refused = heapq.heappop(in_flight)
+        if refused:
+            limit.overloaded(sent, now)
+        else:
+            limit.succeeded(sent, now, saturated=True)
+        seen.append(limit.limit)
+        responses -= 1
+    return seen
+
+
+def constant(seconds):
+    return lambda _in_flight: seconds
+
+
+def cores(count, seconds=0.005, others=0):
+    """A server that works on ``count`` requests at once and queues the rest."""
+    return lambda in_flight: seconds * max(1.0, (in_flight + others) / count)
+
+
+def mostly(seen):
+    return Counter(seen[len(seen) // 2 :]).most_common(1)[0][0]
+
+
+def test_it_grows_to_the_highest_while_latency_stays():
+    assert run(AdaptiveLimit(), constant(0.05), 300)[-1] == HIGHEST
+
+
+def test_a_slow_network_is_no_overload():
+    assert run(AdaptiveLimit(), constant(1.5), 300)[-1] == HIGHEST
+
+
+@pytest.mark.parametrize("capacity", [4, 8, 16, 32])
+def test_it_stops_where_more_requests_bring_no_more_throughput(capacity):
+    seen = run(AdaptiveLimit(), cores(capacity), 4000)
+    assert capacity / 2 <= mostly(seen) <= 2 * max(capacity, START)
+    assert mostly(seen) < HIGHEST
+
+
+def test_beside_another_client_of_a_busy_server_it_takes_its_share():
+    assert mostly(run(AdaptiveLimit(), cores(2, others=128), 2000)) == HIGHEST
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_does_not_keep_it_low(seed):
+    seen = run(AdaptiveLimit(), cores(2, others=128), 2000, rng=random.Random(seed))
+    assert mostly(seen) == HIGHEST
+
+
+def test_a_server_that_gets_busy_during_a_trial_is_tried_again_soon():
+    limit = AdaptiveLimit()
+    run(limit, constant(0.002), 20)
+    assert limit.limit == 2 * START
+    seen = run(limit, constant(0.1), 400, now=1.0)
+    assert START in seen and seen[-1] == HIGHEST
+
+
+def test_requests_in_flight_together_halve_it_once():
+    limit = AdaptiveLimit(32)
+    for _ in range(32):
+        limit.overloaded(sent=1.0, now=2.0)
+    assert limit.limit == 16
+    limit.overloaded(sent=2.1, now=3.0)
+    assert limit.limit == 8
+
+
+def test_it_never_falls_below_the_lowest():
+    limit = AdaptiveLimit()
+    for n in range(10):
+        limit.overloaded(sent=n, now=n + 0.5)
+    assert limit.limit == LOWEST
+
+
+def test_a_late_response_counts_as_overload():
+    limit = AdaptiveLimit(16)
+    limit.succeeded(sent=0.0, now=5.0, saturated=True)
+    assert limit.limit == 8
+
+
+def test_a_server_that_refuses_is_probed_ever_more_seldom():
+    seen = run(AdaptiveLimit(), constant(0.01), 4000, refuse_above=20)
+    assert mostly(seen) == 16
+    tail = seen[2000:]
+    increases = sum(after > before for before, after in itertools.pairwise(tail))
+    assert increases <= 2000 / (16 * LONGEST_HOLD) + 1
+
+
+def test_it_grows_again_after_an_overload():
+    limit = AdaptiveLimit()
+    for n in range(3):
+        limit.overloaded(sent=n, now=n + 0.5)
+    assert run(limit, constant(0.01), 2000, now=10.0)[-1] == HIGHEST
+
+
+def test_without_waiting_work_it_stays():
+    limit = AdaptiveLimit()
+    for n in range(500):
+        limit.succeeded(sent=n, now=n + 0.01, saturated=False)
+    assert limit.limit == START
+
+
+def test_responses_to_requests_sent_under_another_limit_do_not_count():
+    limit = AdaptiveLimit()
+    limit.overloaded(sent=1.0, now=2.0)
+    for _ in range(100):
+        limit.succeeded(sent=1.5, now=2.5, saturated=True)
+    assert limit.limit == START // 2
