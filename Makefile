@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check fmt bench bench-real parity scenarios real binaries kubectl differential lock clean
+.PHONY: help up test check fmt bench bench-real parity scenarios real binaries kubectl differential attack lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
@@ -86,6 +86,10 @@ kubectl: .venv/.dev
 # Decisions unlike kube-scheduler's, hunted over random snapshots.
 differential: .venv/.dev binaries
 	@$(BIN)/python tools/differential.py $(ARGS)
+
+# A minute of load by clients without credentials; docs/security.md.
+attack: .venv/.dev
+	@$(BIN)/python tools/attack.py $(ARGS)
 
 lock: .venv/bin/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from holdfast.apiserver.answers import failure
 from holdfast.apiserver.connections import Connection, Connections
@@ -21,6 +22,7 @@ _HEADER_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
 )
+_HANGING_UP = (ConnectionError, RequestPayloadError)
 _repeats = Repeats()
 _log = logging.getLogger(__name__)
 
@@ -111,10 +113,13 @@ class HttpConnection(RequestHandler):
         if not user.is_anonymous:
             self._connections.authenticate(self._connection, user)
 
-    def log_exception(self, *args: object, **_kw: object) -> None:
-        """Log aiohttp's complaints about one connection once a minute in all."""
-        if (note := _repeats.admit(args[0])) is not None:
-            _log.error("%s%s", str(args[0]) % args[1:], note)
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Log what aiohttp did not expect once a minute; a client that hangs up is expected."""
+        raised = kw.get("exc_info")
+        if self.transport is None or isinstance(raised, _HANGING_UP):
+            return
+        if (note := _repeats.admit(repr(raised))) is not None:
+            _log.error("a connection failed%s", note, exc_info=raised)
 
     def handle_error(
         self,
