@@ -27,7 +27,7 @@ _EXACTLY = {"deviceClassName": "gpu.example.com", "count": 1, "allocationMode": 
 _CLAIM = {"devices": {"requests": [{"name": "gpu", "exactly": _EXACTLY}]}}
 _VOLUME = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
            "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/data"}}  # fmt: skip
-_STORED = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+VOLUME_CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 _JOB = {"template": {"spec": {**_POD, "restartPolicy": "Never"}}}
 _INGRESS = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
 _SLICE = {"driver": "gpu.example.com", "nodeName": "n1",
@@ -54,7 +54,7 @@ _ROWS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     ("v1", "Node", {"spec": {"podCIDR": "10.1.0.0/24"}}, {"spec": {"unschedulable": True}}),
     ("v1", "PersistentVolume", {"spec": _VOLUME},
      {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}),
-    ("v1", "PersistentVolumeClaim", {"spec": _STORED}, {}),
+    ("v1", "PersistentVolumeClaim", {"spec": VOLUME_CLAIM}, {}),
     # A pod that names no service account cannot be replaced by its own file, here as upstream.
     ("v1", "Pod", {"spec": {**_POD, "serviceAccountName": "default"}},
      {"spec": {"containers": [{"name": "c", "image": "other"}]}}),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
+SERVICE_ACCOUNT = "system:serviceaccount:"
 UNAUTHENTICATED = "system:unauthenticated"
 
 
@@ -23,6 +24,11 @@ class User:
     def is_master(self) -> bool:
         """Whether no rule needs to be asked."""
         return MASTERS in self.groups
+
+    @property
+    def is_component(self) -> bool:
+        """Whether this is a part of the cluster, such as ``system:kube-controller-manager``."""
+        return self.name.startswith("system:") and not self.name.startswith(SERVICE_ACCOUNT)
 
     @property
     def is_anonymous(self) -> bool:

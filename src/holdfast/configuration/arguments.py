@@ -12,7 +12,7 @@ from holdfast.errors import Cause
 WITH_ARGUMENTS = frozenset({
     "DefaultPreemption", "DynamicResources", "InterPodAffinity", "NodeAffinity",
     "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "VolumeBinding",
-    "Reservation", "resourcepolicy", "NodeNUMAResource", "DeviceShare",
+    "Reservation", "NodeNUMAResource", "DeviceShare",
 })  # fmt: skip
 _ALSO = {
     name: (f"{GROUP}/v1beta2", f"{GROUP}/v1beta3")
@@ -37,7 +37,7 @@ def read_arguments(
     if not _is_its_own(config.name, args, path, found):
         return None
     if config.name not in WITH_ARGUMENTS:
-        for name in args.keys() - {"apiVersion", "kind"}:
+        for name in sorted(args.keys() - {"apiVersion", "kind"}, key=str):
             words = f'unknown field "{name}": {config.name} takes no arguments'
             found.wrong(Cause(f"{path}.{name}", words))
         return {}

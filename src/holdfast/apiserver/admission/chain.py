@@ -18,6 +18,7 @@ from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_only_default
 from holdfast.apiserver.admission.reservations import ID as RESERVATIONS
 from holdfast.apiserver.admission.reservations import advice
+from holdfast.apiserver.admission.unbuilt_warnings import unbuilt_warnings
 from holdfast.apiserver.metadata import says_the_same, stamp
 from holdfast.apiserver.operation import Operation
 
@@ -54,6 +55,7 @@ def admit_new(op: Operation, obj: Object) -> Object:
         op.warnings.extend(unbuilt_rules(obj))
     if op.served.id == RESERVATIONS:
         op.warnings.extend(advice(obj))
+    op.warnings.extend(unbuilt_warnings(op, obj))
     return obj
 
 
@@ -84,4 +86,5 @@ def admit_changed(op: Operation, new: Object, old: Object) -> Object:
         op.warnings.extend(unbuilt_rules(new))
     if op.served.id == RESERVATIONS and not op.call.subresource:
         op.warnings.extend(advice(new, old))
+    op.warnings.extend(unbuilt_warnings(op, new, old))
     return new
