@@ -64,5 +64,33 @@ def refuse(causes: Iterable[Cause]) -> None:
     raise BadRequest(words, Details(causes=found))
 
 
+_GO_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r",
+    "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
+
+
+def go_quoted(text: str) -> str:
+    r"""Quote a text as Go's %q does: what cannot be printed is escaped.
+
+    >>> print(go_quoted('a"b\r\x1b'), go_quoted("é\u2028"))
+    "a\"b\r\x1b" "é\u2028"
+    """
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(map(_go_escaped, text)) + '"'
+
+
+def _go_escaped(sign: str) -> str:
+    if sign in _GO_ESCAPES:
+        return _GO_ESCAPES[sign]
+    if sign.isprintable():
+        return sign
+    code = ord(sign)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def _shown(value: Any) -> str:
     return msgspec.json.encode(value).decode()

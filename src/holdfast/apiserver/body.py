@@ -5,82 +5,31 @@ from __future__ import annotations
 from typing import Any, cast
 
 import msgspec
-import yaml
 
 from holdfast.apiserver.negotiation import PROTOBUF, YAML, body_media
 from holdfast.apiserver.protobuf import decode_body
+from holdfast.apiserver.yaml_body import parse_yaml
 from holdfast.client.transport import Request
 from holdfast.errors import BadRequest, TooLarge
 
 BODY_LIMIT = 3 * 1024 * 1024
 DEPTH_LIMIT = 200
-
-
-class _PlainLoader(yaml.CSafeLoader):
-    """YAML as far as it is JSON: no repeated keys, times stay text."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        mapping: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            key = str(self.construct_object(key_node, deep=True))
-            if key in mapping:
-                raise BadRequest(f'error converting YAML to JSON: key "{key}" already set in map')
-            mapping[key] = self.construct_object(value_node, deep=True)
-        return mapping
-
-
-def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
-    made: dict[Any, Any] = loader.construct_mapping(node)
-    return made
-
-
-_PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-_PlainLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
-
-
-def parse_yaml(text: bytes) -> Any:
-    """Read one YAML document as a JSON value.
-
-    >>> parse_yaml(b"a: 2001-01-01")
-    {'a': '2001-01-01'}
-    """
-    loader = _PlainLoader(text)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _refuse_aliases(node)
-        return loader.construct_document(node)
-    except (yaml.YAMLError, ValueError) as broken:  # ValueError: a number of 5,000 digits
-        raise BadRequest(f"error converting YAML to JSON: {broken}") from broken
-    finally:
-        loader.dispose()
-
-
-def _refuse_aliases(root: yaml.Node) -> None:
-    """Refuse a document that repeats a part by reference: a few lines could mean gigabytes."""
-    seen: set[int] = set()
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            raise BadRequest("error converting YAML to JSON: aliases are not accepted")
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            waiting += [part for pair in node.value for part in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            waiting += node.value
+PATH_LIMIT = 8 * 1024
+"""The most characters of all names on the way from the root to a field."""
 
 
 def parse_json(text: bytes) -> Any:
-    """Read JSON, refusing what is nested too deep to be meant."""
+    """Read JSON; nesting over the limit is refused.
+
+    msgspec counts its own recursion and stops at Python's limit, whatever the body.
+    """
     try:
-        return msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as broken:
         raise BadRequest(f"json parse error: {broken}") from broken
+    if not _is_small(text):
+        check_nesting(value)
+    return value
 
 
 def check_size(body: bytes) -> None:
@@ -89,47 +38,54 @@ def check_size(body: bytes) -> None:
         raise TooLarge(f"Request entity too large: limit is {BODY_LIMIT}")
 
 
-def may_be_deep(body: bytes) -> bool:
-    """Tell whether a body has brackets enough to be nested too deep; most have not.
-
-    Forms without brackets (protobuf, block YAML) have to be walked.
-    """
-    brackets = body.count(b"{") + body.count(b"[")
-    return not 0 < brackets <= DEPTH_LIMIT
+def _is_small(text: bytes) -> bool:
+    """Tell whether JSON is too short to break a limit of nesting; most is."""
+    return len(text) < PATH_LIMIT and text.count(b"{") + text.count(b"[") <= DEPTH_LIMIT
 
 
-def check_depth(value: Any, limit: int = DEPTH_LIMIT) -> None:
-    """Refuse nesting that would exhaust whoever walks the object later.
+def check_nesting(value: Any, depth: int = DEPTH_LIMIT) -> None:
+    """Refuse what is nested too deep, or below names too long, for code that walks it.
 
-    >>> check_depth([[[[]]]], 2)
+    Depth costs stack. The names on the way to a field are its path, which is written out for
+    each field below.
+
+    >>> check_nesting([[[[]]]], 2)
     Traceback (most recent call last):
     holdfast.errors.BadRequest: the object is nested more than 2 levels deep
     """
-    level = [value]
-    for _ in range(limit + 1):
-        inner: list[Any] = []
-        for item in level:
+    level: list[tuple[Any, int]] = [(value, 0)]
+    for _ in range(depth + 1):
+        inner: list[tuple[Any, int]] = []
+        for item, path in level:
             if isinstance(item, dict):
-                inner += [v for v in item.values() if isinstance(v, dict | list)]
+                inner += [(v, path + len(k)) for k, v in item.items() if isinstance(v, dict | list)]
             elif isinstance(item, list):
-                inner += [v for v in item if isinstance(v, dict | list)]
+                inner += [(v, path) for v in item if isinstance(v, dict | list)]
         if not inner:
             return
+        if any(path > PATH_LIMIT for _, path in inner):
+            raise BadRequest(f"the path of a field is longer than {PATH_LIMIT} characters")
         level = inner
-    raise BadRequest(f"the object is nested more than {limit} levels deep")
+    raise BadRequest(f"the object is nested more than {depth} levels deep")
 
 
 def read_value(request: Request) -> Any:
-    """Read the body in whatever form its Content-Type says; an empty body is None."""
+    """Read the body in the form its Content-Type names; an empty body is None.
+
+    Size and depth of what comes back are within the limits.
+    """
     check_size(request.body)
     media = body_media(request.headers.get("content-type", ""))
     if not request.body:
         return None
     if media == PROTOBUF:
-        return decode_body(request.body)
-    if media == YAML:
-        return parse_yaml(request.body)
-    return parse_json(request.body)
+        value = decode_body(request.body)
+    elif media == YAML:
+        value = parse_yaml(request.body, DEPTH_LIMIT)
+    else:
+        return parse_json(request.body)
+    check_nesting(value)
+    return value
 
 
 def read_object(request: Request) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.apiserver import strict
-from holdfast.apiserver.body import check_depth, may_be_deep, read_object
+from holdfast.apiserver.body import read_object
 from holdfast.apiserver.conversion import inward
 from holdfast.apiserver.fields import Gvk
 from holdfast.apiserver.negotiation import PROTOBUF, YAML
@@ -19,8 +19,6 @@ Object = dict[str, Any]
 def read_body(op: Operation) -> Object:
     """Read the body as an object of the operation's kind, strict about fields if asked."""
     obj = _read(op)
-    if may_be_deep(op.request.body):
-        check_depth(obj)
     check_kind(op, obj)
     media = op.request.headers.get("content-type", "")
     body = b"" if media.startswith((PROTOBUF, YAML)) else op.request.body

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from holdfast.api.causes import go_quoted
 from holdfast.errors import BadRequest, Cause, Details, Invalid
 
 _KINDS = {
     "create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions",
     "delete": "DeleteOptions", "deletecollection": "DeleteOptions",
 }  # fmt: skip
+_INTEGER = re.compile(r"([+-]?)([0-9]+)")
+_DIGITS = 21  # more than any integer of 64 bits has
 _LEVELS = ("Ignore", "Strict", "Warn")
 
 
@@ -52,11 +56,24 @@ def field_validation(verb: str, query: Mapping[str, str]) -> str:
 
 
 def whole_number(query: Mapping[str, str], name: str) -> int | None:
-    """Read an integer option; None if it is not there."""
+    """Read an integer option of 64 bits; None if it is not there."""
     text = query.get(name, "")
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError as wrong:
-        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax') from wrong
+    return parse_integer("ParseInt", text, -(1 << 63), (1 << 63) - 1) if text else None
+
+
+def parse_integer(function: str, text: str, least: int, most: int) -> int:
+    """Read a decimal integer as the function of Go's strconv does, or raise BadRequest.
+
+    >>> parse_integer("ParseUint", "9" * 30, 0, (1 << 64) - 1)
+    Traceback (most recent call last):
+    holdfast...BadRequest: strconv.ParseUint: parsing "999999999999999999999999999999": value out...
+    """
+    shape = _INTEGER.fullmatch(text)
+    wrong = "invalid syntax"
+    if shape is not None and (least < 0 or not shape[1]):
+        digits = shape[2].lstrip("0")
+        value = int(f"{shape[1]}{digits or 0}") if len(digits) < _DIGITS else most + 1
+        if least <= value <= most:
+            return value
+        wrong = "value out of range"
+    raise BadRequest(f"strconv.{function}: parsing {go_quoted(text)}: {wrong}")

@@ -60,7 +60,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
         raise BadRequest("the body is no Kubernetes protobuf: it does not start with k8s\\x00")
     try:
         return _decode_unknown(body[len(MAGIC) :], 0)
-    except (IndexError, struct.error, UnicodeDecodeError, msgspec.DecodeError) as broken:
+    except (IndexError, RecursionError, struct.error, ValueError) as broken:
         raise BadRequest(f"the protobuf body cannot be read: {broken}") from broken
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_right
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,6 +26,15 @@ _EXPIRED = (
     "inconsistent list - objects that were created, modified, or deleted between the time the "
     "first chunk was returned and now may show up in the list."
 )
+_TOKEN_VERSION = "meta.k8s.io/v1"
+
+
+class _Token(msgspec.Struct):
+    """A continue token before it is encoded."""
+
+    v: str = ""
+    rv: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
+    start: str = ""
 
 
 def get(op: Operation) -> Response:
@@ -72,6 +80,7 @@ def _next_page(op: Operation, selection: Selection, token: str, limit: int) -> R
     if revision < 0:  # an inconsistent continuation, taken after Expired
         found, revision = selection.list_now(store), store.revision
     else:
+        not_newer(revision, store.revision)
         try:
             found = selection.list_at(store, revision)
         except Expired:
@@ -89,8 +98,8 @@ def _expired(start: str) -> Response:
 
 def make_token(revision: int, last: str) -> str:
     """Write a continue token: the revision all pages are of, and the last key shown."""
-    token = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": revision, "start": last})
-    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+    token = _Token(_TOKEN_VERSION, revision, last)
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
 
 
 def read_token(text: str) -> tuple[int, str]:
@@ -100,8 +109,18 @@ def read_token(text: str) -> tuple[int, str]:
     (7, 'default/a')
     """
     try:
-        raw = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        assert isinstance(raw, Mapping)
-        return int(raw["rv"]), str(raw["start"])
-    except (ValueError, KeyError, TypeError, AssertionError, msgspec.DecodeError) as wrong:
-        raise BadRequest(f"invalid continue token: continue key is not valid: {wrong}") from wrong
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        token = msgspec.json.decode(raw, type=_Token)
+    except (ValueError, RecursionError, msgspec.DecodeError) as wrong:
+        raise _bad_token(f": {wrong}") from wrong
+    if token.v != _TOKEN_VERSION:
+        raise _bad_token(f": server does not recognize this encoded version {token.v}")
+    if token.rv == 0:
+        raise _bad_token(f": incorrect encoded start resourceVersion (version {token.v})")
+    if not token.start:
+        raise _bad_token(f": encoded start key empty (version {token.v})")
+    return token.rv, token.start
+
+
+def _bad_token(words: str) -> BadRequest:
+    return BadRequest(f"invalid continue token: continue key is not valid{words}")

@@ -10,11 +10,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from holdfast.api.causes import go_quoted
 from holdfast.api.resource import Resource
 from holdfast.apiserver.fields import FieldInfo, Gvk, fields_of, type_of
 from holdfast.apiserver.scalars import check_scalars, misfit
 from holdfast.errors import BadRequest
 
+COMPLAINT_LIMIT = 100
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
@@ -139,14 +141,16 @@ def _collect(value: Any, path: str, found: list[str]) -> None:
 
 
 def complaints(unknown: Iterable[str], duplicate: Iterable[str] = ()) -> list[str]:
-    """Word each field as upstream does; with fieldValidation=Warn each is one warning header.
+    r"""Word each field as upstream does; with fieldValidation=Warn each is one warning.
 
-    >>> complaints(["spec.foo"])
-    ['unknown field "spec.foo"']
+    There are as many as upstream reports at most, and each path once.
+
+    >>> complaints(["spec.foo", "a\nb"])
+    ['unknown field "spec.foo"', 'unknown field "a\\nb"']
     """
-    return [f'duplicate field "{path}"' for path in duplicate] + [
-        f'unknown field "{path}"' for path in unknown
-    ]
+    found = [f"duplicate field {go_quoted(path)}" for path in dict.fromkeys(duplicate)]
+    found += [f"unknown field {go_quoted(path)}" for path in dict.fromkeys(unknown)]
+    return found[:COMPLAINT_LIMIT]
 
 
 def message(words: Iterable[str], kind: str = "", version: str = "") -> str:

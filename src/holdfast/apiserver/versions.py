@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.apiserver.options import forbidden_option, unknown_choice
+from holdfast.api.causes import go_quoted
+from holdfast.apiserver.options import forbidden_option, parse_integer, unknown_choice
 from holdfast.apiserver.routing import is_true
 from holdfast.errors import BadRequest, Cause, Details, Retryable
 
@@ -22,12 +23,11 @@ def version_number(text: str) -> int:
     """Read a resourceVersion; unset reads as 0."""
     if not text:
         return 0
-    if not text.isdecimal():
-        raise BadRequest(
-            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
-            "invalid syntax"
-        )
-    return int(text)
+    try:
+        return parse_integer("ParseUint", text, 0, (1 << 64) - 1)
+    except BadRequest as wrong:
+        shown = go_quoted(text)
+        raise BadRequest(f"resourceVersion: Invalid value: {shown}: {wrong.message}") from wrong
 
 
 def not_newer(wanted: int, revision: int) -> None:

@@ -11,6 +11,7 @@ from holdfast.apiserver.answers import answer, with_headers
 from holdfast.apiserver.forms import render
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.registry import Served
+from holdfast.apiserver.warning_header import warning_header
 from holdfast.client.transport import Response
 from holdfast.store import Stored
 from holdfast.store.store import Build
@@ -59,10 +60,5 @@ def show(op: Operation, value: bytes, status: int = 200) -> Response:
     """Answer with one object in the form the client asked for, warnings attached."""
     response = answer(render(op, value), status, op.form)
     if op.warnings:
-        listed = ", ".join(f'299 - "{_quoted(words)}"' for words in op.warnings)
-        return with_headers(response, {"warning": listed})
+        return with_headers(response, {"warning": warning_header(op.warnings)})
     return response
-
-
-def _quoted(words: str) -> str:
-    return words.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

@@ -137,7 +137,7 @@ def _wish(text: str, key: str, kind: Any) -> Any:
         return None
     try:
         return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as wrong:
+    except (msgspec.MsgspecError, RecursionError) as wrong:
         raise BadRequest(f"metadata.annotations[{key}]: {wrong}") from wrong
 
 
@@ -148,5 +148,5 @@ def _read(annotations: Mapping[str, str], key: str, kind: Any) -> Any:
         return None
     try:
         return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None

@@ -102,7 +102,7 @@ def _policies(spec: ReservationSpec) -> Iterator[Cause]:
 def _annotation(text: str, kind: type[Any], path: str) -> Iterator[Cause]:
     try:
         found = msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as wrong:
+    except (msgspec.MsgspecError, RecursionError) as wrong:
         yield causes.invalid(path, text, str(wrong))
         return
     if isinstance(found, _Amounts):
