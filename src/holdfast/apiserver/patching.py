@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jsonpatch
 import msgspec
 
 from holdfast.api import causes
-from holdfast.apiserver.body import check_depth, check_size, parse_json
+from holdfast.apiserver.body import check_nesting, check_size, parse_json
 from holdfast.apiserver.conversion import inward, outward_object
 from holdfast.apiserver.incoming import known_fields
+from holdfast.apiserver.json_patch import apply_json_patch, undecodable
 from holdfast.apiserver.metadata import metadata_of
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.strategic import strategic_merge
@@ -19,6 +19,7 @@ from holdfast.apiserver.updating import current, write
 from holdfast.apiserver.writing import decode, show
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, FieldErrors, Invalid, NotBuilt, Unsupported
+from holdfast.store import check_value_size
 
 Object = dict[str, Any]
 
@@ -26,7 +27,6 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCHES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
-_MOST_OPERATIONS = 10_000
 _REJECTED = "the server rejected our request due to an error in our request"
 
 
@@ -56,9 +56,7 @@ def read_patch(op: Operation) -> Any:
         raise Unsupported(_unsupported(JSON_PATCH, MERGE_PATCH, APPLY_PATCHES[0]))
     if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
         raise Unsupported("415: Unsupported Media Type")
-    change = parse_json(op.request.body)
-    check_depth(change)
-    return change
+    return parse_json(op.request.body)
 
 
 def patch_media(op: Operation) -> str:
@@ -74,18 +72,19 @@ def _unsupported(*accepted: str) -> str:
 
 
 def patched(op: Operation, old: Object, change: Any) -> Object:
-    """Apply a patch to an object and check what came out."""
+    """Apply a patch to an object and check the result, its size before anything walks it."""
     media = patch_media(op)
     if media == JSON_PATCH:
-        new = json_patched(op, old, change)
+        new = json_patched(old, change)
     elif not isinstance(change, dict):
-        raise _undecodable(change, "map[string]interface {}")
+        raise undecodable(change, "map[string]interface {}")
     elif media == MERGE_PATCH:
         new = merge(old, change)
     else:
         new = strategic_merge(op.served.resource, old, change)
     if not isinstance(new, dict):
         raise Invalid(_REJECTED)
+    check_value_size(op.key, msgspec.json.encode(new))
     _check_identity(op, new, old)
     return known_fields(op, new)
 
@@ -107,29 +106,11 @@ def merge(target: Any, change: Any) -> Any:
     return result
 
 
-def json_patched(op: Operation, old: Object, change: Any) -> Any:
-    """Apply a JSON patch (RFC 6902); a failing operation is a 422 and changes nothing."""
-    if not isinstance(change, list):
-        raise _undecodable(change, "[]handlers.jsonPatchOp")
-    if len(change) > _MOST_OPERATIONS:
-        raise BadRequest(
-            f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, "
-            f"got {len(change)}"
-        )
-    try:
-        return jsonpatch.apply_patch(msgspec.json.decode(msgspec.json.encode(old)), change)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as wrong:
-        raise Invalid(_REJECTED) from wrong
-    except (TypeError, KeyError, AttributeError, ValueError) as wrong:
-        raise BadRequest(f"error decoding patch: {wrong}") from wrong
-
-
-def _undecodable(change: Any, wanted: str) -> BadRequest:
-    names = {list: "array", dict: "object", str: "string", bool: "bool"}
-    found = names.get(type(change), "number")
-    return BadRequest(
-        f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
-    )
+def json_patched(old: Object, change: Any) -> Any:
+    """Apply a JSON patch to a copy of an object; nesting over the limit is refused."""
+    new = apply_json_patch(msgspec.json.decode(msgspec.json.encode(old)), change)
+    check_nesting(new)
+    return new
 
 
 def _check_identity(op: Operation, new: Object, old: Object) -> None:

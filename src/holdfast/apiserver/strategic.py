@@ -7,6 +7,7 @@ item of a list), ``$retainKeys`` (drop every other key), ``$deleteFromPrimitiveL
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,7 +76,7 @@ def _touched(patch: Mapping[str, Any]) -> dict[str, None]:
 def _retained(current: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> dict[str, Any]:
     if _RETAIN not in patch:
         return dict(current)
-    keep = _list(patch[_RETAIN], path, _RETAIN)
+    keep = {one for one in _list(patch[_RETAIN], path, _RETAIN) if isinstance(one, str)}
     for key, value in patch.items():
         if value is not None and not key.startswith("$") and key not in keep:
             raise _bad(path, f"patch content doesn't match retainKeys list: {key} is not in it")
@@ -89,8 +90,9 @@ def _merge_field(have: Any, name: str, patch: Mapping[str, Any], info: FieldInfo
         return _ABSENT
     merged = _merge_value(have, value, info, path)
     if _DELETE_LIST + name in patch and isinstance(merged, list):
-        gone = _list(patch[_DELETE_LIST + name], path, _DELETE_LIST + name)
-        merged = [item for item in merged if item not in gone]
+        listed = _list(patch[_DELETE_LIST + name], path, _DELETE_LIST + name)
+        gone = {_identity(one, "", path) for one in listed}
+        merged = [item for item in merged if _identity(item, "", path) not in gone]
     if _ORDER + name in patch and isinstance(merged, list):
         order = _list(patch[_ORDER + name], path, _ORDER + name)
         wanted = [_identity(one, info.merge_key, path) for one in order]
@@ -116,7 +118,7 @@ def _merge_value(have: Any, value: Any, info: FieldInfo, path: str) -> Any:
 def _merge_list(have: list[Any], patch: list[Any], info: FieldInfo, path: str) -> list[Any]:
     key = info.merge_key
     if not any(isinstance(one, dict) for one in (*have, *patch)):
-        merged = list(dict.fromkeys((*have, *patch)))
+        merged = list(dict.fromkeys(_identity(one, "", path) for one in (*have, *patch)))
         return _in_order(merged, patch, have, "", path)
     if not key:
         raise _bad(path, "cannot merge lists without merge key")
@@ -139,17 +141,19 @@ def _special_items(
 ) -> tuple[list[Any], list[Any], bool]:
     """Carry out the ``$patch`` of list items; tell what is left to merge, and with what."""
     plain, replaced = [], False
+    gone: set[Any] = set()
     for item in patch:
         directive = item.get(_MARKER) if isinstance(item, dict) else None
         if directive is None:
             plain.append(item)
         elif directive == "delete":
-            gone = _identity(item, key, path)
-            have = [one for one in have if _identity(one, key, path) != gone]
+            gone.add(_identity(item, key, path))
         elif directive == "replace":
             replaced = True
         else:
             raise _bad(path, f"unknown patch type: {directive!r}; use delete or replace")
+    if gone:
+        have = [one for one in have if _identity(one, key, path) not in gone]
     return plain, have, replaced
 
 
@@ -172,15 +176,15 @@ def _in_order(
     rank = {one: i for i, one in enumerate(wanted)}
     place = {_identity(one, key, path): i for i, one in enumerate(server)}
     pairs = [(_identity(item, key, path), item) for item in merged]
-    named = sorted((p for p in pairs if p[0] in rank), key=lambda p: rank[p[0]])
-    others = sorted(
-        (p for p in pairs if p[0] not in rank), key=lambda p: place.get(p[0], len(place))
+    named = deque(sorted((p for p in pairs if p[0] in rank), key=lambda p: rank[p[0]]))
+    others = deque(
+        sorted((p for p in pairs if p[0] not in rank), key=lambda p: place.get(p[0], len(place)))
     )
     out = []
     while named and others:
         mine, theirs = place.get(named[0][0]), place.get(others[0][0])
         server_first = mine is not None and theirs is not None and theirs < mine
-        out.append((others if server_first else named).pop(0))
+        out.append((others if server_first else named).popleft())
     return [item for _, item in (*out, *named, *others)]
 
 

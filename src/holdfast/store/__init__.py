@@ -10,7 +10,7 @@ opinion about what an object means. Only the API server imports this room.
 from holdfast.store.indexing import index_object
 from holdfast.store.records import Change, Event, Indexed, Key, Stored
 from holdfast.store.retention import Retention
-from holdfast.store.store import Store, restore
+from holdfast.store.store import Store, check_value_size, restore
 from holdfast.store.watch import Subscription
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Store",
     "Stored",
     "Subscription",
+    "check_value_size",
     "index_object",
     "restore",
 ]

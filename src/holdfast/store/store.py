@@ -31,7 +31,7 @@ from holdfast.store.state import undo
 from holdfast.store.watch import History, Subscription
 from holdfast.store.writer import Write, Writer
 
-__all__ = ["Build", "Store", "restore"]
+__all__ = ["Build", "Store", "check_value_size", "restore"]
 
 Build = Callable[[int], bytes]
 """Make the bytes to store, given the revision to embed as ``metadata.resourceVersion``."""
@@ -45,6 +45,13 @@ PROBE_SECONDS = 1.0
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
+
+
+def check_value_size(key: Key, value: bytes) -> None:
+    """Refuse an object over the limit."""
+    if len(value) > MAX_VALUE:
+        words = f"{key.words} is {len(value)} bytes long; the limit is {MAX_VALUE}"
+        raise errors.TooLarge(words, key.details)
 
 
 class Store:
@@ -220,9 +227,7 @@ class Store:
             raise self._unavailable(self._refusal)
         revision = self._assigned + 1
         value = build(revision)
-        if len(value) > MAX_VALUE:
-            words = f"{key.words} is {len(value)} bytes long; the limit is {MAX_VALUE}"
-            raise errors.TooLarge(words, key.details)
+        check_value_size(key, value)
         stored = Stored(key, revision, value, self._index(key, value))
         assert self._assigned + 1 == revision, "build must not write to the store"
         self._assigned = revision

@@ -58,7 +58,7 @@ def _wanted(op: Operation, shown: Object) -> Object:
     check_size(op.request.body)
     change = read_patch(op)
     if patch_media(op) == JSON_PATCH:
-        return typed(json_patched(op, shown, change), SCALE)
+        return typed(json_patched(shown, change), SCALE)
     if not isinstance(change, dict):
         raise BadRequest("error decoding patch: a patch of a Scale must be an object")
     merged = typed(merge(shown, change), SCALE)

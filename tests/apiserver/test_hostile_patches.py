@@ -1,0 +1,157 @@
+"""Patches made to grow an object, or the work of applying them, beyond all measure."""
+
+import msgspec
+import pytest
+
+from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
+from apiserver.structural_shapes import CRDS, THINGS, definition
+from holdfast.apiserver.json_patch import apply_json_patch
+from holdfast.errors import BadRequest, Invalid, TooLarge
+
+A = f"{CONFIGMAPS}/a"
+REJECTED = "the server rejected our request due to an error in our request"
+
+
+def media(kind):
+    return {"content-type": f"application/{kind}-patch+json"}
+
+
+async def patch(api, operations, path=A):
+    return await api.call("PATCH", path, operations, headers=media("json"))
+
+
+async def test_copies_are_limited_to_three_megabytes(api):
+    await api.create(CONFIGMAPS, configmap("a", k="x" * 1000))
+    bomb = [{"op": "copy", "from": "/data", "path": f"/data/k{i}"} for i in range(40)]
+    refused = await patch(api, bomb)
+    assert (refused.status, refused.json["message"]) == (422, REJECTED)
+    assert (await api.call("GET", A)).json["data"] == {"k": "x" * 1000}
+
+
+async def test_operations_are_limited_to_ten_thousand(api):
+    await api.create(CONFIGMAPS, configmap("a", k="v"))
+    operation = {"op": "test", "path": "/data/k", "value": "v"}
+    assert (await patch(api, [operation] * 10_000)).status == 200
+    refused = await patch(api, [operation] * 10_001)
+    assert refused.status == 413
+    assert refused.json["message"] == (
+        "Request entity too large: The allowed maximum operations in a JSON patch is 10000, "
+        "got 10001"
+    )
+
+
+@pytest.mark.parametrize("kind", ["json", "merge", "strategic-merge"])
+async def test_the_patched_object_is_limited_as_any_other(api, kind):
+    await api.create(CONFIGMAPS, configmap("a", k="x" * 1_000_000))
+    change = {"data": {"m": "x" * 1_000_000}}
+    if kind == "json":
+        change = [{"op": "copy", "from": "/data/k", "path": "/data/m"}]
+    assert (await api.call("PATCH", A, change, headers=media(kind))).status == 413
+
+
+async def test_a_patch_cannot_nest_deeper_than_a_body_may(api):
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await api.create(CRDS, definition({"a": anything}))
+    start = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "a": {}}
+    await api.create(THINGS, start)
+    statuses = []
+    for doubling in range(8):
+        below = "/a" * ((1 << doubling) + 1)
+        grown = await patch(api, [{"op": "copy", "from": "/a", "path": below}], f"{THINGS}/t")
+        statuses.append(grown.status)
+    assert statuses == [200] * 7 + [400]
+    assert "levels deep" in grown.json["message"]
+    assert (await api.call("GET", f"{THINGS}/t")).status == 200
+
+
+RFC_6902 = [
+    ({"a": 1}, [{"op": "add", "path": "/b", "value": None}], {"a": 1, "b": None}),
+    ({"a": [1, 3]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2, 3]}),
+    ({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}], {"a": [1, 2]}),
+    ({"a": [1, 2]}, [{"op": "remove", "path": "/a/0"}], {"a": [2]}),
+    ({"a": [1, 2]}, [{"op": "replace", "path": "/a/0", "value": 3}], {"a": [3, 2]}),
+    ({"a": {"b": 1}}, [{"op": "move", "from": "/a/b", "path": "/c"}], {"a": {}, "c": 1}),
+    ({"a": [1]}, [{"op": "copy", "from": "/a", "path": "/b"}], {"a": [1], "b": [1]}),
+    ({"a/b": 1, "~": 2}, [{"op": "remove", "path": "/a~1b"}, {"op": "remove", "path": "/~0"}], {}),
+    ({"a": 1}, [{"op": "replace", "path": "", "value": [5]}], [5]),
+    ({"a": {"x": 1, "y": 2}}, [{"op": "test", "path": "/a", "value": {"y": 2, "x": 1}}],
+     {"a": {"x": 1, "y": 2}}),
+    ({"a": 1}, [{"op": "move", "from": "/a", "path": "/a"}], {"a": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "operations", "result"), RFC_6902)
+def test_json_patch_does_what_rfc_6902_says(document, operations, result):
+    assert apply_json_patch(document, operations) == result
+
+
+def test_a_copied_value_is_not_shared():
+    operations = [
+        {"op": "copy", "from": "/a", "path": "/b"},
+        {"op": "add", "path": "/b/-", "value": 2},
+    ]
+    assert apply_json_patch({"a": [1]}, operations) == {"a": [1], "b": [1, 2]}
+
+
+@pytest.mark.parametrize("operation", [
+    {"op": "remove", "path": "/z"}, {"op": "remove", "path": ""}, {"op": "remove", "path": "/l/9"},
+    {"op": "replace", "path": "/z", "value": 1}, {"op": "replace", "path": "/l/-", "value": 1},
+    {"op": "add", "path": "/l/01", "value": 1}, {"op": "add", "path": "/l/+1", "value": 1},
+    {"op": "add", "path": "/l/" + "9" * 5000, "value": 1},
+    {"op": "add", "path": "/l/٣", "value": 1},
+    {"op": "add", "path": "/l/2", "value": 1}, {"op": "add", "path": "/s/0", "value": 1},
+    {"op": "add", "path": "/n/a", "value": 1}, {"op": "add", "path": "z", "value": 1},
+    {"op": "add", "path": "/a"}, {"op": "add"}, {"op": "move", "from": "/o", "path": "/o/p"},
+    {"op": "move", "path": "/a"}, {"op": "copy", "from": "/l/-", "path": "/a"},
+    {"op": "test", "path": "/l/0", "value": True}, {"op": "test", "path": "/z", "value": None},
+    {"op": "zzz", "path": "/a"}, {},
+])  # fmt: skip
+def test_an_operation_that_cannot_be_done_is_invalid(operation):
+    with pytest.raises(Invalid):
+        apply_json_patch({"l": [1], "s": "x", "n": None, "o": {}}, [operation])
+
+
+@pytest.mark.parametrize("change", [
+    {}, "a", 5, None, [5], [None], [[]], ["a"], [{"op": 1}], [{"op": "add", "path": 1}],
+    [{"op": "copy", "from": {}, "path": "/a"}],
+])  # fmt: skip
+def test_what_is_no_json_patch_is_a_bad_request(change):
+    with pytest.raises(BadRequest, match="error decoding patch: json: cannot unmarshal"):
+        apply_json_patch({}, change)
+
+
+def test_moving_the_items_of_a_long_list_has_a_limit():
+    first = {"op": "add", "path": "/l/0", "value": 1}
+    with pytest.raises(TooLarge):
+        apply_json_patch({"l": [0] * 500_000}, [first] * 10_000)
+
+
+async def test_directives_on_long_lists_take_linear_time(api):
+    """With 20,000 names on either side a quadratic search takes half a minute and more."""
+    names = [f"example.com/{i}" for i in range(20_000)]
+    held = pod("a")
+    held["metadata"]["finalizers"] = names
+    await api.create(PODS, held)
+    change = {"metadata": {"$deleteFromPrimitiveList/finalizers": names[::-1][:-1]}}
+    answer = await api.call("PATCH", f"{PODS}/a", change, headers=media("strategic-merge"))
+    assert answer.status == 200
+    assert answer.json["metadata"]["finalizers"] == names[:1]
+
+
+@pytest.mark.parametrize("change", [
+    {"metadata": {"finalizers": [["a"]]}},
+    {"metadata": {"$deleteFromPrimitiveList/finalizers": [{}]}},
+    {"spec": {"$deleteFromPrimitiveList/containers": ["c"]}},
+    {"spec": {"$setElementOrder/containers": [1]}},
+    {"spec": {"containers": [{"name": "c", "$patch": "merge"}]}},
+    {"metadata": {"$retainKeys": [{}]}},
+    {"$patch": "delete"},
+    [1], 5,
+])  # fmt: skip
+async def test_a_strategic_patch_that_makes_no_sense_is_refused(api, change):
+    held = pod("a")
+    held["metadata"]["finalizers"] = ["example.com/x"]
+    await api.create(PODS, held)
+    body = msgspec.json.encode(change)
+    refused = await api.call("PATCH", f"{PODS}/a", body, headers=media("strategic-merge"))
+    assert refused.status in (400, 422), refused.body
