@@ -18,6 +18,7 @@ _UNITS = {
 }  # fmt: skip
 _PIECE = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
 _LONGEST = 2**63
+_MOST_CHARACTERS = 200
 
 
 def parse(text: str) -> int:
@@ -29,7 +30,7 @@ def parse(text: str) -> int:
     body = text[1:] if text[:1] in ("-", "+") else text
     if body == "0":
         return 0
-    if not body:
+    if not body or len(body) > _MOST_CHARACTERS:
         raise BadRequest(f'time: invalid duration "{text}"')
     total = position = 0
     while position < len(body):

@@ -74,12 +74,14 @@ def _exponent(suffix: str, tail: str) -> tuple[int, int, str]:
 
 def _read(text: str) -> tuple[int, int, str]:
     """Parse to digits, power of ten and format; finer than nano is rounded away from zero."""
+    if len(text) > _FAR:
+        raise BadRequest(_BAD_NUMBER)
     shape = _SHAPE.fullmatch(text)
     if not text or shape is None:
         raise BadRequest(_BAD_SHAPE)
     sign, whole, fraction, suffix, tail = shape.groups(default="")
     twos, scale, format_ = _exponent(suffix, tail)
-    if len(text) > _FAR or scale > _FAR:
+    if scale > _FAR:
         raise BadRequest(_BAD_NUMBER)
     digits = int((whole + fraction) or "0") << twos
     scale = max(scale - len(fraction), -3 * _FAR)  # finer still rounds to the same nano

@@ -15,16 +15,18 @@ Step = Callable[[Any], Iterable[Any]]
 
 _FIELD = re.compile(r"\.((?:\\.|[^.\[\]\\(){}'\"])+)")
 _QUOTED = re.compile(r"\[(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")\]")
-_INDEX = re.compile(r"\[(-?\d+)\]")
-_SLICE = re.compile(r"\[(-?\d*):(-?\d*)\]")
+_INDEX = re.compile(r"\[(-?[0-9]{1,9})\]")
+_SLICE = re.compile(r"\[(-?[0-9]{1,9}|):(-?[0-9]{1,9}|)\]")
 _WILDCARD = re.compile(r"\[\*\]|\.\*")
-_FILTER = re.compile(r"\[\?\(\s*@(.*?)\s*(?:(==|!=|<=|>=|<|>)\s*(.+?))?\s*\)\]")
+_FILTER = re.compile(r"\[\?\(\s*@(.*?)\)\]")
+_OPERATOR = re.compile("==|!=|<=|>=|<|>")
 _ESCAPE = re.compile(r"\\(.)")
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt,
     "<=": operator.le, ">=": operator.ge,
 }  # fmt: skip
+LENGTH_LIMIT = 1024
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
@@ -48,6 +50,8 @@ def find(path: str, value: Any) -> list[Any]:
 @lru_cache(maxsize=1024)
 def parse(path: str) -> tuple[Step, ...]:
     """Read a path once; raise BadRequest naming the part that cannot be read."""
+    if len(path) > LENGTH_LIMIT:
+        raise BadRequest(f"a JSONPath may have {LENGTH_LIMIT} characters at most")
     steps: list[Step] = []
     at = 0
     while at < len(path):
@@ -97,11 +101,13 @@ def _every(match: re.Match[str]) -> Step:
 
 
 def _filter(match: re.Match[str]) -> Step:
-    path, compare, literal = match.groups()
-    if compare is None:
+    operator_ = _OPERATOR.search(match[1])
+    if operator_ is None:
+        path = match[1].strip()
         return lambda value: [one for one in _items(value) if find(path, one)]
-    wanted = _literal(literal)
-    holds = _COMPARE[compare]
+    path = match[1][: operator_.start()].strip()
+    wanted = _literal(match[1][operator_.end() :].strip())
+    holds = _COMPARE[operator_[0]]
 
     def keep(one: Any) -> bool:
         try:

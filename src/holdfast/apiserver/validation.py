@@ -69,9 +69,15 @@ _IMMUTABLE_SPECS = {
 }
 
 
-# The same few labels stand on thousands of objects.
-_label_key = lru_cache(maxsize=4096)(names.label_key)
-_label_value = lru_cache(maxsize=4096)(names.label_value)
+def _cached(check: names.NameCheck) -> names.NameCheck:
+    """Remember the answers: the same few labels stand on thousands of objects."""
+    known = lru_cache(maxsize=4096)(check)
+    return lambda text: known(text) if len(text) <= _CACHED_LENGTH else check(text)
+
+
+_CACHED_LENGTH = 512  # longer ones are wrong and would only fill the memory
+_label_key = _cached(names.label_key)
+_label_value = _cached(names.label_value)
 
 
 def check_new(op: Operation, obj: Object) -> None:

@@ -6,7 +6,7 @@ import re
 
 from holdfast.errors import Refused
 
-_STATUS = re.compile(r"^[A-Z_]+: |\s*\[[A-Z_]+\]$")
+_STATUS = re.compile(r"^[A-Z_]+: |\[[A-Z_]+\]$")
 _REWORDED = (
     (re.compile(r"undeclared reference to 'device\.(\w+)'"), r"undefined field '\1'"),
     (re.compile(r'Key not found in map : "?([^"]*)"?'), r"no such key: \1"),
@@ -39,7 +39,7 @@ def in_upstreams_words(text: str) -> str:
     >>> in_upstreams_words('NOT_FOUND: Key not found in map : "memory"')
     'no such key: memory'
     """
-    words = _STATUS.sub("", text)
+    words = _STATUS.sub("", text).rstrip()
     if _BARE_DEVICE.search(words):
         words += _HINT
     for engine, upstream in _REWORDED:

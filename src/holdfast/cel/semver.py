@@ -8,7 +8,8 @@ from functools import total_ordering
 
 from holdfast.errors import BadRequest
 
-_NUMBER = r"0|[1-9][0-9]*"
+_NUMBER = r"0|[1-9][0-9]{0,18}"  # within 64 bits
+_LENGTH_LIMIT = 256
 _IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _SHAPE = re.compile(
     rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_IDENTIFIERS}))?(?:\+({_IDENTIFIERS}))?"
@@ -33,7 +34,8 @@ class Semver:
         >>> str(Semver.parse("v01.4-rc", normalize=True))
         '1.4.0-rc'
         """
-        shape = _SHAPE.fullmatch(_normalized(text) if normalize else text)
+        short = len(text) <= _LENGTH_LIMIT
+        shape = _SHAPE.fullmatch(_normalized(text) if normalize else text) if short else None
         if shape is None:
             raise BadRequest(f'parse semantic version: "{text}" is not of the form 1.2.3[-pre]')
         major, minor, patch, prerelease, _ = shape.groups()

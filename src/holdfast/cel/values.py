@@ -6,6 +6,7 @@ them by value. A quantity is never equal to a version, as the tags differ.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from holdfast.api.devices import DeviceAttribute
@@ -14,6 +15,8 @@ from holdfast.cel.semver import Semver
 from holdfast.errors import BadRequest
 
 _QUANTITY, _SEMVER = b"Q", b"V"
+# An exponent beyond three digits is the user's own: no quantity is that large.
+_PACKED = re.compile(r"(-?[0-9]{1,400})(?:e(-?[0-9]{1,3}))?")
 
 
 def pack(value: Quantity | Semver) -> bytes:
@@ -35,9 +38,8 @@ def unpack(data: bytes | bytearray) -> Quantity | Semver:
     tag, text = bytes(data[:1]), bytes(data[1:]).decode(errors="replace")
     if tag == _SEMVER:
         return Semver.parse(text)
-    if tag == _QUANTITY:
-        digits, _, scale = text.partition("e")
-        return Quantity(int(digits), int(scale or "0"))
+    if tag == _QUANTITY and (shape := _PACKED.fullmatch(text)):
+        return Quantity(int(shape[1]), int(shape[2] or "0"))
     raise BadRequest("no such overload: neither a quantity nor a version")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sized
 from typing import Any
 
 from holdfast.apiserver.structural import words
 from holdfast.apiserver.structural.formats import FORMATS
+from holdfast.apiserver.structural.patterns import matcher
 from holdfast.errors import Cause
 
 # Tells what is wrong with a value at a path, or None. Values of other types pass: the type
@@ -100,7 +100,7 @@ def _text(schema: Mapping[str, Any]) -> Check | None:
     pattern = schema.get("pattern")
     if most is None and not least and not pattern:
         return None
-    matches = go_regex(pattern).search if pattern else None
+    matches = matcher(pattern) if pattern else None
 
     def check(value: Any, path: str) -> Cause | None:
         if not isinstance(value, str):
@@ -162,23 +162,3 @@ def _enum(schema: Mapping[str, Any]) -> Check | None:
         if any(same(value, one) for one in allowed)
         else words.unsupported(path, value, allowed)
     )
-
-
-def go_regex(pattern: str) -> re.Pattern[str]:
-    r"""Compile a pattern as Go reads it: ``$`` is the very end, classes are ASCII.
-
-    >>> bool(go_regex("^a$").search("a\n")), bool(go_regex(r"^\$[$]$").search("$$"))
-    (False, True)
-    """
-    out, in_class, at = [], False, 0
-    while at < len(pattern):
-        piece = pattern[at : at + 2] if pattern[at] == "\\" else pattern[at]
-        at += len(piece)
-        if piece == "[":
-            in_class = True
-        elif piece == "]":
-            in_class = False
-        if piece == "\\z" or (piece == "$" and not in_class):
-            piece = r"\Z"
-        out.append(piece)
-    return re.compile("".join(out), re.ASCII)

@@ -10,20 +10,18 @@ from collections.abc import Callable
 from datetime import date
 from urllib.parse import urlsplit
 
+from holdfast.apiserver.structural.patterns import matcher
+
 _TIME = re.compile(r"(\d{2}):(\d{2}):(\d{2})(?:.\d+)?(?:z|[+-]\d{2}:\d{2})", re.ASCII)
-_GO_DURATION = re.compile(r"[-+]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
-_LONG_DURATION = re.compile(
-    r"(?:\s*-?\d+\s*(?:ns|nano\w*|us|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|"
-    r"d|day\w*|w|wk|week\w*))+\s*",
-    re.ASCII | re.IGNORECASE,
+_is_go_duration = matcher(r"^[-+]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$")
+_is_long_duration = matcher(
+    r"(?i)^(?:\s*-?\d+\s*(?:ns|nano\w*|us|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|"
+    r"d|day\w*|w|wk|week\w*))+\s*$"
 )
 _UUID = r"[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{0}-?{1}-?[0-9a-f]{{12}}"
 _ANY4 = r"[0-9a-f]{4}"
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_HOST = re.compile(
-    r"(?=.{1,255}$)[a-z0-9](?:[-a-z0-9]{0,62})(?:\.[a-z0-9](?:[-a-z0-9]{0,62}))*\.?",
-    re.ASCII | re.IGNORECASE,
-)
+_is_host = matcher(r"(?i)^[a-z0-9](?:[-a-z0-9]{0,62})(?:\.[a-z0-9](?:[-a-z0-9]{0,62}))*\.?$")
 
 
 def _date(text: str) -> bool:
@@ -40,7 +38,7 @@ def _datetime(text: str) -> bool:
 
 
 def _duration(text: str) -> bool:
-    return bool(_GO_DURATION.fullmatch(text) or _LONG_DURATION.fullmatch(text))
+    return _is_go_duration(text) or _is_long_duration(text)
 
 
 def _base64(text: str) -> bool:
@@ -99,7 +97,7 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "mac": _matches(r"[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2}){4,6}"),
     "uri": _uri,
     "email": _matches(r"[^@\s]+@[^@\s]+"),
-    "hostname": lambda text: _HOST.fullmatch(text) is not None,
+    "hostname": lambda text: len(text) <= 255 and _is_host(text),
     "uuid": _matches(_UUID.format(_ANY4, _ANY4)),
     "uuid3": _matches(_UUID.format("3[0-9a-f]{3}", _ANY4)),
     "uuid4": _matches(_UUID.format("4[0-9a-f]{3}", "[89ab][0-9a-f]{3}")),

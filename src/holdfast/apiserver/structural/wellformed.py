@@ -6,12 +6,11 @@ not only restrict what is described outside of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.apiserver.structural import words
-from holdfast.apiserver.structural.checks import go_regex
+from holdfast.apiserver.structural.patterns import PatternError, matcher
 from holdfast.errors import Cause
 
 _TYPES = ["array", "boolean", "integer", "number", "object", "string"]
@@ -104,8 +103,8 @@ def _pattern(schema: Schema, path: str) -> Iterator[Cause]:
     if not pattern:
         return
     try:
-        go_regex(pattern)
-    except re.error as broken:
+        matcher(pattern)
+    except PatternError as broken:
         rule = f"must be a valid regular expression, but isn't: {broken}"
         yield _invalid(_child(path, "pattern"), pattern, rule)
 
