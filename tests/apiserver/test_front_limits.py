@@ -4,7 +4,8 @@ import asyncio
 import logging
 import resource
 import socket
-from contextlib import AsyncExitStack, asynccontextmanager
+import ssl
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -50,6 +51,19 @@ async def test_a_forbidden_request_is_answered_before_its_body_comes(api):
     token = api.credentials.mint_token(User("eve", ("system:authenticated",)))
     half = HALF_POST.replace("\n\n", f"\nauthorization: Bearer {token}\n\n")
     assert await ask(api, half) == 403
+
+
+async def test_the_rest_of_a_refused_body_is_not_taken_for_a_header(api):
+    async with connect(api) as client:
+        await client.send(HALF_POST)
+        head = await client.head()
+        with suppress(ConnectionError, ssl.SSLError):
+            for _ in range(20):
+                await client.send(b"a" * 10_000)
+                await asyncio.sleep(0)
+        body = await client.rest()
+        assert head.startswith("HTTP/1.1 401")
+        assert len(body) == int(head.lower().split("content-length: ")[1].split()[0])
 
 
 async def test_half_sent_anonymous_posts_do_not_refuse_the_admin(tmp_path):

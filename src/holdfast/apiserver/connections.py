@@ -111,6 +111,12 @@ class Connections:
         self.close(victim)
         return True
 
+    def close_idle_unauthenticated(self) -> None:
+        """Close every connection without credentials on which no request is being answered."""
+        for connection in tuple(self._unauthenticated):
+            if not connection.requests:
+                self.close(connection)
+
     def close_overdue(self, now: float) -> None:
         """Close what has taken longer than the limits allow."""
         for connection in self:
@@ -120,7 +126,8 @@ class Connections:
     def _is_overdue(self, connection: Connection, now: float) -> bool:
         limits = self._limits
         if connection.blocked_since is not None:
-            return now - connection.blocked_since > limits.write_seconds
+            allowed = limits.write_seconds if connection.user else limits.header_seconds
+            return now - connection.blocked_since > allowed
         if connection.requests:
             return False
         if connection.header_since is not None:

@@ -50,6 +50,7 @@ class HttpsFront:
         """Stop listening and let running requests end."""
         self._listener.close()
         await asyncio.sleep(0)  # requests that have arrived begin to be answered
+        self.connections.close_idle_unauthenticated()
         self._server.pre_shutdown()
         await self._server.shutdown(_SHUTDOWN_SECONDS)
         try:
@@ -74,7 +75,7 @@ class _Adapter:
     async def __call__(self, incoming: web.BaseRequest) -> web.StreamResponse:
         connection = incoming.protocol
         assert isinstance(connection, HttpConnection)
-        with connection.answering():
+        with connection.answering(incoming):
             try:
                 headers = _headers(incoming)
                 user = self._identify(incoming, headers, connection)

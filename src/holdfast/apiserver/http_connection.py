@@ -30,7 +30,9 @@ _log = logging.getLogger(__name__)
 class HttpConnection(RequestHandler):
     """Parse requests; say what the connection is doing so that it can be closed in time."""
 
-    __slots__ = ("_connection", "_connections", "_header_bytes", "_limits", "_user_of")
+    __slots__ = (
+        "_connection", "_connections", "_discarding", "_header_bytes", "_limits", "_user_of",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class HttpConnection(RequestHandler):
         self._limits = limits
         self._user_of = user_of
         self._header_bytes = 0
+        self._discarding = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve; a client certificate is known from here on."""
@@ -72,7 +75,9 @@ class HttpConnection(RequestHandler):
         """Parse what came; a header may take neither too many bytes nor too long."""
         parsed = self._request_count
         super().data_received(data)
-        if parsed != self._request_count or self._connection.requests:
+        if parsed != self._request_count:
+            self._discarding = False
+        if parsed != self._request_count or self._connection.requests or self._discarding:
             self._header_bytes = 0
             self._connection.header_since = None
         elif data:
@@ -94,13 +99,14 @@ class HttpConnection(RequestHandler):
         super().resume_writing()
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
-        """Count a request as being answered."""
+    def answering(self, request: web.BaseRequest) -> Iterator[None]:
+        """Count a request as being answered; what is left of its body is no header of the next."""
         self._connection.requests += 1
         try:
             yield
         finally:
             self._connection.requests -= 1
+            self._discarding = not request.content.is_eof()
             self._connection.since = self._loop.time()
 
     @property

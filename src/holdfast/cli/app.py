@@ -12,6 +12,7 @@ import typer
 from holdfast.cli import commands
 from holdfast.cli.reservation import commands as reservation
 from holdfast.errors import HoldfastError
+from holdfast.repeated_log import RepeatFilter
 
 app = typer.Typer(
     name="holdfast",
@@ -59,6 +60,8 @@ def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(levelname).1s %(name)s: %(message)s"
     )
+    # What clients do to their connections must not fill the log.
+    logging.getLogger("asyncio").addFilter(RepeatFilter())
     try:
         app()
     except HoldfastError as refusal:
