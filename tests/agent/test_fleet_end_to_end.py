@@ -144,3 +144,23 @@ async def test_health_follows_the_work(cluster):
     await cluster.controllers.stop()
     assert not cluster.fleet.healthy
     assert not cluster.controllers.healthy
+
+
+async def test_a_status_too_large_for_the_store_is_told_and_not_tried_again_and_again(
+    cluster, caplog
+):
+    """The image is said three times: in the spec and twice in the status."""
+    await cluster.create(a_node("n"), a_pod("odd", node="n", image="i" * 600_000))
+    await cluster.create(a_pod("good", node="n"))
+    assert (await cluster.get(PODS, "odd", "default")).status.phase == "Pending"
+    assert (await cluster.get(PODS, "good", "default")).status.phase == "Running"
+    await cluster.clock.advance(300)
+    events = (await cluster.client.list(EVENTS, "default")).items
+    told = [e for e in events if e.reason == "FailedStatusUpdate"]
+    assert [e.involved_object.name for e in told] == ["odd"]
+    assert "the limit is 1572864" in told[0].message
+    lines = [r for r in caplog.records if "its status cannot be stored" in r.message]
+    assert len(lines) == 1
+    await cluster.clock.advance(310)
+    lines = [r for r in caplog.records if "its status cannot be stored" in r.message]
+    assert len(lines) == 2

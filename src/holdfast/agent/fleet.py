@@ -29,12 +29,14 @@ from holdfast.client.informer_set import InformerSet
 from holdfast.client.replica import Kind
 from holdfast.client.workqueue import WorkQueue, work
 from holdfast.clock import Clock
-from holdfast.errors import AlreadyExists, NotFound
+from holdfast.errors import AlreadyExists, NotFound, TooLarge
 
 POD_NETWORK = "10.0.0.0/8"
 NODE_NETWORK = "172.16.0.0/12"
 WORKERS = 16
 AT_ONCE = 64
+GIVE_UP_SECONDS = 600.0
+"""After so long a status that was too large for the store is tried again."""
 _NODE, _POD = "node:", "pod:"
 
 log = logging.getLogger(__name__)
@@ -193,8 +195,18 @@ class Fleet:
             await self._carry_out(pod, step)
         except NotFound:
             return
+        except TooLarge as refusal:
+            self._give_up(pod, refusal)
+            return
         if step.again_after is not None:
             self._queue.add_after(_POD + key, step.again_after)
+
+    def _give_up(self, pod: AgentPod, refusal: TooLarge) -> None:
+        """Say that a pod's status cannot be stored, and look again much later."""
+        log.warning("pod %s: its status cannot be stored: %s", pod.key, refusal)
+        words = f"Failed to update the status: {refusal}"
+        self._recorder.record(_reference(pod), "Warning", "FailedStatusUpdate", words)
+        self._queue.add_after(_POD + pod.key, GIVE_UP_SECONDS)
 
     def _problem(self, pod: AgentPod) -> str:
         if pod.status.phase == "Running" or pod.terminating:
@@ -212,12 +224,17 @@ class Fleet:
                 type=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
         if step.problem and step.status is not None:
-            about = ObjectReference(
-                api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid
-            )
             words = f"Failed to prepare dynamic resources: {step.problem}"
-            self._recorder.record(about, "Warning", "FailedPrepareDynamicResources", words)
+            self._recorder.record(
+                _reference(pod), "Warning", "FailedPrepareDynamicResources", words
+            )
         if step.remove:
             await self._client.delete(
                 AGENT_PODS, pod.name, pod.namespace, grace_seconds=0, uid=pod.uid
             )
+
+
+def _reference(pod: AgentPod) -> ObjectReference:
+    return ObjectReference(
+        api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid
+    )
