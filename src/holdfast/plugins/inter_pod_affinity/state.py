@@ -11,7 +11,7 @@ from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.terms import PodChoice, PodTerms, Term
-from holdfast.columns.unseen import AnyDomains, AnyTerm
+from holdfast.columns.unseen import AnyCount, AnyDomains, AnyTerm
 from holdfast.framework.plugin import Change
 from holdfast.framework.view import View
 
@@ -124,6 +124,8 @@ def digest(view: View, hard_weight: int, *, ignore_held_wishes: bool) -> Affinit
     pod, nodes = view.pod, view.nodes
     terms = _own(pod.terms)
     # Counting makes labels visible, after which the pod may be of another kind: held terms last.
+    # All of them at once: each time, every pod is sorted into its kind anew.
+    nodes.show_labels(terms.label_keys)
     near, far = _near(terms, view), tuple(_far(terms.forbidden, view))
     own = [(t.weight, t.key, _count(view, (t.choice,), t.key)) for t in terms.wishes]
     held = view.held_about()
@@ -169,9 +171,12 @@ def _everywhere(term: Term) -> Term:
 
 
 def _near(terms: PodTerms, view: View) -> tuple[Counted, ...]:
+    if not terms.required:
+        return ()
     choices = tuple(dict.fromkeys(term.choice for term in terms.required))
     keys = dict.fromkeys(term.key for term in terms.required)
-    return tuple(Counted(choices, _count(view, choices, key)) for key in keys)
+    counter = view.count(choices)
+    return tuple(Counted(choices, _by_domain(view, counter, key)) for key in keys)
 
 
 def _far(terms: Iterable[Term], view: View) -> Iterable[Counted]:
@@ -180,7 +185,11 @@ def _far(terms: Iterable[Term], view: View) -> Iterable[Counted]:
 
 
 def _count(view: View, choices: Choices, key: str) -> AnyDomains:
-    counter, nodes = view.count(choices), view.nodes
+    return _by_domain(view, view.count(choices), key)
+
+
+def _by_domain(view: View, counter: AnyCount, key: str) -> AnyDomains:
+    nodes = view.nodes
     return counter.by_domain(
         key, None, nodes.label_column(key), None, nodes.node_journal, live=False
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,12 @@ class Constraints:
 
     def __bool__(self) -> bool:
         return bool(self.hard or self.soft)
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """Label keys of pods that some constraint looks at."""
+        parts = [one for c in (*self.hard, *self.soft) for one in (c.selector.keys, c.hidden_keys)]
+        return frozenset[str]().union(*parts)
 
 
 NO_CONSTRAINTS = Constraints()
@@ -131,14 +137,36 @@ def _joined(selector: Selector, more: Iterable[LabelRequirement]) -> Selector:
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Which nodes count for a constraint: those with every key that pass its policies."""
+    """Which nodes count for a constraint: those with every key that pass its policies.
+
+    Constraints of a pod share one: hash and rows are worked out once for all of them.
+    """
 
     keys: tuple[str, ...]
     required: RequiredNodes | None
     tolerations: tuple[Toleration, ...] | None
+    _hash: int = field(init=False, repr=False, compare=False)
+    _found: list[tuple[Picture, int, NDArray[np.bool_]]] = field(
+        default_factory=list, repr=False, compare=False
+    )
+    """What ``rows`` found last, and as of which change of which picture."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.keys, self.required, self.tolerations)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def rows(self, nodes: Picture) -> NDArray[np.bool_]:
-        """Tell which rows are eligible, over the whole capacity."""
+        """Tell which rows are eligible, over the whole capacity; not to be written to."""
+        seq = nodes.node_journal.seq
+        for picture, seen, mask in self._found:
+            if picture is nodes and seen == seq and len(mask) == nodes.capacity:
+                return mask
+        self._found[:] = [(nodes, seq, self._work_out(nodes))]
+        return self._found[0][2]
+
+    def _work_out(self, nodes: Picture) -> NDArray[np.bool_]:
         mask: NDArray[np.bool_] = nodes.alive & nodes.labels.has_all(self.keys)
         everywhere = slice(0, nodes.capacity)
         if self.required is not None and not self.required.everything:

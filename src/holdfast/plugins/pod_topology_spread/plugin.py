@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
+from holdfast.api.pod import Pod
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest, Invalid
@@ -53,6 +55,10 @@ class SpreadState:
     nodes: Picture
     counted: tuple[Counted, ...]
     soft: Wishes
+
+
+Eligibilities = Callable[[bool, bool], Eligibility]
+"""The eligibility for a constraint that honors node affinity, and taints."""
 
 
 class PodTopologySpread:
@@ -108,21 +114,18 @@ class PodTopologySpread:
         if not constraints:
             return Skip()
         nodes, hard, soft = view.nodes, constraints.hard, constraints.soft
-        keys = tuple(sorted({c.key for c in hard}))
-        counted = tuple(self._count(c, keys, view) for c in hard)
-        keys = () if constraints.lenient else tuple(sorted({c.key for c in soft}))
-        wishes = tuple(self._wish(c, keys, view) for c in soft)
+        # All of them at once: each time, every pod is sorted into its kind anew.
+        nodes.show_labels(constraints.label_keys)
+        eligible = _eligibilities(pod.pod, (c.key for c in hard))
+        counted = tuple(self._count(c, eligible, view) for c in hard)
+        eligible = _eligibilities(pod.pod, () if constraints.lenient else (c.key for c in soft))
+        wishes = tuple(self._wish(c, eligible, view) for c in soft)
         state = SpreadState(nodes, counted, Wishes(nodes, wishes, constraints.lenient))
         return Part(state, filters=bool(hard), scores=bool(soft))
 
-    def _count(self, constraint: Constraint, keys: tuple[str, ...], view: View) -> Counted:
+    def _count(self, constraint: Constraint, eligible: Eligibilities, view: View) -> Counted:
         pod, nodes = view.pod, view.nodes
-        nodes.show_labels(constraint.selector.keys | constraint.hidden_keys)
-        eligibility = Eligibility(
-            keys,
-            required_nodes(pod.pod) if constraint.honor_affinity else None,
-            pod.pod.spec.tolerations if constraint.honor_taints else None,
-        )
+        eligibility = eligible(constraint.honor_affinity, constraint.honor_taints)
         counter = view.counter(pod.namespace, constraint.counted)
         label = nodes.label_column(constraint.key)
         domains = counter.by_domain(
@@ -131,13 +134,12 @@ class PodTopologySpread:
         moving = nodes.counter(pod.namespace, constraint.selector)
         return Counted(constraint, pod.namespace, domains, label, eligibility, moving)
 
-    def _wish(self, constraint: Constraint, keys: tuple[str, ...], view: View) -> Wish:
+    def _wish(self, constraint: Constraint, eligible: Eligibilities, view: View) -> Wish:
         nodes = view.nodes
-        nodes.show_labels(constraint.selector.keys | constraint.hidden_keys)
         counter = view.counter(view.pod.namespace, constraint.counted)
         if constraint.key == HOSTNAME:
             return Wish(constraint, nodes.label_column(HOSTNAME), None, counter)
-        counted = self._count(constraint, keys, view)
+        counted = self._count(constraint, eligible, view)
         return Wish(constraint, counted.label, counted.domains, counter)
 
     def pre_score(self, state: SpreadState, feasible: Rows) -> None:
@@ -201,3 +203,18 @@ class PodTopologySpread:
         except (BadRequest, Invalid):
             return True
         return worth_a_try(event, pod, hard)
+
+
+def _eligibilities(pod: Pod, keys: Iterable[str]) -> Eligibilities:
+    """Make each of a pod's eligibilities when it is first asked for, one for all constraints."""
+    keys = tuple(sorted(set(keys)))
+
+    @cache
+    def eligibility(honor_affinity: bool, honor_taints: bool) -> Eligibility:
+        return Eligibility(
+            keys,
+            required_nodes(pod) if honor_affinity else None,
+            pod.spec.tolerations if honor_taints else None,
+        )
+
+    return eligibility
