@@ -45,6 +45,16 @@ def duplicate(path: str, value: Any) -> Cause:
     return Cause(path, f"Duplicate value: {_shown(value)}", "FieldValueDuplicate")
 
 
+def too_many(path: str, count: int, most: int) -> Cause:
+    """Say that a list or map has too many entries.
+
+    >>> too_many("spec.volumes", 3, 1).message
+    'Too many: 3: must have at most 1 item'
+    """
+    items = "item" if most == 1 else "items"
+    return Cause(path, f"Too many: {count}: must have at most {most} {items}", "FieldValueTooMany")
+
+
 def child(path: str, name: str) -> str:
     """Extend a field path by one name.
 

@@ -31,6 +31,7 @@ from holdfast.apiserver.scheduling_validation import (
 )
 from holdfast.apiserver.workload_validation import check_workload
 from holdfast.errors import Cause, FieldErrors
+from holdfast.validation.list_limits import check_lists
 
 Object = dict[str, Any]
 
@@ -82,6 +83,7 @@ _label_value = _cached(names.label_value)
 
 def check_new(op: Operation, obj: Object) -> None:
     """Refuse a new object that is wrong, naming every field that is."""
+    _refuse(op, obj, list(check_lists(op.served.id, obj)))
     found = [*_metadata(op, obj)]
     if op.served.custom is not None:
         found += op.served.custom.schema.validate(obj) or _of_custom(op, obj)
@@ -92,6 +94,7 @@ def check_new(op: Operation, obj: Object) -> None:
 
 def check_changed(op: Operation, new: Object, old: Object) -> None:
     """Refuse a changed object that is wrong or that changes what may not change."""
+    _refuse(op, new, list(check_lists(op.served.id, new, old)))
     found = [*_metadata(op, new)]
     if op.served.custom is not None:
         found += op.served.custom.schema.validate(new, old) or _of_custom(op, new, old)

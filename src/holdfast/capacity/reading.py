@@ -23,6 +23,7 @@ from holdfast.columns.interner import CPU, PODS, ResourceNames
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import BadRequest
+from holdfast.validation.list_limits import RESERVATION_TREE, first_excess
 
 
 class Content(NamedTuple):
@@ -38,7 +39,9 @@ class Content(NamedTuple):
 
 
 def read_content(reservation: Reservation, picture: Picture) -> Content:
-    """Read a reservation that holds room; raises BadRequest for an amount that is none."""
+    """Read a reservation that holds room; raises BadRequest for what cannot be read."""
+    if excess := first_excess(RESERVATION_TREE, reservation):
+        raise BadRequest(excess)
     ids = picture.resources
     reserved = read_amounts(reservation.status.allocatable, ids)
     # It is part of what is reserved: more of it cannot be kept back than there is.

@@ -15,6 +15,8 @@ from holdfast.columns.images import ImageIndex
 from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
 from holdfast.columns.journal import Journal
 from holdfast.columns.node_labels import Ids, LabelColumn, NodeLabels
+from holdfast.errors import BadRequest
+from holdfast.validation.list_limits import NODE_TREE, first_excess
 
 _FIRST_ROWS = 64
 _FIRST_RESOURCES = 12
@@ -99,7 +101,12 @@ class NodeRows:
         return self.labels.column(key).values[id_]
 
     def upsert_node(self, node: Node) -> int:
-        """Take in a node, new or changed; rows move in the journals only if something did."""
+        """Take in a node, new or changed; rows move in the journals only if something did.
+
+        Raises BadRequest for amounts that cannot be read and for lists that are too long.
+        """
+        if excess := first_excess(NODE_TREE, node):
+            raise BadRequest(excess)
         provided = {self.resources.id(n): _amount(n, a) for n, a in node.status.allocatable.items()}
         row = self.row_of.get(node.name)
         new = row is None

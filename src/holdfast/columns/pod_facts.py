@@ -18,10 +18,13 @@ from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
 from holdfast.columns.terms import NO_TERMS, PodTerms, read_terms
+from holdfast.validation.list_limits import POD_SPEC_TREE, first_excess
 
 _encode = msgspec.msgpack.Encoder().encode
 _MOST_DIGESTS = 10_000
 _NOTHING = Resources()
+_SMALL = 4096
+"""Lists are counted in specs of more bytes; those of smaller ones cannot be long."""
 
 
 class _Digest(NamedTuple):
@@ -35,6 +38,7 @@ class _Digest(NamedTuple):
     frame: bytes
     terms: dict[str, PodTerms] | None
     """Pod affinity by the pod's namespace, which a term may mean without naming it."""
+    excess: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +49,7 @@ class PodFacts:
     its claims and disks. ``shape`` is what of the spec can matter, as bytes, but for the node it
     names: pods of equal shape ask for the same things. ``frame`` is the same without what the pod
     asks for. ``reserve_for`` is the uid of the Reservation when this is its stand-in and not a real
-    pod.
+    pod. ``excess`` names a list of the spec that has too many entries; such a pod is not placed.
     """
 
     pod: Pod
@@ -65,6 +69,7 @@ class PodFacts:
     frame: bytes = b""
     terms: PodTerms = NO_TERMS
     reserve_for: str = ""
+    excess: str = ""
 
     @classmethod
     def of(cls, pod: Pod, resources: ResourceNames, reserve_for: str = "") -> PodFacts:
@@ -80,6 +85,7 @@ class PodFacts:
             host_ports=digest.host_ports, mounts=digest.mounts,
             terminating=meta.deletion_timestamp is not None, shape=digest.shape,
             frame=digest.frame, terms=_terms(digest, pod), reserve_for=reserve_for,
+            excess=digest.excess,
         )  # fmt: skip
 
     @property
@@ -210,10 +216,11 @@ def _was_resized(pod: Pod) -> bool:
         (status.container_statuses, spec.containers),
         (status.init_container_statuses, spec.init_containers),
     ):
+        asked_by = {c.name: c.resources.requests for c in reversed(containers)} if statuses else {}
         for told in statuses:
             if told.resources is None:
                 continue
-            asked = next((c.resources.requests for c in containers if c.name == told.name), None)
+            asked = asked_by.get(told.name)
             kept = told.allocated_resources
             if asked is None or told.resources.requests != asked or (kept and kept != asked):
                 return True
@@ -222,16 +229,19 @@ def _was_resized(pod: Pod) -> bool:
 
 def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     asked = pod_request(pod)
+    excess = first_excess(POD_SPEC_TREE, pod) if len(shape) > _SMALL else ""
+    # Such a pod is not placed by us; where it stands already, resources of no node are left out.
+    number = resources.find if excess else resources.id
     request = sorted(
-        (resources.id(name), min(amount, MOST + 1))
+        (id_, min(amount, MOST + 1))
         for name, amount in asked.amounts.items()
-        if amount > 0
+        if amount > 0 and (id_ := number(name)) >= 0
     )
     frame = _frame(pod)
     terms = None if _unattached(pod.spec.affinity) else resources.terms.setdefault(frame, {})
     return _Digest(
         tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod),
-        mounts_of(pod), shape, frame, terms,
+        mounts_of(pod), shape, frame, terms, excess,
     )  # fmt: skip
 
 

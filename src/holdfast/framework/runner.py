@@ -44,6 +44,9 @@ from holdfast.framework.view import View
 from holdfast.framework.words import Words
 from holdfast.framework.world import World
 
+LIST_LIMITS = "ListLimits"
+"""What rejects a pod of which a list has too many entries; no plugin, so that no event helps."""
+
 
 def memory_of(profile: Profile, world: World) -> Memory:
     """What is remembered for a profile in this world."""
@@ -69,8 +72,8 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
     """Find the rows that can take the pod, or say why there is none."""
     memory = memory_of(profile, world)
     view = View(world, pod, now, offers=memory.offers)
-    if not world.nodes.row_of:
-        return rejection_of(view, ())
+    if pod.excess or not world.nodes.row_of:
+        return _rejected_unseen(view)
     record = memory.record(pod, view)
     found = Feasible(pod, view, record, record.prepared)
     if record.fresh or not record.clear:
@@ -94,6 +97,14 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
     same = found.active is record.prepared
     kept, crowd = (record.objections(), record.crowd) if same else (None, None)
     return first_objections(view, found.active, found.words, kept, crowd)
+
+
+def _rejected_unseen(view: View) -> Rejection:
+    """Reject a pod without asking any plugin: there is no node, or a list of it is too long."""
+    if not view.pod.excess:
+        return rejection_of(view, ())
+    too_many = Reject(Code.UNRESOLVABLE, (view.pod.excess,))
+    return rejection_of(view, (), prefilter=(LIST_LIMITS, too_many))
 
 
 def rank(
@@ -129,7 +140,7 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     They are asked in order until one succeeds or says that nothing can help; what they say is
     joined, and the last one to say something about the nomination is heard.
     """
-    if rejection.error or not rejection.nodes:
+    if rejection.error or not rejection.nodes or rejection.pod.excess:
         return None
     view = View(world, rejection.pod, now, offers=memory_of(profile, world).offers)
     effects: list[Effect] = []

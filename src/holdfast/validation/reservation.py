@@ -12,6 +12,8 @@ from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import ControllerOwner, Reservation, ReservationOwner, ReservationSpec
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.errors import BadRequest, Cause
+from holdfast.validation.counting import count_beyond
+from holdfast.validation.list_limits import RESERVATION_TREE
 from holdfast.validation.template import EFFECTS, check_amounts, check_selector, check_template
 
 POLICIES = ("", "Aligned", "Restricted")
@@ -34,6 +36,13 @@ _ANNOTATIONS: dict[str, type[Any]] = {_RESIZE: _Amounts, _INNER: _Amounts, _REST
 
 def check_reservation(reservation: Reservation) -> Iterator[Cause]:
     """List everything that keeps a Reservation from being of use to anybody."""
+    excess = [causes.too_many(*found) for found in count_beyond(RESERVATION_TREE, reservation)]
+    yield from excess
+    if not excess:
+        yield from _check_content(reservation)
+
+
+def _check_content(reservation: Reservation) -> Iterator[Cause]:
     spec = reservation.spec
     if spec.template is None:
         yield causes.required("spec.template", "the reservation misses the template spec")

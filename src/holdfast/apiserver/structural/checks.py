@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from typing import Any
 
+from holdfast.api import causes
 from holdfast.apiserver.structural import words
 from holdfast.apiserver.structural.formats import FORMATS
 from holdfast.apiserver.structural.patterns import matcher
@@ -144,9 +145,9 @@ def _too_few(what: str) -> Callable[[str, int, int], Cause]:
 
 
 _min_items = _counted(list, "minItems", int.__lt__, _too_few("items"))
-_max_items = _counted(list, "maxItems", int.__gt__, words.too_many)
+_max_items = _counted(list, "maxItems", int.__gt__, causes.too_many)
 _min_properties = _counted(dict, "minProperties", int.__lt__, _too_few("properties"))
-_max_properties = _counted(dict, "maxProperties", int.__gt__, words.too_many)
+_max_properties = _counted(dict, "maxProperties", int.__gt__, causes.too_many)
 
 
 def _enum(schema: Mapping[str, Any]) -> Check | None:

@@ -63,12 +63,6 @@ def too_long(path: str, most: int) -> Cause:
     return Cause(path, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
 
 
-def too_many(path: str, count: int, most: int) -> Cause:
-    """A list has too many items, or an object too many fields."""
-    items = "item" if most == 1 else "items"
-    return Cause(path, f"Too many: {count}: must have at most {most} {items}", "FieldValueTooMany")
-
-
 def duplicate(path: str, value: Any) -> Cause:
     """A list that is a set, or a map, holds something twice."""
     return Cause(path, f"Duplicate value: {quoted(value)}", "FieldValueDuplicate")

@@ -1,0 +1,218 @@
+"""How many entries the lists and maps of an object may have.
+
+Where Kubernetes has a limit, this is Kubernetes' limit; elsewhere it is far above what is used in
+practice, and low enough that one object cannot occupy the API server or the scheduler for long.
+Paths are field paths; ``[]`` stands for every entry of a list. The API server checks the objects
+of clients; the scheduler counts again, because other API servers have no such limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from holdfast.api import causes
+from holdfast.errors import Cause
+from holdfast.validation.counting import Tree, count_beyond, tree_of
+
+Table = Mapping[str, int]
+
+
+def _under(prefix: str, table: Table) -> dict[str, int]:
+    return {f"{prefix}.{path}": most for path, most in table.items()}
+
+
+METADATA: Table = {
+    "metadata.labels": 4096,
+    "metadata.ownerReferences": 1024,
+    "metadata.finalizers": 1024,
+}
+SELECTOR: Table = {
+    "matchLabels": 256,
+    "matchExpressions": 256,
+    "matchExpressions[].values": 8192,
+}
+_NODE_TERM: Table = {
+    "matchExpressions": 128,
+    "matchExpressions[].values": 8192,
+    "matchFields": 128,
+    "matchFields[].values": 8192,
+}
+_POD_TERM: Table = {
+    **_under("labelSelector", SELECTOR),
+    **_under("namespaceSelector", SELECTOR),
+    "namespaces": 4096,
+    "matchLabelKeys": 64,
+    "mismatchLabelKeys": 64,
+}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_POD_AFFINITY: Table = {
+    _REQUIRED: 256,
+    **_under(f"{_REQUIRED}[]", _POD_TERM),
+    _PREFERRED: 256,
+    **_under(f"{_PREFERRED}[].podAffinityTerm", _POD_TERM),
+}
+_NODE_SELECTOR: Table = {
+    "nodeSelectorTerms": 128,
+    **_under("nodeSelectorTerms[]", _NODE_TERM),
+}
+_CONTAINER: Table = {
+    "ports": 4096,
+    "env": 4096,
+    "envFrom": 512,
+    "volumeMounts": 1024,
+    "volumeDevices": 1024,
+    "resources.requests": 256,
+    "resources.limits": 256,
+    "resources.claims": 256,
+    "restartPolicyRules": 20,
+}
+POD_SPEC: Table = {
+    "containers": 512,
+    **_under("containers[]", _CONTAINER),
+    "initContainers": 512,
+    **_under("initContainers[]", _CONTAINER),
+    "ephemeralContainers": 512,
+    **_under("ephemeralContainers[]", _CONTAINER),
+    "resources.requests": 256,
+    "resources.limits": 256,
+    "overhead": 256,
+    "volumes": 1024,
+    "tolerations": 512,
+    "nodeSelector": 128,
+    **_under(f"affinity.nodeAffinity.{_REQUIRED}", _NODE_SELECTOR),
+    f"affinity.nodeAffinity.{_PREFERRED}": 128,
+    **_under(f"affinity.nodeAffinity.{_PREFERRED}[].preference", _NODE_TERM),
+    **_under("affinity.podAffinity", _POD_AFFINITY),
+    **_under("affinity.podAntiAffinity", _POD_AFFINITY),
+    "topologySpreadConstraints": 128,
+    **_under("topologySpreadConstraints[].labelSelector", SELECTOR),
+    "topologySpreadConstraints[].matchLabelKeys": 64,
+    "schedulingGates": 256,
+    "readinessGates": 256,
+    "resourceClaims": 256,
+    "imagePullSecrets": 512,
+    "hostAliases": 4096,
+}
+POD: Table = {**METADATA, **_under("spec", POD_SPEC)}
+TEMPLATE: Table = POD
+NODE: Table = {
+    **METADATA,
+    "spec.taints": 512,
+    "spec.podCIDRs": 2,
+    "status.capacity": 512,
+    "status.allocatable": 512,
+    "status.images": 4096,
+    "status.images[].names": 256,
+    "status.conditions": 1024,
+    "status.addresses": 1024,
+    "status.volumesInUse": 4096,
+    "status.volumesAttached": 4096,
+    "status.declaredFeatures": 1024,
+}
+RESERVATION: Table = {
+    **METADATA,
+    "spec.owners": 256,
+    **_under("spec.owners[].labelSelector", SELECTOR),
+    "spec.taints": 512,
+    **_under("spec.template", TEMPLATE),
+    "status.allocatable": 512,
+}
+_RESOURCE_POLICY: Table = {
+    **METADATA,
+    **_under("spec.podSelector", SELECTOR),
+    "spec.matchLabelKeys": 64,
+    "spec.units": 32,
+    "spec.units[].maxResources": 256,
+    **_under("spec.units[].nodeSelector", SELECTOR),
+}
+_WORKLOAD: Table = {
+    **METADATA,
+    **_under("spec.selector", SELECTOR),
+    **_under("spec.template", TEMPLATE),
+}
+_DEVICE_CLAIM: Table = {
+    "devices.requests": 32,
+    "devices.requests[].exactly.selectors": 32,
+    "devices.requests[].exactly.tolerations": 16,
+    "devices.requests[].firstAvailable": 8,
+    "devices.requests[].firstAvailable[].selectors": 32,
+    "devices.requests[].firstAvailable[].tolerations": 16,
+    "devices.constraints": 32,
+    "devices.config": 32,
+}
+_RESOURCE_SLICE: Table = {
+    **METADATA,
+    "spec.devices": 128,
+    "spec.devices[].attributes": 32,
+    "spec.devices[].capacity": 32,
+    "spec.devices[].taints": 16,
+    "spec.sharedCounters": 8,
+    **_under("spec.nodeSelector", _NODE_SELECTOR),
+}
+_BY_RESOURCE: Mapping[tuple[str, str], Table] = {
+    ("", "pods"): POD,
+    ("", "nodes"): NODE,
+    ("", "podtemplates"): {**METADATA, **_under("template", TEMPLATE)},
+    ("", "replicationcontrollers"): {
+        **METADATA, "spec.selector": 256, **_under("spec.template", TEMPLATE),
+    },
+    ("", "services"): {**METADATA, "spec.selector": 256, "spec.ports": 4096},
+    ("", "persistentvolumes"): {
+        **METADATA, **_under("spec.nodeAffinity.required", _NODE_SELECTOR),
+    },
+    ("apps", "deployments"): _WORKLOAD,
+    ("apps", "replicasets"): _WORKLOAD,
+    ("apps", "statefulsets"): _WORKLOAD,
+    ("apps", "daemonsets"): _WORKLOAD,
+    ("batch", "jobs"): _WORKLOAD,
+    ("batch", "cronjobs"): {**METADATA, **_under("spec.jobTemplate", _WORKLOAD)},
+    ("policy", "poddisruptionbudgets"): {**METADATA, **_under("spec.selector", SELECTOR)},
+    ("discovery.k8s.io", "endpointslices"): {
+        **METADATA, "endpoints": 1000, "endpoints[].addresses": 100, "ports": 20000,
+    },
+    ("storage.k8s.io", "csinodes"): {**METADATA, "spec.drivers": 1024},
+    ("resource.k8s.io", "resourceslices"): _RESOURCE_SLICE,
+    ("resource.k8s.io", "deviceclasses"): {
+        **METADATA, "spec.selectors": 32, "spec.config": 32,
+    },
+    ("resource.k8s.io", "resourceclaims"): {
+        **METADATA, **_under("spec", _DEVICE_CLAIM), "status.reservedFor": 256,
+    },
+    ("resource.k8s.io", "resourceclaimtemplates"): {
+        **METADATA, **_under("spec.spec", _DEVICE_CLAIM),
+    },
+    ("scheduling.koordinator.sh", "reservations"): RESERVATION,
+    ("scheduling.sigs.x-k8s.io", "resourcepolicies"): _RESOURCE_POLICY,
+}  # fmt: skip
+
+_TREES = {resource: tree_of(table) for resource, table in _BY_RESOURCE.items()}
+_ANY_TREE = tree_of(METADATA)
+POD_SPEC_TREE, NODE_TREE = tree_of(_under("spec", POD_SPEC)), _TREES["", "nodes"]
+RESERVATION_TREE = _TREES["scheduling.koordinator.sh", "reservations"]
+
+
+def check_lists(
+    resource: tuple[str, str], new: Mapping[str, Any], old: Mapping[str, Any] | None = None
+) -> Iterator[Cause]:
+    """List the lists and maps of an object (as JSON) that have too many entries.
+
+    A list of a stored object that had as many entries before is let through, so that an object
+    from before the limit can still be changed and deleted.
+    """
+    tree = _TREES.get(resource, _ANY_TREE)
+    found = list(count_beyond(tree, new))
+    if not found:
+        return
+    before = {path: count for path, count, _ in count_beyond(tree, old)} if old else {}
+    for path, count, most in found:
+        if count > before.get(path, 0):
+            yield causes.too_many(path, count, most)
+
+
+def first_excess(tree: Tree, obj: Any) -> str:
+    """Say which list of a typed object has too many entries; "" if none has."""
+    for path, count, most in count_beyond(tree, obj):
+        return f"{path}: {causes.too_many(path, count, most).message}"
+    return ""

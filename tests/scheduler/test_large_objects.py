@@ -1,0 +1,178 @@
+"""Objects with very long lists, which other API servers let in: the scheduler works on."""
+
+import asyncio
+import sys
+
+import numpy as np
+import pytest
+
+from holdfast.columns import pod_facts
+from holdfast.framework.world import World
+from holdfast.plugins import default_profiles
+from holdfast.scheduler.cycle import attempt
+from holdfast.testing import a_node, a_pod, a_reservation, typed
+from holdfast.testing.harness import Harness
+from scheduler.test_odd_objects import Desk, Spoiling, put
+
+HANG = 60.0
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def select(i):
+    return {"matchLabels": {f"k{i}": "v"}}
+
+
+def spread(count, when="DoNotSchedule"):
+    return [
+        {"maxSkew": 1, "topologyKey": f"k{i}", "whenUnsatisfiable": when,
+         "labelSelector": select(i)}
+        for i in range(count)
+    ]  # fmt: skip
+
+
+def terms(count):
+    return [{"topologyKey": f"t{i}", "labelSelector": select(i)} for i in range(count)]
+
+
+def wishes(count):
+    return [{"weight": 1, "podAffinityTerm": term} for term in terms(count)]
+
+
+def absent(count):
+    return [{"key": f"k{i}", "operator": "DoesNotExist"} for i in range(count)]
+
+
+def containers(count, **more):
+    return [{"name": f"c{i}", "image": f"i{i}", **more} for i in range(count)]
+
+
+def many_resources(count=9000):
+    return {f"example.com/r{i}": "1" for i in range(count)}
+
+
+LISTS = {
+    "spread": lambda n: {"topology_spread_constraints": spread(n)},
+    "soft spread": lambda n: {"topology_spread_constraints": spread(n, "ScheduleAnyway")},
+    "pod affinity": lambda n: {"affinity": {"podAffinity": {REQUIRED: terms(n)}}},
+    "pod anti-affinity": lambda n: {"affinity": {"podAntiAffinity": {REQUIRED: terms(n)}}},
+    "preferred pods": lambda n: {"affinity": {"podAffinity": {PREFERRED: wishes(n)}}},
+    "node terms": lambda n: {"affinity": {"nodeAffinity": {REQUIRED: {
+        "nodeSelectorTerms": [{"matchExpressions": [one]} for one in absent(n)]}}}},
+    "node expressions": lambda n: {"affinity": {"nodeAffinity": {REQUIRED: {
+        "nodeSelectorTerms": [{"matchExpressions": absent(n)}]}}}},
+    "preferred nodes": lambda n: {"affinity": {"nodeAffinity": {PREFERRED: [
+        {"weight": 1, "preference": {"matchExpressions": [one]}} for one in absent(n)]}}},
+    "node selector": lambda n: {"node_selector": {f"k{i}": "v" for i in range(n)}},
+    "tolerations": lambda n: {"tolerations": [{"key": f"k{i}", "operator": "Exists"}
+                                              for i in range(n)]},
+    "containers": lambda n: {"containers": containers(n)},
+    "init containers": lambda n: {"init_containers": containers(n, restartPolicy="Always")},
+    "host ports": lambda n: {"containers": [{"name": "c", "image": "i", "ports": [
+        {"containerPort": i, "hostPort": i} for i in range(1, n + 1)]}]},
+    "requests": lambda n: {"requests": many_resources(n)},
+    "claims": lambda n: {"claims": [{"name": f"c{i}", "resourceClaimName": f"r{i}"}
+                                    for i in range(n)]},
+    "volumes": lambda n: {"volumes": [{"name": f"v{i}", "persistentVolumeClaim": {
+        "claimName": f"c{i}"}} for i in range(n)]},
+    "owners": lambda n: {"metadata": {"ownerReferences": [
+        {"apiVersion": "v1", "kind": "X", "name": f"o{i}", "uid": f"u{i}"} for i in range(n)]}},
+    "labels": lambda n: {"labels": {f"k{i}": "v" for i in range(n)}},
+}  # fmt: skip
+
+
+def a_world():
+    world = World()
+    for i in range(8):
+        world.upsert(typed(a_node(f"n{i}", labels={"zone": f"z{i % 3}"})))
+        world.upsert(typed(a_pod(f"p{i}", node=f"n{i}", labels={"app": "web", "x": str(i)})))
+    return world
+
+
+def calls_to_decide(raw):
+    """How many functions are called to take in a pod, to decide for it and to see it bound."""
+    world, pod = a_world(), typed(raw)
+    bound = typed({**raw, "metadata": {**raw["metadata"], "name": "bound"},
+                   "spec": {**raw["spec"], "nodeName": "n1"}})  # fmt: skip
+    profile = default_profiles()["default-scheduler"]
+    count = 0
+
+    def note(_frame, event, _argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        attempt(profile, world.facts(pod), world, 0.0, np.random.default_rng(1))
+        world.upsert(bound)
+        plain = world.facts(typed(a_pod("plain", labels={"app": "web"})))
+        attempt(profile, plain, world, 0.0, np.random.default_rng(1))
+        world.delete(bound)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("lists", LISTS.values(), ids=LISTS)
+def test_the_work_grows_no_faster_than_the_list(monkeypatch, lists):
+    """Beyond the limit, too: a pod that stands already may have any number of entries."""
+    monkeypatch.setattr(pod_facts, "first_excess", lambda *_: "")
+    few, many = (calls_to_decide(a_pod("odd", **lists(count))) for count in (300, 600))
+    assert many < 2.5 * few
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (put("spec.topologySpreadConstraints", spread(8000)),
+         "spec.topologySpreadConstraints: Too many: 8000: must have at most 128 items"),
+        (put("spec.affinity", {"podAffinity": {REQUIRED: terms(8000)}}),
+         f"spec.affinity.podAffinity.{REQUIRED}: Too many: 8000: must have at most 256 items"),
+        (put("spec.containers", containers(5000)),
+         "spec.containers: Too many: 5000: must have at most 512 items"),
+        (put("spec.containers.0.resources.requests", many_resources()),
+         "spec.containers[0].resources.requests: Too many: 9000: must have at most 256 items"),
+        (put("spec.nodeSelector", {f"k{i}": "v" for i in range(9000)}),
+         "spec.nodeSelector: Too many: 9000: must have at most 128 items"),
+    ],
+    ids=["spread", "affinity", "containers", "requests", "node selector"],
+)  # fmt: skip
+async def test_a_pod_with_a_list_that_is_too_long_waits_and_others_do_not(tmp_path, spoil, words):
+    async with (
+        asyncio.timeout(HANG),
+        Harness(tmp_path, wrap=lambda inner, _clock: Spoiling(inner, spoil)) as cluster,
+    ):
+        await cluster.create(a_node("n"), settle=False)
+        await cluster.create(a_pod("odd"), a_pod("good"))
+        assert await cluster.node_of("good") == "n"
+        assert await cluster.node_of("odd") == ""
+        assert await cluster.why("odd") == f"0/1 nodes are available: {words}."
+        await cluster.restart_components()
+        await cluster.create(a_pod("later"))
+        assert await cluster.node_of("later") == "n"
+
+
+def test_a_node_with_a_list_that_is_too_long_opens_no_row(caplog):
+    desk = Desk()
+    node = a_node("odd")
+    node["status"]["allocatable"] = many_resources()
+    desk.news.on_node("added", None, typed(node))
+    assert list(desk.world.nodes.row_of) == ["n"]
+    assert "Too many: 9000: must have at most 512 items" in caplog.text
+
+
+def test_a_bound_pod_that_requests_thousands_of_resources_widens_no_column():
+    desk = Desk()
+    before = desk.world.nodes.amounts.width
+    desk.news.on_pod("added", None, typed(a_pod("odd", requests=many_resources(), node="n")))
+    assert (desk.taken(), desk.world.nodes.amounts.width) == (1000, before)
+
+
+def test_a_reservation_with_a_list_that_is_too_long_is_refused_with_the_field_named():
+    desk = Desk()
+    raw = a_reservation("r", owners=[{"object": {"name": f"p{i}"}} for i in range(5000)])
+    desk.reservations.on_reservation("added", None, typed(raw | {"status": {"phase": "Pending"}}))
+    assert desk.refused == [("r", "spec.owners: Too many: 5000: must have at most 256 items")]
+    held = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
+    desk.reservations.on_reservation("added", None, typed(raw | {"status": held}))
+    assert desk.taken() == 0

@@ -1,0 +1,55 @@
+"""Every list and map of the table is counted, in JSON and in typed objects alike."""
+
+import pytest
+
+from holdfast.testing import a_node, a_pod, typed
+from holdfast.validation.list_limits import (
+    _BY_RESOURCE,
+    NODE_TREE,
+    POD_SPEC_TREE,
+    check_lists,
+    first_excess,
+)
+
+
+def filled(path, count):
+    """An object of which only the list at ``path`` has entries."""
+    name, _, rest = path.partition(".")
+    inner = filled(rest, count) if rest else [{}] * count
+    return {name.removesuffix("[]"): [inner] if name.endswith("[]") else inner}
+
+
+@pytest.mark.parametrize("resource", _BY_RESOURCE, ids="/".join)
+def test_a_list_may_have_as_many_entries_as_the_table_says(resource):
+    for path, most in _BY_RESOURCE[resource].items():
+        assert not list(check_lists(resource, filled(path, most)))
+        [cause] = check_lists(resource, filled(path, most + 1))
+        assert cause.field == path.replace("[]", "[0]")
+        assert cause.message == f"Too many: {most + 1}: must have at most {most} items"
+
+
+def test_what_was_stored_before_the_limit_may_stay_but_not_grow():
+    before, after = filled("metadata.finalizers", 2000), filled("metadata.finalizers", 2001)
+    assert not list(check_lists(("", "configmaps"), before, before))
+    assert not list(check_lists(("", "configmaps"), filled("metadata.finalizers", 1999), before))
+    [cause] = check_lists(("", "configmaps"), after, before)
+    assert cause.message == "Too many: 2001: must have at most 1024 items"
+
+
+@pytest.mark.parametrize(
+    "odd", [{"spec": []}, {"spec": {"containers": "x"}}, {"spec": {"containers": [1, None]}},
+            {"metadata": 5}, {"spec": {"affinity": [{}]}}],
+)  # fmt: skip
+def test_fields_of_another_type_are_left_to_other_checks(odd):
+    assert not list(check_lists(("", "pods"), odd))
+
+
+def test_typed_objects_are_counted_too():
+    tolerations = [{"key": "a", "operator": "Exists"}] * 513
+    words = "spec.tolerations: Too many: 513: must have at most 512 items"
+    assert first_excess(POD_SPEC_TREE, typed(a_pod(tolerations=tolerations))) == words
+    assert first_excess(POD_SPEC_TREE, typed(a_pod(tolerations=tolerations[:512]))) == ""
+    node = a_node("n")
+    node["status"]["allocatable"] = {f"example.com/r{i}": "1" for i in range(600)}
+    words = "status.allocatable: Too many: 600: must have at most 512 items"
+    assert first_excess(NODE_TREE, typed(node)) == words
