@@ -4,9 +4,22 @@ Each row is (apiVersion, kind, object without its head, merge patch). The patch 
 kind has no field but its metadata that may change.
 """
 
+import base64
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from apiserver.test_custom_resources import definition
+
+
+def _certificate_request() -> str:
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sample")])
+    builder = x509.CertificateSigningRequestBuilder().subject_name(name)
+    request = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    return base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
+
 
 _POD = {"containers": [{"name": "c", "image": "nginx"}]}
 _LABELS = {"app": "sample"}
@@ -38,7 +51,8 @@ _ATTACHED = {"attacher": "csi.example.com", "nodeName": "n1",
 _REQUESTS = {"resources": {"requests": {"cpu": "1"}}}
 _OWNER = {"owners": [{"labelSelector": _SELECTOR}], "ttl": "1h", "template": {"spec": {
     "containers": [{"name": "c", "image": "nginx", **_REQUESTS}]}}}  # fmt: skip
-_REQUEST = {"request": "LS0t", "signerName": "example.com/signer", "usages": ["digital signature"]}
+_REQUEST = {"request": _certificate_request(), "signerName": "example.com/signer",
+            "usages": ["digital signature"]}  # fmt: skip
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _NET = "networking.k8s.io/v1"
 
@@ -69,7 +83,7 @@ _ROWS: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     ("apiregistration.k8s.io/v1", "APIService", {
         "spec": {"group": "metrics.example.com", "version": "v1", "groupPriorityMinimum": 100,
                  "versionPriority": 100}}, {"spec": {"versionPriority": 90}}),
-    ("apps/v1", "ControllerRevision", {"revision": 1}, {"revision": 2}),
+    ("apps/v1", "ControllerRevision", {"revision": 1, "data": {"a": 1}}, {"revision": 2}),
     ("apps/v1", "DaemonSet", {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}},
      {"spec": {"minReadySeconds": 5}}),
     ("apps/v1", "Deployment", {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}}, _REPLICAS),

@@ -28,16 +28,16 @@ async def test_a_binding_to_a_role_that_does_not_exist_yet_is_not_found(api, kin
     await grant_everywhere(
         api, "ann", ["create", "update", "patch"], ["rolebindings", "clusterrolebindings"]
     )
-    plural = f"{kind.lower()}s"
     wheres = [f"{RBAC}/namespaces/default/rolebindings"]
     wheres += [f"{RBAC}/clusterrolebindings"] if kind == "ClusterRole" else []
     async with session_for(api, "ann") as ann:
         for where in wheres:
             made = await api.call("POST", where, binding_to(kind, "later"), session=ann)
             assert made.status == 404
-            assert made.json["message"] == f'{plural}.rbac.authorization.k8s.io "later" not found'
+            resource = where.rpartition("/")[2]
+            assert made.json["message"] == f'{resource}.rbac.authorization.k8s.io "later" not found'
             assert made.json["reason"] == "NotFound"
-            details = {"name": "later", "group": "rbac.authorization.k8s.io", "kind": plural}
+            details = {"name": "later", "group": "rbac.authorization.k8s.io", "kind": resource}
             assert made.json["details"] == details
             # The admin may; changing what the admin made is refused all the same.
             await api.create(where, binding_to(kind, "later"))
@@ -52,10 +52,10 @@ async def test_a_binding_to_a_role_that_does_not_exist_yet_is_not_found(api, kin
             kept = await api.call("PATCH", f"{where}/early", held, headers=MERGE, session=ann)
             assert kept.status == 200, kept.body
             moved = binding_to(kind, "elsewhere")
-            assert (
-                (await api.call("PUT", f"{where}/early", moved))
-                .json["message"]
-                .endswith("cannot change roleRef")
+            refused = await api.call("PUT", f"{where}/early", moved)
+            assert refused.json["message"].endswith(
+                'roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io",'
+                f'"Kind":"{kind}","Name":"elsewhere"}}: cannot change roleRef'
             )
 
 

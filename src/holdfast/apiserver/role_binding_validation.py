@@ -23,6 +23,14 @@ def check_cluster_role_binding(obj: Object) -> Iterable[Cause]:
     return _check(obj, ("ClusterRole",), namespaced=False)
 
 
+def unchangeable_role(obj: Object) -> Cause:
+    """Say that a binding cannot refer to another role; upstream shows its own type's names."""
+    ref = obj.get("roleRef") or {}
+    parts = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+    shown = {word: ref.get(part, "") for word, part in parts}
+    return causes.invalid("roleRef", shown, "cannot change roleRef")
+
+
 def _check(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> Iterable[Cause]:
     ref = obj.get("roleRef") or {}
     group, kind, name = (ref.get(part) or "" for part in ("apiGroup", "kind", "name"))

@@ -23,6 +23,7 @@ from holdfast.apiserver.policies import Id
 from holdfast.apiserver.role_binding_validation import (
     check_cluster_role_binding,
     check_role_binding,
+    unchangeable_role,
 )
 from holdfast.apiserver.scheduling_validation import (
     check_budget,
@@ -36,6 +37,10 @@ from holdfast.validation.list_limits import check_lists
 Object = dict[str, Any]
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+_BINDINGS: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
+    ("rbac.authorization.k8s.io", "rolebindings"): check_role_binding,
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): check_cluster_role_binding,
+}
 _OF_NEW: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
     ("", "pods"): check_pod,
     ("", "nodes"): check_node,
@@ -46,8 +51,7 @@ _OF_NEW: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
     ("apps", "daemonsets"): check_workload,
     DEFINITIONS: check_definition,
     PRIORITY_CLASSES: check_priority_class,
-    ("rbac.authorization.k8s.io", "rolebindings"): check_role_binding,
-    ("rbac.authorization.k8s.io", "clusterrolebindings"): check_cluster_role_binding,
+    **_BINDINGS,
 }
 _OF_CUSTOM: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
     ("scheduling.koordinator.sh", "reservations"): check_reservation,
@@ -58,8 +62,6 @@ _PATH_NAMED = {
     for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 }
 _IMMUTABLE = {
-    ("rbac.authorization.k8s.io", "rolebindings"): ("roleRef",),
-    ("rbac.authorization.k8s.io", "clusterrolebindings"): ("roleRef",),
     ("resource.k8s.io", "resourceclaims"): ("spec",),
     ("resource.k8s.io", "resourceclaimtemplates"): ("spec",),
 }
@@ -186,10 +188,11 @@ def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:
         yield from check_definition_change(new, old)
     if op.served.id == PRIORITY_CLASSES and new.get("value") != (old.get("value") or 0):
         yield causes.forbidden("value", "may not be changed in an update.")
+    if op.served.id in _BINDINGS and new.get("roleRef") != old.get("roleRef"):
+        yield unchangeable_role(new)
     for part in _IMMUTABLE.get(op.served.id, ()):
         if new.get(part) != old.get(part):
-            words = "cannot change roleRef" if part == "roleRef" else _UNCHANGEABLE
-            yield causes.invalid(part, new.get(part), words)
+            yield causes.invalid(part, new.get(part), _UNCHANGEABLE)
     for part in _IMMUTABLE_SPECS.get(op.served.id, ()):
         now, before = (new.get("spec") or {}).get(part), (old.get("spec") or {}).get(part)
         if now != before:

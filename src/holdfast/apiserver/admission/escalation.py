@@ -53,8 +53,10 @@ def _check_binding(op: Operation, written: str, ref: Object) -> None:
     if rules is not None:
         _check_rules(op, written, lifting, rules)
     elif not authorizer.allows(op.user, lifting):
-        details = Details(name=name, group=GROUP, kind=plural)
-        raise NotFound(f'{plural}.{GROUP} "{name}" not found', details)
+        # Upstream, too, names the role and calls it by the binding's resource.
+        resource = op.served.resource.plural
+        details = Details(name=name, group=GROUP, kind=resource)
+        raise NotFound(f'{resource}.{GROUP} "{name}" not found', details)
 
 
 def _without_gc_fields(obj: Object) -> Object:
