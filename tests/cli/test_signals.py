@@ -1,4 +1,7 @@
-"""Being told to stop: once politely, twice at once, or by a parent that is gone."""
+"""Being told to stop: once politely, twice at once, or by a parent that is gone.
+
+Signals that mean nothing here end nothing.
+"""
 
 import signal
 import subprocess
@@ -61,3 +64,46 @@ def test_a_parent_that_is_gone_is_a_word_to_stop(listener):
     process.stdin.close()
     assert process.stdout.readline() == "told\n"
     assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGPIPE"])
+def test_other_signals_do_not_end_the_process(listener, name):
+    process = listener()
+    process.send_signal(signal.Signals[name])
+    process.send_signal(signal.Signals[name])
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "told\n"
+    assert process.wait(30) == 0
+
+
+LATE = """
+import os, signal, sys
+from asyncio.selector_events import BaseSelectorEventLoop
+from holdfast.cli import signals
+
+close_pipe = BaseSelectorEventLoop._close_self_pipe
+
+def close_and_signal(loop):
+    close_pipe(loop)
+    os.kill(os.getpid(), signal.Signals[sys.argv[1]])
+
+BaseSelectorEventLoop._close_self_pipe = close_and_signal
+
+async def main():
+    signals.stop_signal()
+
+signals.run(main())
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTERM"])
+def test_a_signal_while_the_loop_closes_prints_no_bad_file_descriptor(name):
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, name], capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    if name == "SIGTERM":  # the second one, in effect: it ends the process at once
+        assert done.returncode == -signal.SIGTERM
+    else:
+        assert (done.returncode, done.stdout) == (0, "ended\n")

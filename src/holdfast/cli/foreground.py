@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any, TypeVar
 
 from rich.console import Console
 
-from holdfast.cli import collector, running
+from holdfast.cli import collector, running, signals
 from holdfast.cli.configured import configured
 from holdfast.cli.health import HealthPage, Subject
-from holdfast.cli.signals import stop_signal
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
 from holdfast.configuration.effective import effective
 from holdfast.configuration.reading import Configuration
 from holdfast.errors import HoldfastError
+from holdfast.scheduler.dump import log_dump
 from holdfast.settings import ClusterSettings
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def run(settings: ClusterSettings) -> None:
     """Run the cluster; it is an error if it ends by itself."""
     warn_if_open(settings.server.host)
-    asyncio.run(_run(settings, configured(settings.scheduler.config)))
+    signals.run(_run(settings, configured(settings.scheduler.config)))
 
 
 def warn_if_open(host: str) -> None:
@@ -43,8 +46,9 @@ def warn_if_open(host: str) -> None:
 
 
 async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
-    stop = stop_signal()
+    stop = signals.stop_signal()
     cluster = Cluster(settings, SystemClock(), configuration)
+    signals.on_dump_signal(partial(_dump, cluster))
     with _progress() as tell:
         await _unless(stop, cluster.start(tell))
     if stop.is_set():
@@ -68,6 +72,13 @@ async def _run(settings: ClusterSettings, configuration: Configuration) -> None:
     if failure:
         raise HoldfastError(f"{failure}; everything was stopped, the data is safe")
     print(f"stopped; the data stays in {settings.data_dir}", flush=True)
+
+
+def _dump(cluster: Cluster) -> None:
+    if cluster.components is None:
+        log.warning("asked for a dump: the scheduler has not been started yet")
+    else:
+        log_dump(cluster.components.scheduler)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:

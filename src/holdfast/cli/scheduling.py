@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 from collections.abc import Coroutine
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli import collector
+from holdfast.cli import collector, signals
 from holdfast.cli.configured import configured
 from holdfast.cli.health import HealthPage, Subject
-from holdfast.cli.signals import stop_signal
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.fence import FencedTransport
@@ -32,13 +31,12 @@ from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
 from holdfast.controllers.reservation_args import settings_of
 from holdfast.errors import HoldfastError
-from holdfast.scheduler.dump import dump
+from holdfast.scheduler.dump import log_dump
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.settings import SchedulerSettings
 
 DEFAULT_BURST = 100
 NAME = "holdfast-scheduler"
-log = logging.getLogger(__name__)
 
 
 def schedule(kubeconfig: Path | None, health_port: int, settings: SchedulerSettings) -> None:
@@ -46,7 +44,7 @@ def schedule(kubeconfig: Path | None, health_port: int, settings: SchedulerSetti
     configuration = configured(settings.config)
     named = configuration.client_connection.kubeconfig
     where = kubeconfig or (Path(named) if named else None)
-    asyncio.run(_schedule(where, configuration, health_port, settings))
+    signals.run(_schedule(where, configuration, health_port, settings))
 
 
 async def _schedule(
@@ -55,9 +53,9 @@ async def _schedule(
     health_port: int,
     settings: SchedulerSettings,
 ) -> None:
-    stop = stop_signal()
+    stop = signals.stop_signal()
     process = SchedulerProcess(await load(kubeconfig), configuration, settings, SystemClock())
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.dump)
+    signals.on_dump_signal(partial(log_dump, process.scheduler))
     flags = {"kubeconfig": kubeconfig or "", "health-port": health_port, **asdict(settings)}
     page = await HealthPage.start(health_port, process.subject(flags))
     try:
@@ -133,10 +131,6 @@ class SchedulerProcess:
         """Hang up."""
         await self._client.close()
         await self._lease_client.close()
-
-    def dump(self) -> None:
-        """Write to the log what the scheduler believes."""
-        log.warning("asked for a dump\n%s", dump(self.scheduler))
 
     async def _work(self) -> None:
         await self.scheduler.start()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
 
+from holdfast.cli import signals
 from holdfast.cli.foreground import warn_if_open
-from holdfast.cli.signals import stop_signal
 from holdfast.clock import SystemClock
 from holdfast.cluster import EmbeddedServer
 from holdfast.errors import HoldfastError
@@ -20,13 +19,13 @@ def serve(directory: Path, kubeconfig: Path, settings: ServerSettings, *, announ
     """Serve the API; ``announce`` is for a parent process that waits for the word."""
     if not announce:
         warn_if_open(settings.host)
-    asyncio.run(_serve(directory, kubeconfig, settings, announce))
+    signals.run(_serve(directory, kubeconfig, settings, announce))
 
 
 async def _serve(
     directory: Path, kubeconfig: Path, settings: ServerSettings, announce: bool
 ) -> None:
-    stop = stop_signal(with_parent=announce)
+    stop = signals.stop_signal(with_parent=announce)
     try:
         server = await EmbeddedServer.start(directory, kubeconfig, settings, SystemClock())
     except Exception as error:

@@ -10,7 +10,7 @@ import asyncio
 import re
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -133,7 +133,9 @@ class HttpTransport:
             )
         if not connection.ended:
             self._connections.add(connection)
-        _keep_alive(transport.get_extra_info("socket"))
+        # The socket of a connection that ended at once is closed before its protocol is told.
+        with suppress(OSError):
+            _keep_alive(transport.get_extra_info("socket"))
         return connection
 
     def _check_open(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,17 @@ from holdfast.columns.pod_facts import PodFacts
 if TYPE_CHECKING:
     from holdfast.scheduler.scheduler import Scheduler
 
+log = logging.getLogger(__name__)
+
 
 def dump(scheduler: Scheduler) -> str:
     """Write out where picture and API differ, every node, and the queue."""
     return "\n".join([*_mismatches(scheduler), *_nodes(scheduler), *_queue(scheduler)])
+
+
+def log_dump(scheduler: Scheduler) -> None:
+    """Write the dump to the log."""
+    log.warning("asked for a dump\n%s", dump(scheduler))
 
 
 def _mismatches(scheduler: Scheduler) -> Iterator[str]:
