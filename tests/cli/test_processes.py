@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -234,6 +235,23 @@ def test_a_scheduler_that_cannot_start_says_why(holdfast, tmp_path):
     wrong = holdfast("scheduler", "--kubeconfig", tmp_path / "none", "--config", bad)
     assert wrong.code == 1
     assert f'{bad}: profiles[0].plugins.nope: unknown field "nope"' in wrong.err
+
+
+def test_a_scheduler_that_is_told_to_stop_while_it_starts_ends_without_a_complaint(
+    server, start, tmp_path
+):
+    """The server hangs, so that the first lists are still awaited when the signal comes."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = tmp_path / "config"
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        config.write_text(re.sub(r"https://127\.0\.0\.1:\d+", url, server.read_text()))
+        lone = start("scheduler", "--kubeconfig", config, "--no-leader-elect", "--health-port", "0")
+        silent.accept()[0].close()
+        lone.send_signal(signal.SIGTERM)
+        out, _ = lone.communicate(timeout=30)
+    assert lone.returncode == 0
+    assert out.endswith("stopped\n")
+    assert "holdfast: " not in out
 
 
 def test_a_busy_health_port_is_named(server, holdfast):

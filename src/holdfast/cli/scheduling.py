@@ -121,11 +121,13 @@ class SchedulerProcess:
         work = self._election.run(self._work) if self._elects else self._work()
         working = asyncio.create_task(work)
         stopping = asyncio.create_task(stop.wait())
+        told = False
         try:
             await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            told = not working.done()
         finally:
             await self._end(working, stopping)
-        _raise_why(working)
+        _raise_why(working, told)
 
     async def close(self) -> None:
         """Hang up."""
@@ -189,10 +191,12 @@ def _election(client: Client, clock: Clock, terms: ElectionTerms) -> LeaderElect
     )  # fmt: skip
 
 
-def _raise_why(working: asyncio.Task[None]) -> None:
-    """Raise what ended the work; being told to stop is no failure."""
+def _raise_why(working: asyncio.Task[None], told: bool) -> None:
+    """Raise what ended the work; being told to stop, while starting too, is no failure."""
     if working.cancelled() or (failure := working.exception()) is None:
         return
     if isinstance(failure, HoldfastError):
+        if told:
+            return
         raise failure
     raise HoldfastError(f"the scheduler failed: {type(failure).__name__}: {failure}") from failure
