@@ -22,6 +22,7 @@
         ├── Invalid          422: a field is wrong; ``causes`` name it
         ├── NotBuilt         501: Holdfast does not do this yet, and says so
         ├── BadConfiguration a file or flag of the user's is wrong
+        │   └── StoreDamaged the database file is broken
         └── StoreLocked      another process has the data directory
 
 "Does not fit" is never an exception: deciding answers with a ``Verdict``.
@@ -183,6 +184,10 @@ class NotBuilt(Refused):
 
 class BadConfiguration(Refused):
     """A configuration file or flag of the user's is wrong; the message names where."""
+
+
+class StoreDamaged(BadConfiguration):
+    """The database file is broken; the message names it and says what to do."""
 
 
 class StoreLocked(Refused):

@@ -34,6 +34,15 @@ def open_private(path: Path, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
 
 
+def sync_directory(path: Path) -> None:
+    """Make the names of the files in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def read_own(path: Path) -> bytes:
     """Read a regular file of this user; raises OSError for a link, a pipe or another's file."""
     # Without O_NONBLOCK opening a pipe waits for a writer.

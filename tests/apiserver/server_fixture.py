@@ -31,6 +31,7 @@ from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
 from holdfast.settings import FrontLimits
 from holdfast.store import Retention, Store
+from holdfast.store.database import Fault
 from kubectl_program import find_kubectl
 
 
@@ -139,11 +140,12 @@ class Watching:
 @asynccontextmanager
 async def start_server(
     directory: Path, *, clock: Clock | None = None, retention: Retention | None = None,
-    limits: FrontLimits | None = None,
+    limits: FrontLimits | None = None, fault: Fault | None = None,
 ):  # fmt: skip
     """Run a server on a free port until the block ends; the directory can be started again."""
     clock = clock or SystemClock()
-    store = Store.open(directory / "store", clock, retention=retention or Retention())
+    kept = retention or Retention()
+    store = Store.open(directory / "store", clock, retention=kept, fault=fault)
     # Certificates are judged by the machine's time, whatever clock the server runs on.
     credentials = ensure_credentials(directory / "pki", SystemClock().now())
     server = ApiServer.create(store, clock, rng=random.Random(1))

@@ -1,12 +1,14 @@
-"""``holdfast up`` whose API server process is killed while the cluster starts."""
+"""``holdfast up`` whose API server is killed while the cluster starts, or cannot use its data."""
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from cli.conftest import read_until
 from holdfast.cli import running
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-start-failures")]
@@ -41,3 +43,37 @@ def test_up_ends_with_a_sentence(start, tmp_path, detach, ready):
     assert any(words in out for words in SENTENCES), out
     assert "Traceback" not in out
     assert running.find(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "command", [("up",), ("up", "--single-process"), ("up", "--detach"), ("apiserver",)]
+)
+def test_a_damaged_database_is_a_sentence(holdfast, tmp_path, command):
+    (tmp_path / "store").mkdir(mode=0o700)
+    path = tmp_path / "store" / "store.db"
+    path.write_bytes(b"garbage " * 4096)
+    done = holdfast(*command, "--data-dir", tmp_path, "--port", "0")
+    assert done.code == 1
+    assert f"{path} is damaged (file is not a database): nothing was changed; " in done.err
+    assert "Traceback" not in done.err
+    assert done.err.count("is damaged") == 1
+    assert path.read_bytes() == b"garbage " * 4096
+    assert running.find(tmp_path) is None
+
+
+def test_status_says_that_the_server_is_not_ready(start, tmp_path, holdfast):
+    """Files of the server process cannot grow: a heartbeat soon meets that."""
+    process = start("up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1", "--two-processes")
+    read_until(process, "Stop it with Ctrl-C")
+    server = child_of(process.pid)
+    resource.prlimit(server, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    read_until(process, "cannot commit")
+    status = holdfast("status", "--data-dir", tmp_path)
+    assert status.code == 1
+    assert "not ready: /readyz says 500: [+]ping ok [-]store failed: reason withheld" in status.out
+    resource.prlimit(server, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    read_until(process, "commits again")
+    assert holdfast("status", "--data-dir", tmp_path).code == 0
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0

@@ -1,6 +1,6 @@
 """A process that writes in parallel and reports each acknowledged write, until it is killed.
 
-Run as ``python -m store.parallel_writer DIRECTORY``; prints ``name revision`` lines.
+Run as ``python -m store.parallel_writer DIRECTORY [PREFIX]``; prints ``name revision`` lines.
 """
 
 import asyncio
@@ -13,12 +13,13 @@ from holdfast.store import Store
 from store.store_objects import build, key
 
 PARALLEL = 32
+PREFIX = sys.argv[2] if len(sys.argv) > 2 else ""
 
 
 async def write_for_ever(store, writer):
     number = 0
     while True:
-        name = f"w{writer}-{number}"
+        name = f"{PREFIX}w{writer}-{number}"
         stored = await store.create(key(name), build(name))
         os.write(1, f"{name} {stored.revision}\n".encode())
         stored = await store.update(stored, build(name, labels={"again": "yes"}))

@@ -131,7 +131,9 @@ async def test_files_are_private(tmp_path, opened):
     store = opened()
     await store.create(key("a"), build("a"))
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in data.iterdir()}
-    assert modes == dict.fromkeys(("store.db", "store.db-wal", "store.db-shm", "store.lock"), 0o600)
+    assert modes == dict.fromkeys(
+        ("store.db", "store.db-wal", "store.db-shm", "store.lock", "store.revision"), 0o600
+    )
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 

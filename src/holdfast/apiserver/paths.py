@@ -14,8 +14,11 @@ from holdfast.apiserver.operation import Context
 from holdfast.apiserver.routing import Call
 from holdfast.client.transport import Request, Response
 from holdfast.errors import NotAllowed, NotFound
+from holdfast.health_checks import Check, page, single
 
-_HEALTH = ("/healthz", "/livez", "/readyz")
+_HEALTH = ("healthz", "livez", "readyz")
+_WITHHELD = "reason withheld"
+"""Health is shown to anyone: what is wrong stands in the log."""
 VERSION = {
     "major": "1",
     "minor": "36",
@@ -48,8 +51,8 @@ class Paths:
             return self._discovery.answer(path, request.headers)
         if path.startswith("/openapi"):
             return self._openapi(path, request.headers)
-        if path.startswith(_HEALTH):
-            return self._health(path)
+        if root in _HEALTH:
+            return self._health(path, request.query)
         if path == "/version":
             return answer_value(VERSION)
         if path == "/metrics":
@@ -58,10 +61,21 @@ class Paths:
             return answer_value({"paths": self._listed()})
         return answer_text("404 page not found\n", 404)
 
-    def _health(self, path: str) -> Response:
-        if path.count("/") > 1 and path.rsplit("/", 1)[1] != "ping":
+    def _health(self, path: str, query: Mapping[str, str]) -> Response:
+        """Answer a page of named checks, or one of them; only readiness depends on the store."""
+        name, *chosen = path[1:].split("/", 1)
+        checks: dict[str, Check] = {"ping": lambda: ""}
+        if name == "readyz":
+            checks["store"] = lambda: _WITHHELD if self._context.store.refusal else ""
+        if not chosen:
+            status, text = page(
+                name, checks, verbose="verbose" in query, excluded=(query.get("exclude", ""),)
+            )
+        elif chosen[0] in checks:
+            status, text = single(checks[chosen[0]])
+        else:
             raise NotFound("the server could not find the requested resource")
-        return answer_text("ok")
+        return answer_text(text, status)
 
     def _listed(self) -> list[str]:
         groups = self._context.registry.groups()

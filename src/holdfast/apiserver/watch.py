@@ -33,6 +33,7 @@ def watch(op: Operation) -> StreamResponse:
     marked = check_watch_versions(query)
     text = query.get("resourceVersion", "")
     wanted = version_number(text)
+    store.check_not_lost(wanted)
     not_newer(wanted, store.revision)
     initial: list[Stored] = []
     if marked or (wanted == 0 and query.get("sendInitialEvents") is None):

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
-Check = Callable[[], str]
-"""Says what is wrong, "" for nothing."""
+from holdfast.health_checks import Check, page, single
 
 
 class Checks:
@@ -23,25 +22,15 @@ class Checks:
         return [web.get(f"/{self._name}", self._all), *one]
 
     def _one(self, check: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def page(_request: web.Request) -> web.Response:
-            wrong = self._checks[check]()
-            text = f"internal server error: {wrong}\n" if wrong else "ok"
-            return web.Response(status=500 if wrong else 200, text=text)
+        async def show(_request: web.Request) -> web.Response:
+            status, text = single(self._checks[check])
+            return web.Response(status=status, text=text)
 
-        return page
+        return show
 
     async def _all(self, request: web.Request) -> web.Response:
-        left_out = set(request.query.getall("exclude", ()))
-        failed, lines = False, []
-        for name, check in self._checks.items():
-            if name in left_out:
-                lines.append(f"[+]{name} excluded: ok")
-            elif wrong := check():
-                failed = True
-                lines.append(f"[-]{name} failed: {wrong}")
-            else:
-                lines.append(f"[+]{name} ok")
-        if not failed and "verbose" not in request.query:
-            return web.Response(text="ok")
-        lines.append(f"{self._name} check {'failed' if failed else 'passed'}\n")
-        return web.Response(status=500 if failed else 200, text="\n".join(lines))
+        status, text = page(
+            self._name, self._checks, verbose="verbose" in request.query,
+            excluded=request.query.getall("exclude", ()),
+        )  # fmt: skip
+        return web.Response(status=status, text=text)

@@ -15,7 +15,12 @@ from urllib.parse import urlsplit
 from holdfast.cli import running
 
 ASK_SECONDS = 5.0
+_SHOWN = 200
 _COUNTED = (("node", "/api/v1/nodes"), ("pod", "/api/v1/pods"))
+
+
+class _NotReady(Exception):
+    """The server answers, and not with what was asked for."""
 
 
 def show(directory: Path) -> int:
@@ -28,6 +33,9 @@ def show(directory: Path) -> int:
     print(f"export KUBECONFIG={found.kubeconfig}")
     try:
         print(_condition(found.url, directory / "pki"))
+    except _NotReady as wrong:
+        print(f"not ready: {wrong}; see {directory / running.LOG}")
+        return 1
     except (OSError, http.client.HTTPException, ValueError) as wrong:
         print(f"not ready: {found.url} does not answer ({wrong}); see {directory / running.LOG}")
         return 1
@@ -62,5 +70,6 @@ def _get(connection: http.client.HTTPConnection, path: str) -> bytes:
     answer = connection.getresponse()
     body = answer.read()
     if answer.status != 200:
-        raise ValueError(f"{path.partition('?')[0]} says {answer.status}")
+        words = " ".join(body.decode(errors="replace").split())
+        raise _NotReady(f"{path.partition('?')[0]} says {answer.status}: {words[:_SHOWN]}")
     return body

@@ -11,6 +11,7 @@ from holdfast import errors
 from holdfast.store import schema
 from holdfast.store.database import Database
 from holdfast.store.directory import Directory
+from holdfast.store.integrity import named_failures
 
 REVISION_LEAP = 1_000_000
 """No client may hold a revision that will be given out again with other content."""
@@ -46,10 +47,11 @@ def restore(backup: Path, directory: Path) -> int:
     home = Directory(directory)
     try:
         with closing(sqlite3.connect(":memory:")) as copy:
-            _read(backup, copy)
-            with closing(schema.connect(home.database)) as target:
+            with named_failures(backup):
+                _read(backup, copy)
+            with named_failures(home.database), closing(schema.connect(home.database)) as target:
                 schema.migrate(target, home.database)
-                revision = _leap(copy, target)
+                revision = _leap(copy, target, home.mark.reserved)
                 copy.backup(target)  # one transaction: the old store or the new, never between
                 target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
@@ -58,7 +60,7 @@ def restore(backup: Path, directory: Path) -> int:
 
 
 def _read(backup: Path, copy: sqlite3.Connection) -> None:
-    with closing(sqlite3.connect(f"{backup.resolve().as_uri()}?mode=ro", uri=True)) as source:
+    with closing(schema.connect_read_only(backup)) as source:
         if schema.check(source, backup) == 0:
             raise errors.BadConfiguration(f"{backup} is not a Holdfast store: it is empty")
         source.backup(copy)
@@ -66,9 +68,9 @@ def _read(backup: Path, copy: sqlite3.Connection) -> None:
     schema.migrate(copy, backup)
 
 
-def _leap(copy: sqlite3.Connection, target: sqlite3.Connection) -> int:
+def _leap(copy: sqlite3.Connection, target: sqlite3.Connection, reserved: int) -> int:
     newest = "SELECT v FROM meta WHERE k = 'last_rv'"
-    used = max(c.execute(newest).fetchone()[0] for c in (copy, target))
+    used = max(reserved - 1, *(c.execute(newest).fetchone()[0] for c in (copy, target)))
     revision: int = used + REVISION_LEAP
     copy.execute("UPDATE meta SET v = ? WHERE k IN ('last_rv', 'compact_rv')", (revision,))
     copy.execute("DELETE FROM log")

@@ -7,6 +7,7 @@ each, not with ``executemany``, which steps once a row.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.store import schema
+from holdfast.store.integrity import damaged
 from holdfast.store.records import Change, Event, Key
+from holdfast.store.revision_mark import RevisionMark
 
 Fault = Callable[[sqlite3.Connection], None]
 """Runs inside each transaction before COMMIT and may raise; for tests."""
@@ -36,6 +39,9 @@ DELETE FROM log WHERE rv IN (
 _UPSERT = "ON CONFLICT DO UPDATE SET uid = excluded.uid, rv = excluded.rv, val = excluded.val"
 
 
+_CHANGES = frozenset(map(int, Change))
+
+
 class LogRow(NamedTuple):
     """One event as it lies in the log."""
 
@@ -51,9 +57,13 @@ class LogRow(NamedTuple):
 class Database:
     """Read everything at the start; afterwards commit, compact, copy."""
 
-    def __init__(self, path: Path, fault: Fault | None = None) -> None:
+    def __init__(
+        self, path: Path, fault: Fault | None = None, mark: RevisionMark | None = None
+    ) -> None:
         self.path = path
         self._fault = fault
+        self._mark = mark
+        self._new_gaps: list[tuple[int, int]] | None = None
         self._unchecked = 0
         self._connection = schema.connect(path)
         try:
@@ -67,6 +77,13 @@ class Database:
         """Fold the write-ahead log into the file and close it."""
         with suppress(sqlite3.Error):  # it is as durable where it is
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if self._mark is not None:
+                with suppress(OSError):  # more stays reserved than was used
+                    self._mark.settle(self.meta("last_rv"))
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """Close a file that could not be loaded."""
         self._connection.close()
 
     # Reading.
@@ -75,6 +92,15 @@ class Database:
         """Read one value of the meta table."""
         row = self._connection.execute("SELECT v FROM meta WHERE k = ?", (name,)).fetchone()
         return row[0]
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Read the gaps in the revisions, oldest first."""
+        row = self._connection.execute("SELECT v FROM meta WHERE k = 'gaps'").fetchone()
+        return [(before, after) for before, after in json.loads(row[0])] if row else []
+
+    def keep_gaps(self, gaps: list[tuple[int, int]]) -> None:
+        """Store the gaps with the next commit: until then they can be found anew."""
+        self._new_gaps = gaps
 
     def floors(self) -> dict[tuple[str, str], int]:
         """Tell for each resource up to which revision its log was compacted."""
@@ -87,7 +113,7 @@ class Database:
         names = {number: resource for resource, number in self._ids.items()}
         rows = self._connection.execute("SELECT res, ns, name, rv, val FROM obj")
         for number, namespace, name, revision, value in rows:
-            yield Key(*names[number], namespace, name), revision, value
+            yield self._key(names, number, namespace, name), revision, value
 
     def log(self, after: int = 0) -> Iterator[LogRow]:
         """Read the events after a revision, in order; without those below their floor."""
@@ -99,9 +125,16 @@ class Database:
             (after,),
         )
         for rv, number, ns, name, change, stamp, value, previous_rv, previous in rows:
-            key = Key(*names[number], ns, name)
+            key = self._key(names, number, ns, name)
+            if change not in _CHANGES:
+                raise damaged(self.path, f"revision {rv} is a change of no known kind")
             if rv > floors[names[number]]:
                 yield LogRow(rv, key, Change(change), stamp, value, previous_rv, previous)
+
+    def _key(self, names: dict[int, tuple[str, str]], number: int, ns: str, name: str) -> Key:
+        if number not in names:
+            raise damaged(self.path, f"{ns}/{name} is of a resource that is not listed")
+        return Key(*names[number], ns, name)
 
     def _read_ids(self) -> dict[tuple[str, str], int]:
         rows = self._connection.execute("SELECT id, grp, resource FROM res")
@@ -126,6 +159,8 @@ class Database:
     def commit(self, events: Sequence[Event]) -> None:
         """Make events durable, all or none."""
         last = {event.key: event for event in events}
+        if self._mark is not None:
+            self._mark.reserve(events[-1].revision)
         with self._transaction() as connection:
             numbers = [self._number(event.key) for event in events]
             self._insert("log", [_log_row(n, e) for n, e in zip(numbers, events, strict=True)])
@@ -138,6 +173,12 @@ class Database:
                         (self._number(event.key), event.key.namespace, event.key.name),
                     )
             connection.execute("UPDATE meta SET v = ? WHERE k = 'last_rv'", (events[-1].revision,))
+            if self._new_gaps is not None:
+                gaps = json.dumps(self._new_gaps)
+                connection.execute("INSERT OR REPLACE INTO meta VALUES ('gaps', ?)", (gaps,))
+        self._new_gaps = None
+        if self._mark is not None:
+            self._mark.note(events[-1].revision)
         self._unchecked += sum(3 * len(event.object.value) + 500 for event in events)
 
     def _number(self, key: Key) -> int:

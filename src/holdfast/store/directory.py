@@ -8,9 +8,12 @@ from pathlib import Path
 
 from holdfast import errors
 from holdfast.files import PRIVATE_DIRECTORY, PRIVATE_FILE, open_private
+from holdfast.store.integrity import damaged
+from holdfast.store.revision_mark import RevisionMark
 
 DATABASE = "store.db"
 LOCK = "store.lock"
+REVISIONS = "store.revision"
 
 
 class Directory:
@@ -20,13 +23,16 @@ class Directory:
         self.path = path
         self.database = path / DATABASE
         self._lock = -1
+        self._mark: RevisionMark | None = None
         try:
             _make_private(path)
             self._lock = open_private(path / LOCK, os.O_RDWR)
             self._claim()
             # SQLite gives its companions (-wal, -shm) the mode of the database file.
+            empty = self.database.exists() and self.database.stat().st_size == 0
             os.close(open_private(self.database, os.O_RDWR))
             self.database.chmod(PRIVATE_FILE)
+            self._mark = RevisionMark(path / REVISIONS)
         except OSError as error:
             self.release()
             about = "" if error.filename in (None, str(path)) else f" ({error.filename})"
@@ -34,6 +40,15 @@ class Directory:
                 f"the data directory {path} cannot be used: {error.strerror}{about}; "
                 "make it writable for this user, or choose another directory"
             ) from error
+        if empty and self.mark.committed:
+            self.release()
+            raise damaged(self.database, f"it is empty; it had revision {self.mark.committed}")
+
+    @property
+    def mark(self) -> RevisionMark:
+        """The high-water mark of revisions."""
+        assert self._mark is not None
+        return self._mark
 
     def _claim(self) -> None:
         try:
@@ -50,6 +65,8 @@ class Directory:
 
     def release(self) -> None:
         """Let another process have the directory; calling it again does nothing."""
+        if self._mark is not None:
+            self._mark.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

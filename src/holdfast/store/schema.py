@@ -36,20 +36,24 @@ def connect(path: Path) -> sqlite3.Connection:
         # given out again with other content, and caches would silently diverge.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it when idle
-    except sqlite3.DatabaseError as error:
+    except BaseException:
         connection.close()
-        raise errors.BadConfiguration(f"{path} cannot be used as a store: {error}") from error
+        raise
     return connection
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """Open a database file so that nothing in it can change, not even by closing it."""
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=1.0
+    )
 
 
 def check(connection: sqlite3.Connection, path: Path) -> int:
     """Return the schema version of a file; raise if it is not one we can read."""
-    try:
-        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        application: int = connection.execute("PRAGMA application_id").fetchone()[0]
-        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    except sqlite3.DatabaseError as error:
-        raise errors.BadConfiguration(f"{path} is not a Holdfast store: {error}") from error
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if tables and application != APPLICATION_ID:
         raise errors.BadConfiguration(f"{path} is a database of some other program")
     if version > len(MIGRATIONS):

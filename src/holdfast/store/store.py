@@ -13,6 +13,7 @@ be reused with other content after a crash). ``latest`` adds what is queued: dec
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -24,13 +25,16 @@ from holdfast.store.archive import restore, write_backup
 from holdfast.store.database import Database, Fault
 from holdfast.store.directory import Directory
 from holdfast.store.indexing import index_object
+from holdfast.store.integrity import check_file, is_damage, named_failures
 from holdfast.store.loading import load_state, replay
 from holdfast.store.records import Change, Event, Index, Key, Stored
 from holdfast.store.retention import Retention
+from holdfast.store.revision_mark import Gaps, RevisionMark
 from holdfast.store.state import undo
 from holdfast.store.watch import History, Subscription
 from holdfast.store.writer import Write, Writer
 
+log = logging.getLogger(__name__)
 __all__ = ["Build", "Store", "check_value_size", "restore"]
 
 Build = Callable[[int], bytes]
@@ -76,7 +80,7 @@ class Store:
         self._compaction: asyncio.Task[None] | None = None
         self._uncompacted = 0
         self._histories: dict[tuple[str, str], History] = {}
-        self._load(database)
+        self._load(database, directory.mark)
         self._writer = Writer(database, self._loop, self._committed, self._failed)
 
     @classmethod
@@ -97,19 +101,33 @@ class Store:
         with ExitStack() as undo:
             home = Directory(directory)
             undo.callback(home.release)
-            database = Database(home.database, fault)
-            undo.callback(database.close)
-            store = cls(home, database, clock, index, retention)
+            check_file(home.database)
+            with named_failures(home.database):
+                database = Database(home.database, fault, home.mark)
+                undo.callback(database.abandon)
+                store = cls(home, database, clock, index, retention)
             undo.pop_all()
         return store
 
-    def _load(self, database: Database) -> None:
+    def _load(self, database: Database, mark: RevisionMark) -> None:
         self._floor: int = database.meta("compact_rv")
-        self._revision = self._assigned = int(database.meta("last_rv"))
+        self._revision = int(database.meta("last_rv"))
+        self._assigned = max(self._revision, mark.reserved - 1)
+        self._gaps = Gaps(database.gaps())
+        if self._assigned > self._revision:
+            self._gaps.add(self._revision, self._assigned + 1)
+            database.keep_gaps(self._gaps.as_list())
+        if mark.committed > self._revision:
+            log.error(
+                "%s ends at revision %d although revision %d was committed: what was written in "
+                "between is lost (a file was cut, or replaced by an older one); revisions go on "
+                "at %d, and clients that have seen a lost one must list again",
+                database.path, self._revision, mark.committed, self._assigned + 1,
+            )  # fmt: skip
         self._state = load_state(database, self._index)
         self._compacted = database.floors()
         for resource, floor in self._compacted.items():
-            self._histories[resource] = History(self._retention, floor)
+            self._histories[resource] = History(self._retention, floor, self._gaps)
         for event in replay(database.log(), self._state, self._index):
             self._history(event.key.group, event.key.plural).extend((event,))
 
@@ -139,6 +157,11 @@ class Store:
     def busy(self) -> bool:
         """Tell whether the writer thread has something under way; a virtual clock asks this."""
         return self._writer.busy
+
+    @property
+    def refusal(self) -> str:
+        """Say why writes are refused at present, "" if they are not."""
+        return "" if self._refusal is None else str(self._refusal)
 
     # Reading what is committed.
 
@@ -259,8 +282,14 @@ class Store:
     def _history(self, group: str, plural: str) -> History:
         history = self._histories.get((group, plural))
         if history is None:
-            history = self._histories[group, plural] = History(self._retention, self._floor)
+            history = History(self._retention, self._floor, self._gaps)
+            self._histories[group, plural] = history
         return history
+
+    def check_not_lost(self, revision: int) -> None:
+        """Raise Expired for a revision that may have been given out and is not in the store."""
+        if after := self._gaps.end(revision):
+            raise errors.Expired(f"too old resource version: {revision} ({after})")
 
     # What the writer reports.
 
@@ -293,13 +322,25 @@ class Store:
         for write in batch:
             if not write.done.done():
                 write.done.set_exception(self._unavailable(error))
+        self._refuse(error)
+
+    def _refuse(self, error: Exception) -> None:
+        """Refuse writes, until a trial commit succeeds or, if the file is damaged, for good."""
+        if self._refusal is None:
+            log.error("%s", self._unavailable(error))
         self._refusal = error
-        if self._recovery is None and not self._closed:
+        if self._recovery is None and not self._closed and not is_damage(error):
             self._recovery = self._loop.create_task(self._recover())
 
     def _unavailable(self, error: Exception) -> errors.Unavailable:
+        path = self._directory.path
+        if is_damage(error):
+            return errors.Unavailable(
+                f"the store in {path} is damaged ({error}): the write was not acknowledged; reads "
+                "go on from memory, writes are refused until the server is started on a sound file"
+            )
         return errors.Unavailable(
-            f"the store in {self._directory.path} cannot commit ({error}): the write was not "
+            f"the store in {path} cannot commit ({error}): the write was not "
             "acknowledged; reads go on, writes are refused until a trial commit succeeds",
             after=PROBE_SECONDS,
         )
@@ -309,11 +350,16 @@ class Store:
             try:
                 rows = await self._writer.recover(self._revision)
                 break
-            except Exception:  # still broken, and every refused write says how
+            except Exception as error:  # still broken, and every refused write says how
+                if is_damage(error):
+                    self._refusal, self._recovery = error, None
+                    log.error("%s", self._unavailable(error))
+                    return
                 await self._clock.sleep(PROBE_SECONDS)
         # Should a commit have reached the disk and been reported as failed, it counts.
         self._apply(list(replay(rows, self._state, self._index)))
         self._refusal = self._recovery = None
+        log.warning("the store in %s commits again", self._directory.path)
 
     # Keeping house.
 
@@ -331,6 +377,8 @@ class Store:
             while more:
                 more = await self._writer.do(lambda database: database.compact({}))
         except (sqlite3.Error, OSError) as error:
+            if is_damage(error):
+                self._refuse(error)
             raise self._unavailable(error) from error
         self._compacted |= moved
         for resource, floor in moved.items():

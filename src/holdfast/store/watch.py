@@ -14,6 +14,7 @@ from operator import attrgetter
 from holdfast import errors
 from holdfast.store.records import Event
 from holdfast.store.retention import Retention
+from holdfast.store.revision_mark import Gaps
 
 BATCH = 512
 """So many events are handed out at once; then others get a turn."""
@@ -22,8 +23,9 @@ BATCH = 512
 class History:
     """What happened to one resource after ``floor``, and who waits for more."""
 
-    def __init__(self, retention: Retention, floor: int) -> None:
+    def __init__(self, retention: Retention, floor: int, gaps: Gaps) -> None:
         self.floor = floor
+        self._gaps = gaps
         self.waiting: set[Subscription] = set()
         self.subscribers: set[Subscription] = set()
         self._retention = retention
@@ -39,6 +41,8 @@ class History:
         """Find the first event after a revision; raises Expired if some are gone."""
         if revision < self.floor:
             raise errors.Expired(f"too old resource version: {revision} ({self.floor})")
+        if after := self._gaps.end(revision):
+            raise errors.Expired(f"too old resource version: {revision} ({after})")
         return self._forgotten + bisect_right(self._events, revision, key=_REVISION)
 
     def read(self, place: int, limit: int | None = None) -> list[Event]:

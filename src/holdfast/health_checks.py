@@ -1,0 +1,42 @@
+"""Health pages of named checks (/healthz, /livez, /readyz), in upstream's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+Check = Callable[[], str]
+"""Says what is wrong, "" for nothing."""
+FAILED, PASSED = 500, 200
+
+
+def page(
+    name: str, checks: Mapping[str, Check], *, excluded: Collection[str] = (), verbose: bool = False
+) -> tuple[int, str]:
+    r"""Return the status and the text of a page of all checks.
+
+    >>> page("readyz", {"ping": lambda: "", "store": lambda: "disk full"})
+    (500, '[+]ping ok\\n[-]store failed: disk full\\nreadyz check failed\\n')
+    """
+    failed, lines = False, []
+    for check, wrong_of in checks.items():
+        if check in excluded:
+            lines.append(f"[+]{check} excluded: ok")
+        elif wrong := wrong_of():
+            failed = True
+            lines.append(f"[-]{check} failed: {wrong}")
+        else:
+            lines.append(f"[+]{check} ok")
+    if not failed and not verbose:
+        return PASSED, "ok"
+    lines.append(f"{name} check {'failed' if failed else 'passed'}\n")
+    return FAILED if failed else PASSED, "\n".join(lines)
+
+
+def single(check: Check) -> tuple[int, str]:
+    r"""Return the status and the text of the page of one check.
+
+    >>> single(lambda: "disk full")
+    (500, 'internal server error: disk full\\n')
+    """
+    wrong = check()
+    return (FAILED, f"internal server error: {wrong}\n") if wrong else (PASSED, "ok")

@@ -1,0 +1,64 @@
+"""Whether a database file can be used, found out before anything in it is changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from holdfast import errors
+from holdfast.store import schema
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_PRIMARY = 0xFF
+"""The low byte of an extended error code of SQLite is its primary code."""
+
+
+def check_file(path: Path) -> None:
+    """Read every page of a file; raises StoreDamaged or BadConfiguration, and changes nothing.
+
+    It takes about 1 s for a gigabyte, a seventh of what loading takes.
+    """
+    with named_failures(path), closing(schema.connect_read_only(path)) as connection:
+        schema.check(connection, path)
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise damaged(path, found)
+
+
+def is_damage(error: Exception) -> bool:
+    """Tell whether an error means that the file itself is broken: no new trial can help."""
+    if isinstance(error, msgspec.MsgspecError | errors.StoreDamaged):
+        return True
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & _PRIMARY in _DAMAGED
+
+
+def damaged(path: Path, cause: object) -> errors.StoreDamaged:
+    """Make the sentence about a broken file."""
+    words = " ".join(str(cause).split())
+    return errors.StoreDamaged(
+        f"{path} is damaged ({words}): nothing was changed; put a copy made earlier in its place, "
+        f"or move {path.name} and {path.name}-wal away to start empty"
+    )
+
+
+@contextmanager
+def named_failures(path: Path) -> Iterator[None]:
+    """Turn what SQLite raises about a file into one sentence that names it."""
+    try:
+        yield
+    except (sqlite3.Error, msgspec.MsgspecError) as error:
+        if is_damage(error):
+            raise damaged(path, error) from error
+        if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _LOCKED:
+            raise errors.StoreLocked(
+                f"{path} is locked by another program ({error}): end that program and start again"
+            ) from error
+        raise errors.BadConfiguration(
+            f"{path} cannot be used as a store: {error}; nothing was changed"
+        ) from error
