@@ -24,10 +24,11 @@ def binaries() -> Path:
 
 
 def find_kubectl() -> str:
-    """The path of the kubectl to use, or an empty string."""
-    chosen = os.environ.get("HOLDFAST_KUBECTL") or shutil.which("kubectl")
+    """The absolute path of the kubectl to use, or an empty string."""
+    if chosen := os.environ.get("HOLDFAST_KUBECTL") or shutil.which("kubectl"):
+        return os.path.abspath(chosen)
     built = sorted(binaries().glob("*/kubectl"), key=_numbers)
-    return chosen or (str(built[-1]) if built else "")
+    return str(built[-1]) if built else ""
 
 
 @cache

@@ -5,7 +5,7 @@ import json
 
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
-from holdfast.apiserver import data, openapi
+from holdfast.apiserver import data, openapi, openapi_v2
 from holdfast.apiserver.structural import shipped_crds
 
 RESOURCES = [
@@ -113,3 +113,12 @@ def test_documents_are_built_once():
 
 def test_the_shipped_data_stays_small():
     assert sum(len(data.packed(name)) for name in ("protobuf", "fields", "openapi")) < 400_000
+
+
+def test_version_2_is_a_document_without_schemas_in_json_and_in_protobuf():
+    written = json.loads(openapi_v2.answer({"accept": "application/json"}).body)
+    assert (written["swagger"], written["paths"]) == ("2.0", {})
+    kubectls = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    packed = openapi_v2.answer({"accept": kubectls})
+    assert packed.headers["content-type"] == kubectls.replace("@", ".")
+    assert packed.body == b"\n\x032.0\x12\x13\n\nKubernetes\x12\x05v1.36"
