@@ -149,6 +149,41 @@ def _metadata(op: Operation, obj: Object) -> Iterable[Cause]:
             yield causes.invalid("metadata.name", name, words)
     yield from _labels(meta.get("labels"))
     yield from _annotations(meta.get("annotations"))
+    yield from _owners(meta.get("ownerReferences") or ())
+    yield from _finalizers(meta.get("finalizers") or ())
+
+
+def _owners(references: Iterable[Object]) -> Iterable[Cause]:
+    at = "metadata.ownerReferences"
+    controllers = []
+    for owner in references:
+        api_version = owner.get("apiVersion", "")
+        if not api_version.rpartition("/")[2]:
+            yield causes.invalid(f"{at}.apiVersion", api_version, "version must not be empty")
+        for part in ("kind", "name", "uid"):
+            if not owner.get(part):
+                yield causes.invalid(f"{at}.{part}", "", "must not be empty")
+        if (api_version, owner.get("kind")) == ("v1", "Event"):
+            words = "/v1, Kind=Event is disallowed from being an owner"
+            yield causes.invalid(at, owner, words)
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
+    for other in controllers[1:]:
+        words = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{controllers[0]} and {other}"
+        )
+        yield causes.invalid(at, list(references), words)
+
+
+def _finalizers(finalizers: Iterable[str]) -> Iterable[Cause]:
+    at = "metadata.finalizers"
+    for name in finalizers:
+        for words in _label_key(name):
+            yield causes.invalid(at, name, words)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        words = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield causes.invalid(at, list(finalizers), words)
 
 
 def _labels(labels: Any) -> Iterable[Cause]:

@@ -1,0 +1,53 @@
+"""Owner references and finalizers are checked as Kubernetes checks them; nulls are left out."""
+
+import pytest
+
+from apiserver.shapes import CONFIGMAPS, configmap
+
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+
+
+def owned(*owners):
+    return {**configmap("c"), "metadata": {"name": "c", "ownerReferences": list(owners)}}
+
+
+@pytest.mark.parametrize("part", ["kind", "name", "uid"])
+@pytest.mark.parametrize("value", [None, ""])
+async def test_an_owner_reference_needs_all_its_parts(api, part, value):
+    refused = await api.call("POST", CONFIGMAPS, owned(OWNER | {part: value}))
+    assert refused.status == 422, refused.body
+    words = f'metadata.ownerReferences.{part}: Invalid value: "": must not be empty'
+    assert words in refused.json["message"]
+
+
+@pytest.mark.parametrize("api_version", [None, "", "apps/"])
+async def test_an_owner_reference_needs_a_version(api, api_version):
+    refused = await api.call("POST", CONFIGMAPS, owned(OWNER | {"apiVersion": api_version}))
+    assert refused.status == 422, refused.body
+    assert "version must not be empty" in refused.json["message"]
+
+
+async def test_only_one_owner_controls(api):
+    owners = [OWNER | {"controller": True, "name": name} for name in ("a", "b")]
+    refused = await api.call("POST", CONFIGMAPS, owned(*owners))
+    assert refused.status == 422
+    assert "Only one reference can have Controller set to true" in refused.json["message"]
+
+
+async def test_an_event_owns_nothing(api):
+    refused = await api.call("POST", CONFIGMAPS, owned(OWNER | {"kind": "Event"}))
+    assert refused.status == 422
+    assert "/v1, Kind=Event is disallowed from being an owner" in refused.json["message"]
+
+
+@pytest.mark.parametrize("finalizers", [["bad finalizer"], [""], ["orphan", "foregroundDeletion"]])
+async def test_a_finalizer_is_a_qualified_name(api, finalizers):
+    body = {**configmap("c"), "metadata": {"name": "c", "finalizers": finalizers}}
+    assert (await api.call("POST", CONFIGMAPS, body)).status == 422
+
+
+async def test_a_null_in_a_known_field_is_not_stored(api):
+    owner = OWNER | {"controller": None}
+    made = await api.create(CONFIGMAPS, {**owned(owner), "immutable": None})
+    assert made["metadata"]["ownerReferences"] == [OWNER]
+    assert "immutable" not in made
