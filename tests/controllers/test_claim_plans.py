@@ -148,6 +148,13 @@ def test_while_one_consumer_remains_the_allocation_does():
     assert release.patch["status"] == {"reservedFor": [consumer(alive)]}
 
 
+def test_a_consumer_without_uid_is_released_too():
+    status = {"reservedFor": [{"resource": "pods", "name": "p"}]}
+    claim = typed(a_claim("c") | {"status": status})
+    [release] = plan_claim(claim, {"p": None})
+    assert release.patch["status"] == {"reservedFor": None}
+
+
 def test_consumers_that_are_unknown_running_or_no_pods_are_kept():
     pod = a_user(node="n")
     assert plan_claim(in_use(pod), {}) == ()

@@ -42,7 +42,8 @@ def plan_claim(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> tuple[Wr
     writes: list[Write] = []
     protected = FINALIZER in claim.metadata.finalizers
     if len(kept) < len(claim.status.reserved_for):
-        entries = [e for e in consumers(claim) if e["uid"] in {c.uid for c in kept}]
+        uids = {c.uid for c in kept}
+        entries = [e for e in consumers(claim) if e.get("uid", "") in uids]
         clear: dict[str, Any] = {"allocation": None} if protected and not kept else {}
         writes.append(reserved_for(claim, entries, **clear))
         if clear:
