@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check fmt bench bench-real parity scenarios real binaries kubectl differential attack lock clean
+.PHONY: help up test check fmt bench bench-real parity scenarios real binaries kubectl differential attack fuzz lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
@@ -18,6 +18,7 @@ help:
 	@echo "make parity         compare with upstream's cases make scenarios  count the scenarios passed"
 	@echo "make bench          measure                       make real       test on kube-apiserver + etcd"
 	@echo "make bench-real [ARGS=--quick]                    measure beside kube-scheduler on a real one"
+	@echo "make fuzz [ARGS='--requests 100000 --seed 1']     send requests that no client should"
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -90,6 +91,10 @@ differential: .venv/.dev binaries
 # A minute of load by clients without credentials; docs/security.md.
 attack: .venv/.dev
 	@$(BIN)/python tools/attack.py $(ARGS)
+
+# Requests that no client should send; ARGS="--requests 100000 --seed 7", or --replay FILE.
+fuzz: .venv/.dev
+	@$(BIN)/python tests/fuzz/run.py $(ARGS)
 
 lock: .venv/bin/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv

@@ -1,0 +1,216 @@
+"""Send many requests to one cluster and check everything in between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fuzz.checks import (
+    check_components,
+    check_lists,
+    check_restart,
+    check_still_works,
+    judge,
+)
+from fuzz.fuzzer import Fuzzer, Shot
+from fuzz.target import HANG_SECONDS, Answer, Front, HttpsWire, Target
+from fuzz.trail import Journal
+from fuzz.watchdog import Hang, Watchdog
+
+JOURNAL = "trail.jsonl"
+GROUP = 8
+"""Requests sent together: what one batch of the store's writer can take."""
+CHECK_EVERY = 400
+RESTART_EVERY = 1_200
+_FRAME = re.compile(r'File "[^"]*?/((?:holdfast|site-packages|python3[^/]*)/[^"]*)", line (\d+)')
+_WATCHED = ("pods", "nodes", "deployments", "events", "customresourcedefinitions")
+
+
+@dataclass
+class Fault:
+    """Something that must not be, and the requests that led to it."""
+
+    what: str
+    trail: list[Shot]
+    trace: str = ""
+
+    @property
+    def signature(self) -> str:
+        """What makes two faults the same: where it was raised, or the words without numbers."""
+        frames = _FRAME.findall(self.trace or self.what)
+        if frames:
+            last = self.trace.strip().rsplit("\n", 1)[-1] if self.trace else ""
+            return f"{frames[-1][0]}:{frames[-1][1]} {last.partition(':')[0]}"
+        return re.sub(r"\d+", "#", self.what)[:120]
+
+
+@dataclass
+class Report:
+    """What a campaign did."""
+
+    requests: int = 0
+    seconds: float = 0.0
+    statuses: Counter[int] = field(default_factory=Counter)
+    faults: dict[str, Fault] = field(default_factory=dict)
+    refused: int = 0
+    slowest: list[tuple[float, str]] = field(default_factory=list)
+
+    def add(self, fault: Fault) -> None:
+        self.faults.setdefault(fault.signature, fault)
+
+    def merge(self, other: Report) -> None:
+        self.requests += other.requests
+        self.seconds += other.seconds
+        self.refused += other.refused
+        self.statuses += other.statuses
+        self.faults = other.faults | self.faults
+        self.slowest = sorted(self.slowest + other.slowest, reverse=True)[:10]
+
+
+class Campaign:
+    """One cluster's life under fire; everything follows from the seed."""
+
+    def __init__(self, target: Target, seed: int) -> None:
+        self.target = target
+        self._journal = Journal(target.root / JOURNAL)
+        self.report = Report()
+        self.trail: list[Shot] = []
+        self._seed = seed
+        self._dog = Watchdog(target.busy_with)
+        self._front: Front = target
+
+    async def run(self, count: int, *, https: bool = False) -> Report:
+        """Send ``count`` requests of chance, with checks and restarts in between."""
+        kinds, schemas = await self.target.read_kinds()
+        fuzzer = Fuzzer(random.Random(self._seed), kinds, schemas)
+        began = time.monotonic()
+        with self._dog.watch(), self._until_a_hang():
+            while self.report.requests < count and not self._hopeless:
+                size = min(CHECK_EVERY, count - self.report.requests)
+                await self._batch(fuzzer, size, https=https)
+                await self._check()
+            if not self._hopeless:
+                await self._prove()
+        self.report.seconds = time.monotonic() - began
+        self._journal.close()
+        self.report.refused = self.target.logged.refused
+        return self.report
+
+    async def replay(self, shots: list[Shot]) -> Report:
+        """Send given requests one by one, then check everything."""
+        self._journal.close()
+        with self._dog.watch(), self._until_a_hang():
+            for shot in shots:
+                await self._send(shot)
+            await self._check(restart=True)
+            if not self._hopeless:
+                await self._prove()
+        return self.report
+
+    @contextmanager
+    def _until_a_hang(self) -> Iterator[None]:
+        try:
+            yield
+        except Hang as endless:
+            self._fault("something does not end", str(endless))
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether a component has died, after which nothing more can be learnt."""
+        return not self.target.components.healthy
+
+    async def _batch(self, fuzzer: Fuzzer, count: int, *, https: bool) -> None:
+        wire = await HttpsWire.open(self.target) if https else None
+        self._front = wire or self.target
+        try:
+            for size in _sizes(count, GROUP):
+                shots = [fuzzer.next() for _ in range(size)]
+                self._journal.add(shots)
+                answers = await asyncio.gather(*(self._send(shot) for shot in shots))
+                for shot, answer in zip(shots, answers, strict=True):
+                    if answer is not None:
+                        fuzzer.heard(shot, answer.status, answer.body)
+                await self.target.clock.settle()
+        finally:
+            self._front = self.target
+            if wire is not None:
+                await wire.close()
+
+    async def _send(self, shot: Shot) -> Answer | None:
+        self.trail.append(shot)
+        began = time.process_time()
+        try:
+            answer = await asyncio.wait_for(self._front.send(shot), HANG_SECONDS)
+        except TimeoutError:
+            self._fault(f"no answer to {shot.method} {shot.path[:80]} in {HANG_SECONDS:g} s")
+            return None
+        except Exception as broken:
+            self._fault(f"{shot.method} {shot.path[:80]}: {type(broken).__name__}: {broken}")
+            return None
+        self._note(shot, time.process_time() - began)
+        self.report.requests += 1
+        self.report.statuses[answer.status] += 1
+        if problem := judge(shot, answer):
+            trace = self.target.logged.take(f"{shot.method} {shot.path} failed")
+            self._fault(f"{shot.method} {shot.path[:200]}: {problem}", trace)
+        return answer
+
+    def _note(self, shot: Shot, seconds: float) -> None:
+        self._dog.feed()
+        what = f"{shot.method} {shot.path[:80]} ({len(shot.body)} bytes)"
+        self.report.slowest = sorted([*self.report.slowest, (seconds, what)], reverse=True)[:10]
+        while self._dog.stacks:
+            self._fault(f"{what} took {seconds:.1f} s of processor time", self._dog.stacks.pop())
+
+    def _fault(self, what: str, trace: str = "") -> None:
+        self.report.add(Fault(what, list(self.trail), trace))
+
+    async def _check(self, *, restart: bool = False) -> None:
+        """Let components act on what is stored, then look at everything."""
+        try:
+            await self.target.advance(5.0)
+            wrong = await check_components(self.target) + await check_lists(self.target)
+            self._dog.feed()
+            due = self.report.requests % RESTART_EVERY < CHECK_EVERY
+            if (restart or due) and not self._hopeless:
+                wrong += await check_restart(self.target)
+                wrong += await check_components(self.target)
+            self._dog.feed()
+        except Exception as broken:
+            wrong = [f"a check failed: {type(broken).__name__}: {broken}"]
+        for what in wrong:
+            self._fault(what, what if "Traceback" in what else "")
+
+    async def _prove(self) -> None:
+        try:
+            wrong = await check_still_works(self.target, f"proof-{self._seed}")
+            wrong += await check_components(self.target)
+        except Exception as broken:
+            wrong = [f"a plain pod and Deployment: {type(broken).__name__}: {broken}"]
+        for what in wrong:
+            self._fault(what, what if "Traceback" in what else "")
+
+
+def _sizes(count: int, size: int) -> Iterator[int]:
+    while count > 0:
+        yield min(size, count)
+        count -= size
+
+
+async def campaign(directory: Path, seed: int, count: int, *, https: bool = False) -> Report:
+    """Run a campaign on a cluster of its own."""
+    async with Target(directory, seed) as target:
+        return await Campaign(target, seed).run(count, https=https)
+
+
+async def replay(directory: Path, shots: list[Shot]) -> Report:
+    """Send given requests to a cluster of their own."""
+    async with Target(directory) as target:
+        return await Campaign(target, 0).replay(shots)

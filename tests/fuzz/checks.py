@@ -1,0 +1,167 @@
+"""What must hold after any requests: of each answer, and of the cluster as a whole."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import yaml
+
+from fuzz.fuzzer import Shot
+from fuzz.kinds import Kind
+from fuzz.target import Answer, Target
+from fuzz.vocabulary import FORMS
+from holdfast.api.scheme import DEPLOYMENTS, PODS
+from holdfast.testing import builders as build
+
+SPECIFIED = {
+    (
+        500,
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
+        "support.",
+    ): "upstream answers an eviction that two budgets govern so",
+    (504, "Timeout: Too large resource version"): "upstream waits for a version to come, so long",
+}
+"""Answers of 500 and more that upstream gives too, by the beginning of their message, and why."""
+_CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_YAML_LIMIT = 20_000
+_PROOF_SECONDS = 120.0
+
+
+def judge(shot: Shot, answer: Answer) -> str:
+    """Say what is wrong with an answer; "" if nothing is."""
+    for name, value in answer.headers.items():
+        if _CONTROL.search(name + value):
+            return f"header {name} cannot be sent: {value[:80]!r}"
+    media = answer.headers.get("content-type", answer.headers.get("Content-Type", ""))
+    if shot.method == "HEAD" or answer.status == 304:
+        return ""
+    if answer.status < 400 and shot.watches:
+        return _judge_stream(answer.body)
+    try:
+        value = _read(media, answer.body)
+    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as broken:
+        return f"answer of {answer.status} is not {media}: {broken}"
+    return _judge_failure(answer.status, media, value) if answer.status >= 400 else ""
+
+
+def _read(media: str, body: bytes) -> Any:
+    if media.startswith("application/json"):
+        return msgspec.json.decode(body)
+    if media.startswith("application/yaml") and len(body) < _YAML_LIMIT:
+        return yaml.load(body, yaml.CSafeLoader)
+    return body.decode()
+
+
+def _judge_failure(status: int, media: str, value: Any) -> str:
+    if media.startswith("text/plain"):
+        return "" if status < 500 else f"answer of {status}: {value[:200]}"
+    if not isinstance(value, dict) or value.get("kind") != "Status" or value.get("code") != status:
+        return f"answer of {status} is no Status of that code: {str(value)[:200]}"
+    message = str(value.get("message", ""))
+    if status < 500 or status == 501:
+        return ""
+    if any(status == code and message.startswith(words) for code, words in SPECIFIED):
+        return ""
+    return f"answer of {status}: {message[:300]}"
+
+
+def _judge_stream(body: bytes) -> str:
+    for line in body.split(b"\n")[:-1]:
+        try:
+            event = msgspec.json.decode(line)
+        except msgspec.DecodeError as broken:
+            return f"a watch event cannot be read: {broken}"
+        if event["type"] == "ERROR" and event["object"].get("code", 0) >= 500:
+            return f"a watch ended with {event['object']}"
+    return ""
+
+
+async def check_lists(target: Target) -> list[str]:
+    """Every collection can be listed in every form, and every form has as many items."""
+    kinds, _ = await target.read_kinds()
+    return [wrong for kind in kinds if "list" in kind.verbs for wrong in await _list(target, kind)]
+
+
+async def _list(target: Target, kind: Kind) -> list[str]:
+    counts, wrong = set(), []
+    for form in FORMS[:4]:
+        answer = await target.get(kind.path(), form)
+        shot = Shot("GET", kind.path(), {}, {"accept": form})
+        if answer.status != 200:
+            wrong.append(f"list of {kind.path()} as {form}: {answer.status} {answer.body[:300]!r}")
+        elif problem := judge(shot, answer):
+            wrong.append(f"list of {kind.path()} as {form}: {problem}")
+        elif form.startswith("application/json"):
+            listed = msgspec.json.decode(answer.body)
+            counts.add(len(listed["rows"] if "as=Table" in form else listed["items"]))
+    if len(counts) > 1:
+        wrong.append(f"lists of {kind.path()} differ in length: {sorted(counts)}")
+    return wrong
+
+
+async def dump(target: Target) -> dict[str, Any]:
+    """Every stored object, by path."""
+    kinds, _ = await target.read_kinds()
+    found = {}
+    for kind in kinds:
+        if "list" in kind.verbs:
+            answer = await target.get(kind.path())
+            for item in msgspec.json.decode(answer.body).get("items", ()):
+                meta = item["metadata"]
+                if _is_installed(meta):
+                    continue
+                found[kind.path(meta.get("namespace", ""), meta["name"])] = item
+    return found
+
+
+def _is_installed(meta: dict[str, Any]) -> bool:
+    """Whether every start puts the object right, as upstream does."""
+    names = ("reservations.scheduling.koordinator.sh", "resourcepolicies.scheduling.sigs.x-k8s.io")
+    return meta["name"] in names or "kubernetes.io/bootstrapping" in meta.get("labels", {})
+
+
+async def check_restart(target: Target) -> list[str]:
+    """The server serves the same objects after it was closed and opened again."""
+    await target._stop_components()
+    try:
+        before = await dump(target)
+        await target.restart_server()
+        after = await dump(target)
+    finally:
+        await target._start_components()
+    await target.settle()
+    changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
+    return [f"after a restart these objects differ: {sorted(changed)[:5]}"] if changed else []
+
+
+async def check_components(target: Target) -> list[str]:
+    """Every component lives, and none has failed at an object."""
+    wrong = [f"a component failed: {text}" for text in target.logged.of_components]
+    target.logged.of_components.clear()
+    if not target.components.healthy:
+        wrong.append(f"components: {await target.components.ailment()}")
+    return wrong
+
+
+async def check_still_works(target: Target, name: str) -> list[str]:
+    """A plain pod is still scheduled and run, a plain Deployment still rolled out."""
+    only = {"proof": name}
+    taint = {"key": "proof", "value": name, "effect": "NoSchedule"}
+    spec = {"node_selector": only, "tolerations": [{"key": "proof", "operator": "Exists"}]}
+    await target.create(
+        build.a_namespace(name), build.a_node(name, labels=only, taints=[taint]),
+        build.a_pod(name, namespace=name, **spec),
+        build.a_deployment(name, namespace=name, replicas=2, **spec),
+    )  # fmt: skip
+    await target.advance(_PROOF_SECONDS)
+    wrong = []
+    pod = await target.client.get(PODS, name, name)
+    if pod.status.phase != "Running":
+        why = [c.message for c in pod.status.conditions]
+        wrong.append(f"a plain pod is {pod.status.phase} on {pod.spec.node_name!r}: {why}")
+    deployment = await target.client.get(DEPLOYMENTS, name, name)
+    if deployment.status.available_replicas != 2:
+        wrong.append(f"a plain Deployment has {deployment.status.available_replicas} of 2 replicas")
+    return wrong

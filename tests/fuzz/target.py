@@ -1,0 +1,256 @@
+"""The cluster that requests are sent to: a whole one in this process, on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from fuzz.fuzzer import Shot
+from fuzz.kinds import AGGREGATED, Kind, Schemas, read_discovery
+from holdfast.apiserver.answers import StreamResponse
+from holdfast.apiserver.credentials import client_context, ensure_credentials
+from holdfast.apiserver.http import HttpsFront, serve_https
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.server import ApiServer
+from holdfast.apiserver.user import ADMIN
+from holdfast.client.client import Client
+from holdfast.client.transport import Request, Response, Stream, Transport
+from holdfast.clock import SystemClock
+from holdfast.errors import HoldfastError
+from holdfast.framework.invariants import check_invariants
+from holdfast.store.store import Store
+from holdfast.testing import builders as build
+from holdfast.testing import device_builders as devices
+from holdfast.testing import storage_builders as storage
+from holdfast.testing.harness import Harness
+
+_WATCH_TURNS = 12
+HANG_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Front(Protocol):
+    """A way to send requests."""
+
+    async def send(self, shot: Shot) -> Answer: ...
+
+
+class _Failures(logging.Handler):
+    """Collect what is logged with a traceback: what a component or the server did not foresee.
+
+    An object that a controller cannot use raises an error of our own, which is foreseen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._of_server: list[str] = []
+        self.of_components: list[str] = []
+        self.refused = 0
+
+    def take(self, beginning: str) -> str:
+        """The traceback of the server that begins with these words."""
+        found = next((text for text in self._of_server if text.startswith(beginning)), "")
+        if found:
+            self._of_server.remove(found)
+        return found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return
+        if isinstance(error, HoldfastError):
+            self.refused += 1
+        elif record.name == "holdfast.apiserver.server":
+            self._of_server.append(self.format(record))
+        else:
+            self.of_components.append(self.format(record))
+
+
+class _Overheard:
+    """A transport of components that remembers what they asked for lately."""
+
+    def __init__(self, inner: Transport, last: deque[str]) -> None:
+        self._inner = inner
+        self._last = last
+
+    async def send(self, request: Request) -> Response:
+        self._last.append(f"{request.method} {request.path}")
+        return await self._inner.send(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class Target(Harness):
+    """A cluster with two nodes and a few objects that others can refer to."""
+
+    def __init__(self, directory: Path, seed: int = 0) -> None:
+        self._last: deque[str] = deque(maxlen=5_000)
+        wrap = lambda transport, _clock: _Overheard(transport, self._last)  # noqa: E731
+        super().__init__(directory / "store", seed=seed, wrap=wrap)
+        self.root = directory
+        self.logged = _Failures()
+
+    async def __aenter__(self) -> Target:
+        logging.getLogger("holdfast").addHandler(self.logged)
+        await super().__aenter__()
+        await self.create(*_first_objects())
+        return self
+
+    async def __aexit__(self, *end: Any) -> None:
+        logging.getLogger("holdfast").removeHandler(self.logged)
+        await super().__aexit__(*end)
+
+    def busy_with(self) -> str:
+        """What components asked for most often of late."""
+        return f"{Counter(self._last).most_common(8)}"
+
+    def _check(self) -> None:
+        """Check the promises but for room on nodes, which clients bind to and shrink at will.
+
+        The scheduler checks each of its own placements besides.
+        """
+        check_invariants(self.world, ours=())
+
+    async def _start_server(self) -> None:
+        self.store = Store.open(self._directory, self.clock)
+        self.clock.busy[:] = [lambda: self.store.busy]
+        self.server = ApiServer.create(self.store, self.clock, rng=random.Random(self._seed))
+        await self.server.start()
+        self.client = Client(InProcessTransport(self.server), "test")
+
+    async def restart_server(self, while_down: Callable[[], None] = lambda: None) -> None:
+        """Close the store and open it again, with no component running."""
+        await self._stop_server()
+        while_down()
+        await self._start_server()
+
+    async def send(self, shot: Shot) -> Answer:
+        """Send a request without a wire; of a watch, what there is at once."""
+        headers = {"accept": "application/json"} | shot.headers
+        request = Request(shot.method, shot.path, shot.query, headers, shot.body)
+        answer = await self.server.handle(request, ADMIN)
+        if isinstance(answer, StreamResponse):
+            return Answer(answer.status, dict(answer.headers), await _beginning(answer))
+        return Answer(answer.status, dict(answer.headers), answer.body)
+
+    async def get(self, path: str, accept: str = "application/json", **query: str) -> Answer:
+        return await self.send(Shot("GET", path, query, {"accept": accept}))
+
+    async def read_kinds(self) -> tuple[list[Kind], Schemas]:
+        """What is served, and the schemas of it."""
+        documents = [(await self.get(path, AGGREGATED)).body for path in ("/api", "/apis")]
+        kinds = read_discovery(*documents)
+        return kinds, await _schemas(self, kinds)
+
+
+async def _schemas(target: Target, kinds: list[Kind]) -> Schemas:
+    schemas = Schemas()
+    for version in dict.fromkeys((kind.group, kind.version) for kind in kinds):
+        if version not in _documents:
+            where = f"apis/{version[0]}/{version[1]}" if version[0] else f"api/{version[1]}"
+            body = (await target.get(f"/openapi/v3/{where}")).body
+            _documents[version] = msgspec.json.decode(body)
+        schemas.add(_documents[version])
+    return schemas
+
+
+_documents: dict[tuple[str, str], Any] = {}
+"""Kept between clusters: built-in kinds do not change."""
+
+
+async def _beginning(answer: StreamResponse) -> bytes:
+    """Read a stream until nothing more comes by itself, then hang up."""
+    lines: list[bytes] = []
+
+    async def read() -> None:
+        async for batch in answer.batches:
+            lines.extend(batch)
+
+    reading = asyncio.create_task(read())
+    for _ in range(_WATCH_TURNS):
+        await asyncio.sleep(0)
+    reading.cancel()
+    with suppress(asyncio.CancelledError):
+        await reading
+    await answer.close()
+    return b"".join(lines)
+
+
+class HttpsWire:
+    """The same server behind its HTTPS front."""
+
+    def __init__(self, front: HttpsFront, session: aiohttp.ClientSession) -> None:
+        self._front = front
+        self._session = session
+
+    @classmethod
+    async def open(cls, target: Target) -> HttpsWire:
+        credentials = ensure_credentials(target.root / "pki", SystemClock().now())
+        front = await serve_https(target.server, "127.0.0.1", 0, credentials)
+        connector = aiohttp.TCPConnector(ssl=client_context(credentials), limit=0)
+        timeout = aiohttp.ClientTimeout(total=HANG_SECONDS)
+        session = aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=True, max_line_size=64 * 1024,
+            max_field_size=64 * 1024,
+        )  # fmt: skip
+        return cls(front, session)
+
+    @property
+    def url(self) -> str:
+        return self._front.url
+
+    async def send(self, shot: Shot) -> Answer:
+        path = quote(shot.path, safe="/")
+        query = urlencode(shot.query)
+        url = URL(f"{self.url}{path}{'?' + query if query else ''}", encoded=True)
+        async with self._session.request(
+            shot.method, url, data=shot.body or None, headers=shot.headers,
+            skip_auto_headers=("content-type",),
+        ) as response:  # fmt: skip
+            body = await _until_quiet(response) if shot.watches else await response.read()
+            return Answer(response.status, dict(response.headers), body)
+
+    async def close(self) -> None:
+        await self._session.close()
+        await self._front.close()
+
+
+async def _until_quiet(response: aiohttp.ClientResponse) -> bytes:
+    """What comes first of a watch, which ends only when the virtual clock is moved."""
+    try:
+        return await asyncio.wait_for(response.content.readany(), 0.02)
+    except TimeoutError:
+        return b""
+
+
+def _first_objects() -> list[dict[str, Any]]:
+    return [
+        build.a_namespace("one"), build.a_namespace("two"),
+        build.a_node("n1", labels={"zone": "a"}), build.a_node("n2", labels={"zone": "b"}),
+        build.a_priority_class("high", 1000), storage.a_storage_class("wait"),
+        devices.a_device_class("gpu"), devices.a_slice("n1-gpu", node="n1", devices=2),
+    ]  # fmt: skip
