@@ -151,6 +151,14 @@ async def test_one_object_and_lists_as_tables(api):
     assert with_object.json["rows"][0]["object"]["spec"]["containers"]
 
 
+async def test_an_unknown_includeObject_is_refused_before_anything_is_stored(api):
+    odd = {"headers": {"accept": TABLE}, "includeObject": "x"}
+    for query in ({}, {"watch": "true"}):
+        assert (await api.call("GET", PODS, **odd, **query)).status == 400
+    assert (await api.call("POST", PODS, pod("a"), **odd)).status == 400
+    assert (await api.call("GET", f"{PODS}/a")).status == 404
+
+
 async def test_metadata_alone(api):
     await api.create(PODS, labelled("a", app="x"))
     form = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

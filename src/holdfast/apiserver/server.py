@@ -28,6 +28,7 @@ from holdfast.apiserver.reviews import REVIEWS
 from holdfast.apiserver.routing import Call, read_call
 from holdfast.apiserver.subresources.binding import bind_named
 from holdfast.apiserver.subresources.table import answer_subresource
+from holdfast.apiserver.tables import check_include
 from holdfast.apiserver.updating import update
 from holdfast.apiserver.user import User
 from holdfast.apiserver.watch import watch
@@ -148,12 +149,12 @@ class ApiServer:
         served = self.context.registry.find(call.group, call.version, call.plural)
         if _is_misplaced(call, served):
             return answer_text("404 page not found\n", 404)
+        form = choose_form(request.headers.get("accept", ""))
+        if form.is_table:  # an option that is wrong is refused before anything is stored or sent
+            check_include(request.query.get("includeObject", ""))
         if read_body is not None:
             request = replace(request, body=await read_body())
-        op = Operation(
-            self.context, call, served, request, user,
-            choose_form(request.headers.get("accept", "")),
-        )  # fmt: skip
+        op = Operation(self.context, call, served, request, user, form)
         return await self._operate(op)
 
     async def _operate(self, op: Operation) -> Answer:

@@ -42,6 +42,7 @@ def table(
     (resourceVersion, continue, remainingItemCount). Built-in kinds are printed as upstream
     prints them, others by ``resource.columns``, and those that name none as NAME and AGE.
     """
+    check_include(include_object)
     printer = _BUILT_IN.get((resource.group, resource.plural))
     if printer is None:
         printer = _cached_custom(resource.columns) if resource.columns else NAME_AGE
@@ -79,8 +80,12 @@ def _row(printer: Printer, obj: Mapping[str, Any], include: str, now: float) -> 
         }
     elif include == "Object":
         row["object"] = obj
-    elif include == "None":
-        row["object"] = None
     else:
-        raise BadRequest(f'includeObject must be "", "None", "Metadata" or "Object", not {include}')
+        row["object"] = None
     return row
+
+
+def check_include(include: str) -> None:
+    """Refuse a value of ``includeObject`` that does not exist."""
+    if include not in ("", "Metadata", "Object", "None"):
+        raise BadRequest(f'includeObject must be "", "None", "Metadata" or "Object", not {include}')
