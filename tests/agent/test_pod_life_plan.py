@@ -165,6 +165,14 @@ def test_the_special_claim_of_extended_resources_counts_too():
     assert "not found" in why_not_ready(pod, {}.get)
 
 
+@pytest.mark.parametrize("odd", ["fd00::1", "nonsense", "10.0.0", "٣.1.1.1"])
+def test_an_address_of_another_network_takes_none_of_ours(odd):
+    pool = AddressPool("10.0.0.0/29")
+    assert pool.take("odd", odd) == odd
+    pool.give_back("odd")
+    assert pool.take("a") == "10.0.0.1"
+
+
 def test_addresses_are_unique_and_given_out_again():
     pool = AddressPool("10.0.0.0/29")
     assert pool.take("old", "10.0.0.2") == "10.0.0.2"

@@ -19,20 +19,23 @@ class AddressPool:
         self._taken: set[int] = set()
 
     def take(self, owner: str, known: str = "") -> str:
-        """Return the owner's address; ``known`` is one it has from an earlier life."""
+        """Return the owner's address; ``known`` is one it has from an earlier life.
+
+        A client may have written anything there: what is no IPv4 address takes none of ours.
+        """
         if owner in self._of:
             return self._of[owner]
         address = known or str(IPv4Address(self._lowest()))
         self._of[owner] = address
-        self._taken.add(int(IPv4Address(address)))
+        if (number := _number(address)) is not None:
+            self._taken.add(number)
         return address
 
     def give_back(self, owner: str) -> None:
         """Take an address back from an owner that is gone."""
-        address = self._of.pop(owner, None)
-        if address is None:
+        number = _number(self._of.pop(owner, ""))
+        if number is None:
             return
-        number = int(IPv4Address(address))
         self._taken.discard(number)
         if self._first <= number < self._next:
             heapq.heappush(self._free, number)
@@ -47,3 +50,10 @@ class AddressPool:
         assert self._next <= self._last, f"no address is left in {self._network}"
         self._next += 1
         return self._next - 1
+
+
+def _number(address: str) -> int | None:
+    try:
+        return int(IPv4Address(address))
+    except ValueError:
+        return None
