@@ -6,6 +6,10 @@ import asyncio
 import time
 from typing import Protocol
 
+STEP_CHECK_SECONDS = 2.0
+STEP_SECONDS = 1.0
+"""Smaller jumps are left alone: deadlines are rounded to seconds anyway."""
+
 
 class Clock(Protocol):
     """What a component may ask about time. ``testing.VirtualClock`` is the other one."""
@@ -20,6 +24,13 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait; cancellation wakes at once."""
+        ...
+
+    async def stepped(self) -> None:
+        """Wait until ``now`` jumps: the clock was set, or the machine slept.
+
+        ``sleep`` and ``monotonic`` do not notice that; who waits for a time of day must look again.
+        """
         ...
 
 
@@ -37,3 +48,12 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait on the running loop."""
         await asyncio.sleep(seconds)
+
+    async def stepped(self) -> None:
+        """Wait until the time of day jumps by a second or more; noticed within two seconds."""
+        ahead = self.now() - self.monotonic()
+        while True:
+            await asyncio.sleep(STEP_CHECK_SECONDS)
+            before, ahead = ahead, self.now() - self.monotonic()
+            if abs(ahead - before) >= STEP_SECONDS:
+                return

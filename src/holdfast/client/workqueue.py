@@ -90,6 +90,15 @@ class WorkQueue:
         for key in tuple(self._due):
             self.add(key)
 
+    async def follow_clock(self) -> None:
+        """Put delayed keys in line whenever the clock is set: a delay may stand for a time of day.
+
+        A key that is not due after all is delayed again by its worker.
+        """
+        while True:
+            await self._clock.stepped()
+            self.hurry()
+
     def retry(self, key: str, after: float | None = None) -> None:
         """Put a key whose work failed in line again, later each time it fails."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
@@ -203,9 +212,13 @@ async def work(
             finally:
                 queue.done(key)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(workers):
-            group.create_task(worker())
+    following = asyncio.create_task(queue.follow_clock())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(worker())
+    finally:
+        following.cancel()
 
 
 def _report(name: str, key: str, failure: Exception) -> None:

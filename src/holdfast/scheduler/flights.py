@@ -155,4 +155,4 @@ class Flights:
     ) -> None:
         gone = on_node(placement.pod.pod, placement.node)
         event = ClusterEvent("AssignedPod", "Delete", gone, None)
-        self.outcomes.queue.notify(event, self.driver.clock.now(), only)
+        self.outcomes.queue.notify(event, self.driver.clock.monotonic(), only)

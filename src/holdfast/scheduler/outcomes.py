@@ -46,7 +46,7 @@ class Outcomes:
         """The pod is on its node; finding that and binding it took so many seconds."""
         self.metrics.attempt("scheduled", queued.facts.scheduler_name, took)
         began = queued.since if queued.entered is None else queued.entered
-        self.metrics.placed(queued.attempts, self.clock.now() - began)
+        self.metrics.placed(queued.attempts, self.clock.monotonic() - began)
         if queued.flushed:
             self.metrics.after_flush.add()
 
@@ -59,7 +59,7 @@ class Outcomes:
         self.metrics.attempt("unschedulable", facts.scheduler_name, took)
         # The promise is made and the gate closed before the pod is back in the queue.
         work = [] if effect is None else self._take_effect(facts, effect)
-        self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self.clock.now())
+        self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self.clock.monotonic())
         self.reporter.failed(facts, outcome.message)
         promised = self.world.nominations.node_of(facts.uid)
         self.errands.go(
@@ -75,7 +75,7 @@ class Outcomes:
         facts = queued.facts
         self.metrics.failed(facts.scheduler_name, message, took)
         self.world.nominations.clear(facts.uid)
-        self.queue.fail(queued, self.clock.now())
+        self.queue.fail(queued, self.clock.monotonic())
         self.reporter.failed(facts, message)
         self.errands.go(
             self.reporter.mark_unscheduled(facts, "SchedulerError", message, nominated="")

@@ -94,7 +94,7 @@ class Evictor:
             self.world.evictions.written(preemptor.uid)
             # The victims may be gone already: then nobody else will knock at the gate.
             gone = ClusterEvent("AssignedPod", "Delete", on_node(last.pod, node), None)
-            self.queue.reopen(preemptor.uid, gone.label, self.clock.now())
+            self.queue.reopen(preemptor.uid, gone.label, self.clock.monotonic())
         self.watch.tell(self.watch.read() - began, result)
 
     async def _ask_to_leave(self, preemptor: PodFacts, victim: PodFacts, node: str) -> None:

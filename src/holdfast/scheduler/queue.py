@@ -50,6 +50,8 @@ def _anybody(_pod: QueuedPod) -> bool:
 class SchedulingQueue:
     """Pods waiting for a node. Knows no clock: every call that needs the time is given it.
 
+    The time is seconds that never go backwards, not the time of day.
+
     ``judge`` says what an event is worth for a rejected pod (the rejectors' hints);
     ``gatekeeper`` names the plugin that keeps a pod out of the queue, or "". ``hearers`` names the
     plugins that want to hear of an event: none, and it is no news; None, and every pod is looked

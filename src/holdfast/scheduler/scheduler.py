@@ -85,7 +85,7 @@ class Scheduler:
         )  # fmt: skip
         self.recorder = EventRecorder(client, clock)
         self._reporter = Reporter(client, self.recorder, clock)
-        self._desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.now)
+        self._desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.monotonic)
         self._desk.watch = Stopwatch(clock.monotonic, self.metrics.event_seconds.observe)
         self._errands = Errands()
         self._resizer = Resizer(client, clock, self.world, self.recorder, self._errands.go)
@@ -171,7 +171,7 @@ class Scheduler:
         while True:
             await self._ready.wait()
             began = self._clock.monotonic()
-            while (queued := self.queue.pop(self._clock.now())) is not None:
+            while (queued := self.queue.pop(self._clock.monotonic())) is not None:
                 self.try_one(queued)
                 if self._flights.writing >= MOST_BINDINGS:
                     await self._flights.errands.one_done()
@@ -183,9 +183,9 @@ class Scheduler:
 
     async def _flush_forever(self) -> None:
         while True:
-            now = self._clock.now()
+            now = self._clock.monotonic()
             await self._clock.sleep(1.0 - now % 1.0)
-            self.queue.flush(self._clock.now())
+            self.queue.flush(self._clock.monotonic())
             self._resizer.retry()
 
     def try_one(self, queued: QueuedPod) -> None:

@@ -25,6 +25,7 @@ class VirtualClock:
         self._passed = 0.0
         self._order = itertools.count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._step = asyncio.Event()
         self.busy: list[Callable[[], bool]] = []
 
     def now(self) -> float:
@@ -43,6 +44,17 @@ class VirtualClock:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._passed + seconds, next(self._order), woken))
         await woken
+
+    async def stepped(self) -> None:
+        """Wait until ``step`` is called."""
+        await self._step.wait()
+
+    async def step(self, seconds: float) -> None:
+        """Set the time of day forward or back; no time passes and no sleeper wakes."""
+        self._start += seconds
+        step, self._step = self._step, asyncio.Event()
+        step.set()
+        await self.settle()
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, waking every sleeper whose deadline is reached on the way."""
