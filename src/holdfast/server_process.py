@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 from holdfast.errors import HoldfastError, Refused
-from holdfast.program import COMMAND
+from holdfast.program import COMMAND, ending
 from holdfast.settings import ClusterSettings
 
 READY, FAILED = "ready", "failed"
@@ -55,9 +54,7 @@ class ServerProcess:
     def ending(self) -> str:
         """How the child ended, in a few words."""
         code = self._process.returncode
-        if code is None:
-            return "it still runs"
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return "it still runs" if code is None else ending(code)
 
     async def announced(self) -> None:
         """Wait for the child's address; raises a sentence if the child does not start."""

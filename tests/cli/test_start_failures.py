@@ -45,6 +45,14 @@ def test_up_ends_with_a_sentence(start, tmp_path, detach, ready):
     assert running.find(tmp_path) is None
 
 
+def test_up_in_the_background_that_is_killed_at_once(start, tmp_path):
+    process = start("up", "--data-dir", tmp_path, "--port", "0", "--detach")
+    os.kill(child_of(process.pid), signal.SIGKILL)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "the cluster did not start:\nit said nothing (killed by SIGKILL); its log is " in out
+
+
 @pytest.mark.parametrize(
     "command", [("up",), ("up", "--single-process"), ("up", "--detach"), ("apiserver",)]
 )

@@ -81,6 +81,8 @@ def up(
         ),
     )
     running.claim(settings.data_dir)
+    elsewhere = (settings.kubeconfig.parent,) if settings.kubeconfig else ()
+    running.warn_if_shared(settings.data_dir, *elsewhere)
     if detach:
         detached.start(settings)
     else:
@@ -112,8 +114,10 @@ def apiserver(
     from holdfast.cli.serving import serve
 
     directory = running.data_dir(data_dir)
-    running.claim(directory, warn=not announce)
+    running.claim(directory)
     path = kubeconfig.expanduser().absolute() if kubeconfig else directory / "kubeconfig"
+    if not announce:
+        running.warn_if_shared(directory, path.parent)
     serve(directory, path, ServerSettings(host, port), announce=announce)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast.cli import running
 from holdfast.errors import Refused
 from holdfast.files import open_private
-from holdfast.program import COMMAND
+from holdfast.program import COMMAND, ending
 from holdfast.settings import ClusterSettings
 
 START_SECONDS = 120.0
@@ -34,8 +34,9 @@ def start(settings: ClusterSettings) -> None:
     os.close(out)
     deadline = time.monotonic() + START_SECONDS
     while (found := running.find(directory)) is None:
-        if child.poll() is not None:
-            raise Refused(f"the cluster did not start:\n{_said(log, before)}")
+        if (code := child.poll()) is not None:
+            said = _said(log, before) or f"it said nothing ({ending(code)}); its log is {log}"
+            raise Refused(f"the cluster did not start:\n{said}")
         if time.monotonic() > deadline:
             child.terminate()
             raise Refused(f"the cluster was not up after {START_SECONDS:.0f} s; its log is {log}")
@@ -102,4 +103,4 @@ def _said(log: Path, since: int) -> str:
     with log.open("rb") as file:
         file.seek(since)
         lines = file.read().decode(errors="replace").splitlines()
-    return "\n".join(line.removeprefix("holdfast: ") for line in lines[-10:]) or "it said nothing"
+    return "\n".join(line.removeprefix("holdfast: ") for line in lines[-10:])

@@ -62,7 +62,7 @@ def data_dir(given: Path | None) -> Path:
     return Path(share) / "holdfast"
 
 
-def claim(directory: Path, *, warn: bool = True) -> None:
+def claim(directory: Path) -> None:
     """Make the directory, private to its user; refuse one that a cluster runs on."""
     if other := find(directory):
         raise Refused(
@@ -77,12 +77,17 @@ def claim(directory: Path, *, warn: bool = True) -> None:
             f"cannot keep data in {directory} ({wrong.strerror}): "
             "choose another directory with --data-dir DIR"
         ) from wrong
-    if warn and writable_by_others(directory):
-        print(
-            f"warning: other users can replace what is kept in {directory}: `chmod 700` it, or "
-            "choose another directory with --data-dir DIR",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+
+
+def warn_if_shared(*directories: Path) -> None:
+    """Say which directories let other users replace the credentials that are written there."""
+    for directory in dict.fromkeys(directories):
+        if directory.is_dir() and writable_by_others(directory):
+            print(
+                f"warning: other users can replace what is kept in {directory}: `chmod 700` it, "
+                "or choose another directory",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
 
 
 def find(directory: Path) -> Running | None:
