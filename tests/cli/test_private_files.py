@@ -6,7 +6,13 @@ import pytest
 
 from cli.conftest import mode
 from holdfast import files
-from holdfast.apiserver.credentials import ensure_credentials, hash_token, write_kubeconfig
+from holdfast.apiserver.credentials import (
+    ensure_credentials,
+    hash_token,
+    server_context,
+    write_kubeconfig,
+)
+from holdfast.apiserver.user import User
 from holdfast.cli import running
 from holdfast.errors import BadConfiguration, Refused
 from holdfast.store.directory import Directory
@@ -130,3 +136,18 @@ def test_a_directory_that_others_can_write_to_comes_with_a_warning(tmp_path, cap
     (tmp_path / "file").touch()
     with pytest.raises(Refused, match="choose another directory"):
         running.claim(tmp_path / "file")
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"[1]", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "name", ["ca.crt", "ca.key", "server.crt", "server.key", "admin.crt", "tokens.json"]
+)
+def test_credentials_that_cannot_be_read_are_named(tmp_path, credentials, name, content):
+    credentials.mint_token(User("u"))
+    pki = tmp_path / "pki"
+    (pki / name).write_bytes(content)
+    if name == "ca.key":  # read only to sign
+        (pki / "admin.crt").unlink()
+    with pytest.raises(BadConfiguration) as refused:
+        server_context(ensure_credentials(pki, 1.8e9))
+    assert f"the credentials in {pki} cannot be used (" in str(refused.value)

@@ -6,7 +6,8 @@ import base64
 import hashlib
 import secrets
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from holdfast.apiserver.certificates import (
     make_server,
 )
 from holdfast.apiserver.user import ADMIN, AUTHENTICATED, MASTERS, User
+from holdfast.errors import BadConfiguration
 from holdfast.files import PRIVATE_DIRECTORY, read_own, write_private
 
 _TOKEN_USER = "holdfast-admin-token"
@@ -64,6 +66,11 @@ def hash_token(token: str) -> str:
 
 def ensure_credentials(directory: Path, now: float, hosts: Sequence[str] = ()) -> Credentials:
     """Load the secrets of a data directory, making what is missing (first start) or expired."""
+    with _named_failures(directory):
+        return _ensure_credentials(directory, now, hosts)
+
+
+def _ensure_credentials(directory: Path, now: float, hosts: Sequence[str]) -> Credentials:
     directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     wanted = tuple(dict.fromkeys((*LOOPBACK, *_SERVICE_HOSTS, *hosts)))
     authority = _load(directory, "ca") or _save(directory, "ca", make_authority("holdfast-ca", now))
@@ -140,12 +147,13 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
     """Build the TLS settings of the server: 1.2 or newer, client certificates welcome."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = ssl.CERT_OPTIONAL
-    context.load_verify_locations(cadata=credentials.authority.certificate.decode())
-    context.load_cert_chain(
-        credentials.directory / "server.crt", credentials.directory / "server.key"
-    )
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    with _named_failures(credentials.directory):
+        context.load_verify_locations(cadata=credentials.authority.certificate.decode())
+        context.load_cert_chain(
+            credentials.directory / "server.crt", credentials.directory / "server.key"
+        )
     return context
 
 
@@ -157,6 +165,18 @@ def client_context(credentials: Credentials, *, certificate: bool = True) -> ssl
             credentials.directory / "admin.crt", credentials.directory / "admin.key"
         )
     return context
+
+
+@contextmanager
+def _named_failures(directory: Path) -> Iterator[None]:
+    """Turn what is raised about a broken key, certificate or token file into one sentence."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as wrong:
+        raise BadConfiguration(
+            f"the credentials in {directory} cannot be used ({wrong}): put a copy in its place, or "
+            "move it away: then new ones are made, and clients need the new kubeconfig"
+        ) from wrong
 
 
 def _context_of(user: str) -> str:
