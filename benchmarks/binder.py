@@ -1,24 +1,31 @@
-"""A binder that thinks nothing: the most a scheduler could write to this control plane.
+"""A binder that decides nothing: the most a scheduler could write to this control plane.
 
     python benchmarks/binder.py --kubeconfig FILE [--events] [--concurrency 64]
 
-Lists nodes and pods once, then puts pod after pod on node after node. With ``--events`` it writes
-one event a pod besides, as every scheduler does. It looks at nothing and follows nothing.
+Lists nodes and pods once and encodes every request, then puts pod after pod on node after node.
+With ``--events`` it writes one event a pod besides, as every scheduler does. It decodes no
+response and watches nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import time
 from pathlib import Path
-from typing import Any
 
+import msgspec
+
+from holdfast.api.meta import ObjectReference
+from holdfast.api.pod import Pod
 from holdfast.api.scheme import EVENTS, NODES, PODS
-from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import Client
+from holdfast.client.event_body import complete, event_body, event_name
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
+
+WHO = "binder"
 
 
 async def main() -> None:
@@ -27,43 +34,50 @@ async def main() -> None:
     parser.add_argument("--events", action="store_true")
     parser.add_argument("--concurrency", type=int, default=64)
     args = parser.parse_args()
-    client = Client(HttpTransport(await load(args.kubeconfig)), "binder")
+    client = Client(HttpTransport(await load(args.kubeconfig)), WHO)
     nodes = [node.name for node in (await client.list(NODES)).items]
     pods = (await client.list(PODS, "default")).items
-    waiting = enumerate(pods)
+    requests = [
+        (PODS.path("default", pod.name, "binding"), binding(pod, node), event(pod, node, number))
+        for number, pod in enumerate(pods)
+        for node in [nodes[number % len(nodes)]]
+    ]
+    waiting, events = iter(requests), EVENTS.path("default")
+    gc.freeze()
+    gc.disable()
 
     async def bind() -> None:
-        for number, pod in waiting:
-            node = nodes[number % len(nodes)]
-            binding = {
-                "apiVersion": "v1", "kind": "Binding",
-                "metadata": {"namespace": "default", "name": pod.name, "uid": pod.uid},
-                "target": {"kind": "Node", "name": node},
-            }  # fmt: skip
-            await client.bind("default", pod.name, binding)
+        for path, body, told in waiting:
+            await client.write("POST", path, body)
             if args.events:
-                await client.create(EVENTS, an_event(pod, node), "default")
+                await client.write("POST", events, told)
 
     await asyncio.gather(*(bind() for _ in range(args.concurrency)))
     await client.close()
 
 
-def an_event(pod: Any, node: str) -> dict[str, Any]:
-    """What a scheduler tells about a pod it placed."""
+def binding(pod: Pod, node: str) -> bytes:
+    """The Binding of a pod to a node."""
+    return msgspec.json.encode({
+        "apiVersion": "v1", "kind": "Binding",
+        "metadata": {"namespace": "default", "name": pod.name, "uid": pod.uid},
+        "target": {"kind": "Node", "name": node},
+    })  # fmt: skip
+
+
+def event(pod: Pod, node: str, number: int) -> bytes:
+    """The event that a scheduler writes about a pod it placed."""
     now = time.time()
-    return {
-        "apiVersion": "v1", "kind": "Event",
-        "metadata": {"name": f"{pod.name}.{int(now * 1e6):x}", "namespace": "default"},
-        "involvedObject": {
-            "kind": "Pod", "namespace": "default", "name": pod.name, "uid": pod.uid,
-            "apiVersion": "v1", "resourceVersion": pod.metadata.resource_version,
-        },
+    about = ObjectReference(
+        api_version="v1", kind="Pod", namespace="default", name=pod.name, uid=pod.uid,
+        resource_version=pod.metadata.resource_version,
+    )  # fmt: skip
+    what = {
         "type": "Normal", "reason": "Scheduled", "action": "Binding",
         "message": f"Successfully assigned default/{pod.name} to {node}",
-        "source": {"component": "binder"}, "reportingComponent": "binder",
-        "reportingInstance": "binder", "firstTimestamp": rfc3339(now),
-        "lastTimestamp": rfc3339(now), "count": 1,
     }  # fmt: skip
+    name = event_name(about, WHO, now, number)
+    return complete(event_body(name, about, what, source=WHO, instance=WHO, now=now), 1, now)
 
 
 if __name__ == "__main__":

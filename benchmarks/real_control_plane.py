@@ -1,4 +1,4 @@
-"""kube-scheduler, a binder that thinks nothing, and Holdfast on a real kube-apiserver and etcd.
+"""kube-scheduler, a binder that decides nothing, and Holdfast on a real kube-apiserver and etcd.
 
     python benchmarks/real_control_plane.py [--quick] [--case basic ...] [--rounds 1] [--json FILE]
 

@@ -5,27 +5,26 @@ No I/O and no clock: times go in, a number comes out.
 
 from __future__ import annotations
 
-LOWEST, START, HIGHEST = 2, 8, 64
+LOWEST, START, HIGHEST = 2, 32, 64
 SLOW_SECONDS = 2.0
 """A response that takes longer counts as a sign of overload, like 429 and 503."""
+QUEUEING = 2.0
+"""Requests queue in the server if the mean latency is this many times the lowest one."""
+REMEMBER_SECONDS = 600.0
+"""How long the lowest latency is remembered."""
 LEAST_SAMPLES = 16
-LEAST_GAIN = 1 / 3
-"""An increase of the limit must raise throughput by this fraction of it, or is taken back."""
 LONGEST_HOLD = 16
-"""Rounds between two attempts to increase the limit, at most."""
 
 
 class AdaptiveLimit:
-    """A concurrency limit that grows while more requests in flight bring more throughput.
+    """A concurrency limit that grows while the server answers at once and falls when it cannot.
 
     A round ends after ``limit`` responses (16 at least) to requests sent under that limit while
-    more work was waiting; the first ``limit`` of them are left out. Then the limit is doubled. If
-    the mean latency of the next round shows that throughput hardly grew, the increase is taken
-    back and tried again later, after twice as many rounds each time. Signs of overload halve the
-    limit, once for all requests that were in flight together.
-
-    Latencies are compared between adjacent rounds only: other clients of the same server, the
-    scheduler's own binds among them, make it slower or faster at any time.
+    more work was waiting; the first ``limit`` of them are left out. The limit is then doubled,
+    unless the mean latency shows that requests queue in the server: more of them would only wait
+    longer, and each costs a connection. Signs of overload halve the limit, once for all requests
+    that were in flight together. It then holds for a round before it grows again, and for twice
+    as many rounds each time a larger limit overloads the server again, up to 16.
     """
 
     def __init__(self, start: int = START, *, lowest: int = LOWEST, highest: int = HIGHEST) -> None:
@@ -34,65 +33,57 @@ class AdaptiveLimit:
         self._highest = highest
         self._changed = float("-inf")
         """When the limit last changed: requests sent earlier say nothing about it."""
-        self._skip = 0
+        self._skip = start
         """Responses to leave out until as many requests are in flight as the limit lets through."""
         self._samples = 0
         self._latencies = 0.0
-        self._before: tuple[int, float] | None = None
-        """The limit before the increase that is on trial, and the mean latency then."""
+        self._lowest_latency = float("inf")
+        self._lowest_seen = 0.0
+        self._on_trial = False
+        """The limit has grown and no round has ended since."""
         self._hold = 0
         self._next_hold = 1
 
     def succeeded(self, sent: float, now: float, *, saturated: bool) -> None:
         """Take note of a response; ``saturated``: more work waits than the limit lets through."""
-        if now - sent > SLOW_SECONDS:
+        latency = now - sent
+        if latency > SLOW_SECONDS:
             self.overloaded(sent, now)
+            return
+        if latency <= self._lowest_latency or now > self._lowest_seen + REMEMBER_SECONDS:
+            self._lowest_latency, self._lowest_seen = latency, now
+        if not saturated:
+            self._samples, self._latencies = 0, 0.0
         elif sent > self._changed:
-            self._sample(now - sent if saturated else None, now)
+            self._sample(latency, now)
 
     def overloaded(self, sent: float, now: float) -> None:
         """Take note of a 429, a 503, a time-out or a lost connection: halve the limit."""
         if sent > self._changed:
-            self._wait_longer()
+            self._hold = self._next_hold
+            self._next_hold = min(2 * self._next_hold, LONGEST_HOLD)
             self._change(max(self._lowest, self.limit // 2), now)
 
-    def _sample(self, latency: float | None, now: float) -> None:
-        if latency is None:
-            self._samples, self._latencies = 0, 0.0
-        elif self._skip:
+    def _sample(self, latency: float, now: float) -> None:
+        if self._skip:
             self._skip -= 1
-        else:
-            self._samples += 1
-            self._latencies += latency
-            if self._samples >= max(self.limit, LEAST_SAMPLES):
-                self._end_round(now)
+            return
+        self._samples += 1
+        self._latencies += latency
+        if self._samples >= max(self.limit, LEAST_SAMPLES):
+            mean = self._latencies / self._samples
+            self._samples, self._latencies = 0, 0.0
+            self._end_round(mean, now)
 
-    def _end_round(self, now: float) -> None:
-        latency = self._latencies / self._samples
-        before, self._before = self._before, None
-        self._samples, self._latencies = 0, 0.0
-        if before is not None:
-            if not self._worth_it(before, latency):
-                self._wait_longer()
-                self._change(before[0], now)
-                return
-            self._next_hold = 1
+    def _end_round(self, latency: float, now: float) -> None:
+        if self._on_trial:
+            self._on_trial, self._next_hold = False, 1
         if self._hold:
             self._hold -= 1
-        elif self.limit < self._highest:
-            trial = (self.limit, latency)
+        elif self.limit < self._highest and latency <= QUEUEING * self._lowest_latency:
             self._change(min(2 * self.limit, self._highest), now)
-            self._before = trial
-
-    def _worth_it(self, before: tuple[int, float], latency: float) -> bool:
-        limit, latency_before = before
-        growth = self.limit / limit
-        return growth * latency_before >= (1 + (growth - 1) * LEAST_GAIN) * latency
-
-    def _wait_longer(self) -> None:
-        self._hold = self._next_hold
-        self._next_hold = min(2 * self._next_hold, LONGEST_HOLD)
+            self._on_trial = True
 
     def _change(self, limit: int, now: float) -> None:
-        self.limit, self._changed, self._before = limit, now, None
+        self.limit, self._changed, self._on_trial = limit, now, False
         self._samples, self._latencies, self._skip = 0, 0.0, limit

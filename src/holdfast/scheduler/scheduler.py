@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from holdfast.client.adaptive_limit import START
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
@@ -46,9 +47,10 @@ SLICE_SECONDS = 0.002
 """How long deciding may hold the loop before news and bindings get their turn."""
 STOP_SECONDS = 5.0
 """How long stopping waits for writes under way."""
-MOST_BINDINGS = 128
+MOST_BINDINGS = START
 """Bindings writing at once; beyond it deciding waits for one to finish. Those that wait for a
-volume to be made write nothing meanwhile."""
+volume to be made write nothing meanwhile. As many as event writers, so that on a busy server the
+last event is stored soon after the last bind; more would queue there and cost a connection each."""
 
 
 class Scheduler:
