@@ -71,6 +71,12 @@ class Cluster:
         status = Path(f"/proc/{self.server_pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
+    @property
+    def cpu_seconds(self) -> float:
+        """How much processor time the API server has used so far."""
+        spent = Path(f"/proc/{self.server_pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(spent[11]) + int(spent[12])) / os.sysconf("SC_CLK_TCK")
+
 
 @asynccontextmanager
 async def running_cluster(nodes: int, descriptors: int) -> AsyncIterator[Cluster]:
@@ -208,7 +214,7 @@ async def attack(cluster: Cluster, rate: float, seconds: float, sent: dict[str, 
 
 
 def report(
-    before: Measured, during: Measured, sent: dict[str, Any], cluster: Cluster, log: int
+    before: Measured, during: Measured, sent: dict[str, Any], cluster: Cluster, log: int, cpu: float
 ) -> float:
     """Print what was measured; return the slowest answer during the attack."""
     print(f"{'answers in seconds':26}{'before':>16}{'under attack':>24}")
@@ -227,7 +233,7 @@ def report(
         print(f"  {failure}")
     if log:
         print((cluster.directory / "log").read_text()[-min(log, 1000) :])
-    print(f"API server at most {cluster.peak_mib} MiB; log grew by {log} bytes")
+    print(f"API server: at most {cluster.peak_mib} MiB, {cpu:.1f} s of CPU; log: {log} bytes")
     opened = ", ".join(f"{count} {kind}" for kind, count in sent["opened"].items())
     print(f"attacked with {opened}; {sum(sent['failed'].values())} not accepted")
     return max(max(times) for times in during.answers.values())
@@ -238,11 +244,12 @@ async def main(options: argparse.Namespace) -> int:
     sent: dict[str, Any] = {}
     async with running_cluster(options.nodes, options.descriptors) as cluster:
         before = await measure(cluster, asyncio.sleep(BEFORE_SECONDS))
-        log = cluster.log_bytes
+        log, cpu = cluster.log_bytes, cluster.cpu_seconds
         during = await measure(
             cluster, attack(cluster, options.rate, options.seconds, sent), before
         )
-        slowest = report(before, during, sent, cluster, cluster.log_bytes - log)
+        log, cpu = cluster.log_bytes - log, cluster.cpu_seconds - cpu
+        slowest = report(before, during, sent, cluster, log, cpu)
     return int(bool(during.failures) or slowest > options.most)
 
 

@@ -26,15 +26,17 @@ class FrontLimits:
     write_seconds: float = 60.0
     """How long a client may read nothing while more than half a megabyte waits for it."""
     linger_seconds: float = 2.0
-    """How long the rest of a refused body is discarded, so that the client can read the answer."""
+    """How long a connection stays open after a refusal, so that the client can read it."""
+    discarded_bytes: int = 64 * 1024
+    """How much of a refused body is read and discarded meanwhile."""
     header_bytes: int = 64 * 1024
     """Request line and header fields together; label selectors are in the request line."""
     headers: int = 64
     """Header fields of one request."""
     connections: int = 16384
     """In all; fewer if the limit of open files is lower."""
-    unauthenticated_connections: int = 1024
-    """Without a client certificate or a known token; half as many from one address."""
+    unauthenticated_connections: int = 512
+    """Without a client certificate or a known token; half as many from one remote address."""
     reserved_descriptors: int = 128
     """File descriptors kept for the store, logs and listening sockets."""
     system_requests: int = 600

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from holdfast.apiserver.user import User
 from holdfast.settings import FrontLimits
 
+LOOPBACK = frozenset({"127.0.0.1", "::1"})
+
 
 @dataclass(slots=True, eq=False)
 class Connection:
@@ -136,7 +138,10 @@ class Connections:
         return now - connection.since > allowed
 
     def _make_room_for_unauthenticated(self, address: str) -> None:
-        if self._unauthenticated_at[address] >= max(1, self.most_unauthenticated // 2):
+        most = self.most_unauthenticated
+        if address not in LOOPBACK:  # these are many clients
+            most = max(1, most // 2)
+        if self._unauthenticated_at[address] >= most:
             victim = next(c for c in self._unauthenticated if c.address == address)
             self.close(victim)
         elif len(self._unauthenticated) >= self.most_unauthenticated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import sslproto
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ _HEADER_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
 )
+_UNAUTHENTICATED_BUFFER = 32 * 1024  # bytes of TLS records waiting; asyncio's own is 256 KiB
 _HANGING_UP = (ConnectionError, RequestPayloadError)
 _repeats = Repeats()
 _log = logging.getLogger(__name__)
@@ -31,7 +33,7 @@ class HttpConnection(RequestHandler):
     """Parse requests; say what the connection is doing so that it can be closed in time."""
 
     __slots__ = (
-        "_connection", "_connections", "_discarding", "_header_bytes", "_limits", "_user_of",
+        "_connection", "_connections", "_discarding", "_limits", "_unparsed", "_user_of",
     )  # fmt: skip
 
     def __init__(
@@ -56,14 +58,18 @@ class HttpConnection(RequestHandler):
         self._connections = connections
         self._limits = limits
         self._user_of = user_of
-        self._header_bytes = 0
+        self._unparsed = 0
+        """Bytes since the last request was parsed or answered."""
         self._discarding = False
+        """Whether these belong to a body that is not wanted."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve; a client certificate is known from here on."""
         self._connection.since = self._loop.time()
         if user := self._user_of(transport):
             self.authenticated(user)
+        elif isinstance(transport, sslproto._SSLProtocolTransport):
+            transport.set_read_buffer_limits(_UNAUTHENTICATED_BUFFER)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -77,16 +83,24 @@ class HttpConnection(RequestHandler):
         super().data_received(data)
         if parsed != self._request_count:
             self._discarding = False
-        if parsed != self._request_count or self._connection.requests or self._discarding:
-            self._header_bytes = 0
+        if parsed != self._request_count or self._connection.requests:
+            self._unparsed = 0
             self._connection.header_since = None
         elif data:
-            self._header_bytes += len(data)
-            if self._connection.header_since is None:
-                self._connection.header_since = self._loop.time()
-            if self._header_bytes > self._limits.header_bytes and self.transport is not None:
-                self.transport.write(_HEADER_TOO_LARGE)
-                self.force_close()
+            self._unparsed += len(data)
+            self._check_unparsed()
+
+    def _check_unparsed(self) -> None:
+        limits = self._limits
+        if self._discarding:
+            if self._unparsed > limits.discarded_bytes and not self._buffer_paused:
+                self._pause_reading_for_buffer()
+            return
+        if self._connection.header_since is None:
+            self._connection.header_since = self._loop.time()
+        if self._unparsed > limits.header_bytes and self.transport is not None:
+            self.transport.write(_HEADER_TOO_LARGE)
+            self.force_close()
 
     def pause_writing(self) -> None:
         """Note since when the client does not read."""
@@ -106,6 +120,7 @@ class HttpConnection(RequestHandler):
             yield
         finally:
             self._connection.requests -= 1
+            self._unparsed = 0
             self._discarding = not request.content.is_eof()
             self._connection.since = self._loop.time()
 

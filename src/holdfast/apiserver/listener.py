@@ -16,7 +16,7 @@ from asyncio import sslproto
 from collections.abc import Callable
 from contextlib import suppress
 
-from holdfast.apiserver.connections import Connection, Connections
+from holdfast.apiserver.connections import LOOPBACK, Connection, Connections
 from holdfast.repeated_log import Repeats
 from holdfast.settings import FrontLimits
 
@@ -179,6 +179,6 @@ def _network(address: str) -> str:
     >>> _network("127.0.0.1"), _network("2001:db8::1") == _network("2001:db8::2")
     ('127.0.0.1', True)
     """
-    if ":" not in address:
+    if ":" not in address or address in LOOPBACK:
         return address
     return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:8].hex()
