@@ -60,7 +60,7 @@ async def test_R066_allocate_once_ends_with_its_owner_and_stays_ended(cluster):
     await cluster.clock.advance(120)
     seen = await cluster.get(RESERVATIONS, "r")
     assert seen.status.phase == "Succeeded"
-    assert [o.name for o in seen.status.current_owners] == ["p"]
+    assert [o.name for o in seen.status.current_owners] == []
 
 
 async def test_a_reservation_expires_on_time_used_or_pending(cluster):

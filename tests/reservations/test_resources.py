@@ -139,10 +139,32 @@ async def test_R014_what_a_gone_owner_used_stays_reserved(cluster):
 async def test_R015_a_used_up_reservation_holds_nothing(cluster):
     await given(cluster, node(), held(cpu="8"), owner(cpu="4"))
     await cluster.delete(PODS, "owner", "default")
-    assert (await status(cluster))[0] == "Succeeded"
+    assert await status(cluster) == ("Succeeded", {"cpu": "4"}, [])
     assert requested(cluster) == 0
     await cluster.create(stranger(cpu="16"))
     assert await cluster.node_of("stranger") == "n1"
+
+
+async def test_a_used_up_reservation_names_its_owner_while_there_is_one(cluster):
+    await given(cluster, node(), held(cpu="8"), owner(cpu="4"))
+    succeeded = await cluster.reservation("r")
+    await cluster.restart()
+    assert await status(cluster) == ("Succeeded", {"cpu": "4"}, ["owner"])
+    await cluster.delete(PODS, "owner", "default")
+    assert await status(cluster) == ("Succeeded", {"cpu": "4"}, [])
+    ended = await cluster.reservation("r")
+    assert ended.status.conditions == succeeded.status.conditions
+    await cluster.advance(1300)
+    assert (await cluster.reservation("r")).metadata == ended.metadata
+
+
+async def test_owners_deleted_while_nobody_looks_leave_a_used_up_reservation(cluster):
+    await given(cluster, node(), held("a", cpu="4"), held("b", cpu="4"), owner(cpu="8"))
+    assert [(await status(cluster, name))[2] for name in "ab"] == [["owner"], ["owner"]]
+    await cluster.components.stop()
+    await cluster.client.delete(PODS, "owner", "default", grace_seconds=0)
+    await cluster.restart_components()
+    assert [(await status(cluster, name))[2] for name in "ab"] == [[], []]
 
 
 @pytest.mark.parametrize("cpu", ["2", "4"])

@@ -9,6 +9,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
+from holdfast.capacity.annotations import allocated_of, draws_of
 from holdfast.client.replica import Kind
 from holdfast.controllers.grouped import Grouped
 from holdfast.controllers.reconciler import Reconciler, Tools
@@ -68,8 +69,13 @@ class ReservationController(Reconciler):
     def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
         if old is not None and new is not None and _same_use(old, new):
             return
-        for node in {p.spec.node_name for p in (old, new) if p is not None}:
+        either = [p for p in (old, new) if p is not None]
+        for node in {p.spec.node_name for p in either}:
             self._queue_node(node)
+        # One that succeeded holds no room on the node any more, but names its owners.
+        for name in {name for p in either for name in _drawn_on(p)}:
+            if name in self._reservations.cache:
+                self.queue.add(name)
 
     def _queue_node(self, node: str) -> None:
         self._grounds.pop(node, None)
@@ -141,6 +147,12 @@ def _same_promise(old: Reservation, new: Reservation) -> bool:
         and old.status.allocatable == new.status.allocatable
         and old.metadata.annotations == new.metadata.annotations
     )
+
+
+def _drawn_on(pod: Pod) -> set[str]:
+    """Names of the reservations that a pod says it draws on."""
+    allocated = allocated_of(pod)
+    return {draw.name for draw in draws_of(pod)} | ({allocated.name} if allocated else set())
 
 
 def _same_use(old: Pod, new: Pod) -> bool:

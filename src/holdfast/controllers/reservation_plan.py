@@ -34,6 +34,8 @@ LONGEST_WAIT = 600.0
 
 def plan_reservation(reservation: Reservation, ground: Ground | None, now: float) -> Plan:
     """Plan one Reservation's status; ``ground`` is None while it is on no node."""
+    if reservation.phase == SUCCEEDED and ground is not None and ground.node is not None:
+        return _plan_succeeded(reservation, ground)
     if reservation.phase in FINAL:
         return Plan()
     over = _why_over(reservation, ground, now)
@@ -45,6 +47,14 @@ def plan_reservation(reservation: Reservation, ground: Ground | None, now: float
         return Plan(again_after=again_after)
     status, notes = _synced(reservation, ground, now)
     return Plan((_write(reservation, status),) if status else (), again_after, notes)
+
+
+def _plan_succeeded(reservation: Reservation, ground: Ground) -> Plan:
+    """Keep ``currentOwners`` current; phase, conditions and ``allocated`` are final."""
+    owners = ground.users(reservation)
+    if [o.uid for o in reservation.status.current_owners] == [p.uid for p in owners]:
+        return Plan()
+    return Plan((_write(reservation, {"currentOwners": _listed(owners)}),))
 
 
 def plan_collection(
@@ -123,9 +133,13 @@ def _usage(reservation: Reservation, owners: list[Pod], used: Nanos) -> Status:
     written = {n: _written(reservation, n, a) for n, a in used.items()}
     gone = dict.fromkeys(status.allocated.keys() - written.keys())
     return {
-        "currentOwners": [{"namespace": p.namespace, "name": p.name, "uid": p.uid} for p in owners],
+        "currentOwners": _listed(owners),
         "allocated": {**written, **gone},
     }
+
+
+def _listed(owners: list[Pod]) -> list[dict[str, str]]:
+    return [{"namespace": p.namespace, "name": p.name, "uid": p.uid} for p in owners]
 
 
 def _written(reservation: Reservation, name: str, amount: int) -> str:
