@@ -28,7 +28,7 @@ class FrontLimits:
     linger_seconds: float = 2.0
     """How long a connection stays open after a refusal, so that the client can read it."""
     discarded_bytes: int = 64 * 1024
-    """How much of a refused body is read and discarded meanwhile."""
+    """How much of a refused body without credentials is read and discarded meanwhile."""
     header_bytes: int = 64 * 1024
     """Request line and header fields together; label selectors are in the request line."""
     headers: int = 64

@@ -93,7 +93,8 @@ class HttpConnection(RequestHandler):
     def _check_unparsed(self) -> None:
         limits = self._limits
         if self._discarding:
-            if self._unparsed > limits.discarded_bytes and not self._buffer_paused:
+            too_much = self._unparsed > limits.discarded_bytes and self._connection.user is None
+            if too_much and not self._buffer_paused:
                 self._pause_reading_for_buffer()
             return
         if self._connection.header_since is None:
