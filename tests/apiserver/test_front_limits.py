@@ -163,7 +163,7 @@ async def test_a_watch_outlives_every_time_limit(tmp_path):
         assert (await watching.next())["object"]["metadata"]["name"] == "late"
 
 
-async def test_a_client_that_does_not_read_is_cut_off(tmp_path):
+async def test_a_client_that_does_not_read_is_cut_off(tmp_path, caplog):
     async with server(tmp_path, write_seconds=0.2, header_seconds=0.2) as api:
         for number in range(16):
             await api.create(CONFIGMAPS, configmap(f"big-{number}", x="x" * 900_000))
@@ -175,6 +175,7 @@ async def test_a_client_that_does_not_read_is_cut_off(tmp_path):
                 while before <= set(api.front.connections):
                     await asyncio.sleep(0.01)
         assert (await api.call("GET", PODS)).status == 200
+    assert caplog.records == []
 
 
 async def test_new_clients_take_the_place_of_the_oldest_without_credentials(tmp_path):

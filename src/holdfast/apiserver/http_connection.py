@@ -135,13 +135,13 @@ class HttpConnection(RequestHandler):
         if not user.is_anonymous:
             self._connections.authenticate(self._connection, user)
 
-    def log_exception(self, *args: Any, **kw: Any) -> None:
+    def log_exception(self, *_args: Any, **kw: Any) -> None:
         """Log what aiohttp did not expect once a minute; a client that hangs up is expected."""
         raised = kw.get("exc_info")
         if self.transport is None or isinstance(raised, _HANGING_UP):
             return
         if (note := _repeats.admit(repr(raised))) is not None:
-            _log.error("a connection failed%s", note, exc_info=raised)
+            _log.error("answering a request failed%s", note, exc_info=raised)
 
     def handle_error(
         self,
@@ -151,8 +151,8 @@ class HttpConnection(RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer what is not HTTP with a Status of 400, and log only what is our own fault."""
-        if status >= 500 and (note := _repeats.admit(repr(exc))) is not None:
-            _log.error("answering a request failed%s", note, exc_info=exc)
+        if status >= 500:
+            self.log_exception(exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
         said = (message or "").strip().partition("\n")[0].rstrip(":")

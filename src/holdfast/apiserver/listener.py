@@ -53,24 +53,35 @@ def most_connections(limits: FrontLimits) -> int:
 
 
 async def bind(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address of a host, all at the same port (0: any free one)."""
+    """Listen on every address of a host, all at the same port (0: any free one).
+
+    An address that this machine does not have is left out if there is another.
+    """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
-    )
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
-    try:
-        for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
-            where = (address[0], port, *address[2:])
+    missing: OSError | None = None
+    for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+        where = (address[0], port, *address[2:])
+        try:
             bound = socket.create_server(where, family=family, backlog=_BACKLOG)
-            sockets.append(bound)
-            bound.setblocking(False)
-            port = bound.getsockname()[1]
-    except BaseException:
-        for bound in sockets:
-            bound.close()
-        raise
+        except OSError as failure:
+            if failure.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                missing = failure
+                continue
+            _close_all(sockets)
+            raise
+        bound.setblocking(False)
+        sockets.append(bound)
+        port = bound.getsockname()[1]
+    if missing and not sockets:
+        raise missing
     return sockets
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for bound in sockets:
+        bound.close()
 
 
 class Listener:
@@ -109,7 +120,7 @@ class Listener:
         self._look.cancel()
         for bound in self._sockets:
             self._loop.remove_reader(bound)
-            bound.close()
+        _close_all(self._sockets)
 
     def _resume(self, bound: socket.socket) -> None:
         if not self._closed:
