@@ -76,6 +76,27 @@ def test_other_signals_do_not_end_the_process(listener, name):
     assert process.wait(30) == 0
 
 
+TWICE = """
+import asyncio, os, signal
+from holdfast.cli import signals
+
+async def main():
+    stop = signals.stop_signal()
+    for name in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+        os.kill(os.getpid(), name)
+    await stop.wait()
+    await asyncio.sleep(0.1)
+    print("stopped", flush=True)
+
+signals.run(main())
+"""
+
+
+def test_signals_that_arrive_together_count_as_one():
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")
+
+
 LATE = """
 import os, signal, sys
 from asyncio.selector_events import BaseSelectorEventLoop

@@ -38,14 +38,16 @@ def stop_signal(*, with_parent: bool = False) -> asyncio.Event:
     SIGHUP, SIGUSR1 and SIGUSR2 are logged and have no effect. ``with_parent`` sets the event also
     when standard input ends: a parent that holds the other end of it has gone, however it went.
     """
-    stop = asyncio.Event()
+    stop, noticed = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def told(number: int) -> None:
-        if stop.is_set():
-            # What was acknowledged is on disk; nothing more is promised to somebody in a hurry.
+        if noticed.is_set():
+            # What was acknowledged is on disk; nothing more is promised.
             os._exit(128 + number)
         stop.set()
+        # timeout(1) signals the process and then its group: both arrive at once and count as one.
+        loop.call_soon(noticed.set)
 
     for name in STOPPING:
         loop.add_signal_handler(name, told, name)
