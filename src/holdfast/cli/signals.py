@@ -10,7 +10,10 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from holdfast.repeated_log import Repeats
+
 log = logging.getLogger(__name__)
+_repeats = Repeats()
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 IGNORED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -66,7 +69,8 @@ def on_dump_signal(dump: Callable[[], None]) -> None:
 def _log_ignored(number: signal.Signals) -> None:
     if number is signal.SIGHUP:
         _leave_closed_terminal()
-    log.warning("%s has no effect: stop this process with SIGTERM", number.name)
+    if (note := _repeats.admit(number)) is not None:
+        log.warning("%s has no effect: stop this process with SIGTERM%s", number.name, note)
 
 
 def _leave_closed_terminal() -> None:
