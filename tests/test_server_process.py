@@ -77,11 +77,11 @@ async def test_a_child_that_writes_something_else(child, tmp_path, said, shown):
 
 
 async def test_a_child_that_hangs_is_stopped_and_killed_if_it_must_be(child, tmp_path, monkeypatch):
-    monkeypatch.setattr(server_process, "READY_SECONDS", 2.0)
+    monkeypatch.setattr(server_process, "READY_SECONDS", 3.0)
     monkeypatch.setattr(server_process, "EXIT_SECONDS", 0.2)
     note = tmp_path / "pid"
     child(f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
-    assert await failure(tmp_path) == "the API server was not ready after 2 s and was stopped"
+    assert await failure(tmp_path) == "the API server was not ready after 3 s and was stopped"
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), 0)
 
