@@ -76,3 +76,13 @@ def test_absent_matches_nothing_and_empty_matches_everything():
 
 def test_a_selector_tells_which_keys_it_reads():
     assert labels.parse("a=1,!b,c in (x)").keys == {"a", "b", "c"}
+
+
+def test_many_values_are_found_as_few_are():
+    values = [f"v{i}" for i in range(0, 200, 2)]
+    among, not_among = (labels.require("k", word, values) for word in ("in", "notin"))
+    for i in range(200):
+        assert among.matches({"k": f"v{i}"}) is (i % 2 == 0)
+        assert not_among.matches({"k": f"v{i}"}) is (i % 2 == 1)
+    assert not among.matches({"k": "z"})
+    assert not_among.matches({})

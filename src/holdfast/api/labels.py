@@ -8,6 +8,7 @@ the text form of ``?labelSelector=``; ``from_selector`` the structured form of s
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ _OPERATORS = (
 )  # fmt: skip
 _BY_STRUCT_NAME = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT}
 _ONE_VALUE = (EQUALS, DOUBLE_EQUALS, NOT_EQUALS)
+_FEW = 16
+"""Up to so many values are looked through one by one."""
 
 Labels = Mapping[str, str]
 
@@ -42,15 +45,22 @@ class LabelRequirement:
         found = labels.get(self.key)
         match self.operator:
             case "in" | "=" | "==":
-                return found is not None and found in self.values
+                return found is not None and self._lists(found)
             case "notin" | "!=":
-                return found is None or found not in self.values
+                return found is None or not self._lists(found)
             case "exists":
                 return found is not None
             case "!":
                 return found is None
             case _:
                 return found is not None and self._compares(found)
+
+    def _lists(self, found: str) -> bool:
+        values = self.values
+        if len(values) <= _FEW:
+            return found in values
+        at = bisect_left(values, found)
+        return at < len(values) and values[at] == found
 
     def _compares(self, found: str) -> bool:
         left, right = names.parse_integer(found), names.parse_integer(self.values[0])

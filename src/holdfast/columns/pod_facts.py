@@ -18,7 +18,7 @@ from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
 from holdfast.columns.terms import NO_TERMS, PodTerms, read_terms
-from holdfast.validation.list_limits import POD_SPEC_TREE, first_excess
+from holdfast.validation.list_limits import POD_SPEC_TREE, first_excess, resource_excess
 
 _encode = msgspec.msgpack.Encoder().encode
 _MOST_DIGESTS = 10_000
@@ -229,7 +229,7 @@ def _was_resized(pod: Pod) -> bool:
 
 def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
     asked = pod_request(pod)
-    excess = first_excess(POD_SPEC_TREE, pod) if len(shape) > _SMALL else ""
+    excess = _excess(pod, asked.amounts) if len(shape) > _SMALL else ""
     # Such a pod is not placed by us; where it stands already, resources of no node are left out.
     number = resources.find if excess else resources.id
     request = sorted(
@@ -243,6 +243,10 @@ def _work_out(pod: Pod, resources: ResourceNames, shape: bytes) -> _Digest:
         tuple(request), asked.nonzero_millicores, asked.nonzero_bytes, _host_ports(pod),
         mounts_of(pod), shape, frame, terms, excess,
     )  # fmt: skip
+
+
+def _excess(pod: Pod, amounts: Mapping[str, int]) -> str:
+    return first_excess(POD_SPEC_TREE, pod) or resource_excess(amounts)
 
 
 def _unattached(affinity: Affinity | None) -> bool:

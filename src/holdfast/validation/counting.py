@@ -15,10 +15,15 @@ class Branch:
     attribute: str
     """The field's name on a typed object."""
     most: int | None = None
+    most_requirements: int | None = None
+    """How many requirements the selectors below it may have together."""
     below: list[Branch] = field(default_factory=list)
 
 
 Tree = list[Branch]
+ALL = "{}"
+"""After a path: the requirements of all selectors below it are counted together."""
+REQUIREMENTS = frozenset({"matchExpressions", "matchFields", "matchLabels"})
 
 
 def tree_of(table: Mapping[str, int]) -> Tree:
@@ -29,11 +34,14 @@ def tree_of(table: Mapping[str, int]) -> Tree:
     """
     tree: Tree = []
     for path, most in table.items():
-        *way, last = path.replace("[]", "").split(".")
+        *way, last = path.replace("[]", "").removesuffix(ALL).split(".")
         below = tree
         for name in way:
             below = _branch(below, name).below
-        _branch(below, last).most = most
+        if path.endswith(ALL):
+            _branch(below, last).most_requirements = most
+        else:
+            _branch(below, last).most = most
     return tree
 
 
@@ -52,19 +60,46 @@ def count_beyond(tree: Tree, obj: Any, path: str = "") -> Iterator[tuple[str, in
     ``obj`` is JSON or a typed object. What lies below a list that is too long is not looked at;
     fields of another type than expected are passed over.
     """
-    as_json = isinstance(obj, dict)
     for branch in tree:
-        value = obj.get(branch.name) if as_json else getattr(obj, branch.attribute, None)
+        value = _field(obj, branch)
         if not value:
             continue
         most = branch.most
         if most is not None and isinstance(value, list | tuple | dict) and len(value) > most:
             yield f"{path}{branch.name}", len(value), most
-        elif branch.below and isinstance(value, list | tuple):
-            for i, entry in enumerate(value):
-                yield from count_beyond(branch.below, entry, f"{path}{branch.name}[{i}].")
         elif branch.below:
-            yield from count_beyond(branch.below, value, f"{path}{branch.name}.")
+            yield from _below(branch, value, f"{path}{branch.name}")
+
+
+def _below(branch: Branch, value: Any, path: str) -> Iterator[tuple[str, int, int]]:
+    fine = True
+    listed = isinstance(value, list | tuple)
+    for i, entry in enumerate(value if listed else (value,)):
+        for found in count_beyond(branch.below, entry, f"{path}[{i}]." if listed else f"{path}."):
+            fine = False
+            yield found
+    most = branch.most_requirements
+    if most is not None and fine and (total := _requirements(branch, value)) > most:
+        yield path, total, most
+
+
+def _requirements(branch: Branch, value: Any) -> int:
+    """Add up the requirements of all selectors in the value of a field."""
+    if branch.name in REQUIREMENTS:
+        return len(value) if isinstance(value, list | tuple | dict) else 0
+    entries = value if isinstance(value, list | tuple) else (value,)
+    return sum(
+        _requirements(below, inner)
+        for entry in entries
+        for below in branch.below
+        if (inner := _field(entry, below))
+    )
+
+
+def _field(obj: Any, branch: Branch) -> Any:
+    if isinstance(obj, dict):
+        return obj.get(branch.name)
+    return getattr(obj, branch.attribute, None)
 
 
 def _snake(name: str) -> str:

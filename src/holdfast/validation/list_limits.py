@@ -2,13 +2,14 @@
 
 Where Kubernetes has a limit, this is Kubernetes' limit; elsewhere it is far above what is used in
 practice, and low enough that one object cannot occupy the API server or the scheduler for long.
-Paths are field paths; ``[]`` stands for every entry of a list. The API server checks the objects
+Paths are field paths; ``[]`` stands for every entry of a list, and after ``{}`` the requirements of
+all selectors below a field are counted together. The API server checks the objects
 of clients; the scheduler counts again, because other API servers have no such limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from holdfast.api import causes
@@ -22,6 +23,8 @@ def _under(prefix: str, table: Table) -> dict[str, int]:
     return {f"{prefix}.{path}": most for path, most in table.items()}
 
 
+MOST_RESOURCES = 512
+"""How many resources all containers of a pod may ask for: the scheduler has a column for each."""
 METADATA: Table = {
     "metadata.labels": 4096,
     "metadata.ownerReferences": 1024,
@@ -48,9 +51,9 @@ _POD_TERM: Table = {
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _POD_AFFINITY: Table = {
-    _REQUIRED: 256,
+    _REQUIRED: 64,
     **_under(f"{_REQUIRED}[]", _POD_TERM),
-    _PREFERRED: 256,
+    _PREFERRED: 64,
     **_under(f"{_PREFERRED}[].podAffinityTerm", _POD_TERM),
 }
 _NODE_SELECTOR: Table = {
@@ -86,7 +89,11 @@ POD_SPEC: Table = {
     **_under(f"affinity.nodeAffinity.{_PREFERRED}[].preference", _NODE_TERM),
     **_under("affinity.podAffinity", _POD_AFFINITY),
     **_under("affinity.podAntiAffinity", _POD_AFFINITY),
+    "affinity.nodeAffinity{}": 4096,
+    "affinity.podAffinity{}": 256,
+    "affinity.podAntiAffinity{}": 256,
     "topologySpreadConstraints": 128,
+    "topologySpreadConstraints{}": 256,
     **_under("topologySpreadConstraints[].labelSelector", SELECTOR),
     "topologySpreadConstraints[].matchLabelKeys": 64,
     "schedulingGates": 256,
@@ -209,6 +216,14 @@ def check_lists(
     for path, count, most in found:
         if count > before.get(path, 0):
             yield causes.too_many(path, count, most)
+
+
+def resource_excess(names: Collection[str]) -> str:
+    """Say that a pod asks for too many resources in all; "" if it does not."""
+    if len(names) <= MOST_RESOURCES:
+        return ""
+    path = "spec.containers[*].resources.requests"
+    return f"{path}: {causes.too_many(path, len(names), MOST_RESOURCES).message}"
 
 
 def first_excess(tree: Tree, obj: Any) -> str:
