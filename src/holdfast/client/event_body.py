@@ -53,12 +53,12 @@ def event_body(
     body: dict[str, Any] = {
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": name, "namespace": about.namespace or "default"},
-        "involvedObject": _plain(about), **what,
+        "involvedObject": about, **what,
         "source": {"component": source}, "reportingComponent": source,
         "reportingInstance": instance, "firstTimestamp": rfc3339(now),
     }  # fmt: skip
     if related is not None:
-        body["related"] = _plain(related)
+        body["related"] = related
     return _encode(body)[:-1]
 
 
@@ -70,12 +70,3 @@ def complete(body: bytes, count: int, last: float) -> bytes:
 def count_patch(count: int, last: float) -> bytes:
     """A merge patch of how often the event happened and when last."""
     return b'{"count":%d,"lastTimestamp":"%b"}' % (count, rfc3339(last).encode())
-
-
-def _plain(about: ObjectReference) -> dict[str, str]:
-    fields = {
-        "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
-        "apiVersion": about.api_version, "resourceVersion": about.resource_version,
-        "fieldPath": about.field_path,
-    }  # fmt: skip
-    return {name: value for name, value in fields.items() if value}

@@ -16,7 +16,7 @@ class Errands:
 
     def __init__(self) -> None:
         self._tasks: set[Task] = set()
-        self._next_end: asyncio.Future[None] | None = None
+        self._ended = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -25,15 +25,14 @@ class Errands:
         """Begin something."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._forget)
         return task
 
     async def one_done(self) -> None:
         """Wait until one of them is finished."""
         # asyncio.wait would go through all of them for each one that ends.
-        if self._next_end is None:
-            self._next_end = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._next_end)
+        self._ended.clear()
+        await self._ended.wait()
 
     async def finish(self, clock: Clock, seconds: float) -> None:
         """Wait for what is under way; what a dead server keeps us from finishing is dropped."""
@@ -49,8 +48,6 @@ class Errands:
             task.cancel()
         await asyncio.gather(deadline, *tasks, return_exceptions=True)
 
-    def _ended(self, task: Task) -> None:
+    def _forget(self, task: Task) -> None:
         self._tasks.discard(task)
-        if self._next_end is not None:
-            self._next_end.set_result(None)
-            self._next_end = None
+        self._ended.set()

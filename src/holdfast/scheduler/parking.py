@@ -65,6 +65,8 @@ class Parking:
 
         These are no copies: an event that helps nobody shall not cost more the more pods wait.
         """
+        if not self._pods:
+            return []
         if self._marked != self._mark():
             self._marked = self._mark()
             for pod in self:
