@@ -25,17 +25,17 @@ def write_body(values: Values, obj: Any) -> tuple[str, bytes]:
     """Give (content type, body) of an object, damaged once in a while."""
     few_pods(obj)
     roll = values.rng.random()
-    if roll < 0.80:
+    if roll < 0.82:
         media, body = JSON, as_json(obj)
-    elif roll < 0.89:
+    elif roll < 0.91:
         media, body = YAML, as_yaml(values, obj)
-    elif roll < 0.95:
-        media, body = PROTOBUF, as_protobuf(obj)
     elif roll < 0.97:
+        media, body = PROTOBUF, as_protobuf(obj)
+    elif roll < 0.985:
         media, body = values.pick((JSON, YAML, PROTOBUF)), values.pick(RAW_BODIES)
     else:
         media, body = values.pick(MEDIA), as_json(obj)
-    if values.chance(0.03):
+    if values.chance(0.015):
         body = damage(values, body)
     return media, body
 

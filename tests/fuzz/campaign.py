@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import aiohttp
+
 from fuzz.checks import (
     check_components,
     check_lists,
@@ -23,11 +25,14 @@ from fuzz.fuzzer import Fuzzer, Shot
 from fuzz.target import HANG_SECONDS, Answer, Front, HttpsWire, Target
 from fuzz.trail import Journal
 from fuzz.watchdog import Hang, Watchdog
+from fuzz.wire import judge_bytes, send_bytes, write_bytes
 
 JOURNAL = "trail.jsonl"
 GROUP = 8
 """Requests sent together: what one batch of the store's writer can take."""
 CHECK_EVERY = 400
+UNREAD_BODY = 60_000
+"""A larger body that is refused need not be read to its end."""
 RESTART_EVERY = 1_200
 _FRAME = re.compile(r'File "[^"]*?/((?:holdfast|site-packages|python3[^/]*)/[^"]*)", line (\d+)')
 _WATCHED = ("pods", "nodes", "deployments", "events", "customresourcedefinitions")
@@ -60,6 +65,8 @@ class Report:
     statuses: Counter[int] = field(default_factory=Counter)
     faults: dict[str, Fault] = field(default_factory=dict)
     refused: int = 0
+    connections: int = 0
+    """How many had bytes sent that are no proper request."""
     slowest: list[tuple[float, str]] = field(default_factory=list)
 
     def add(self, fault: Fault) -> None:
@@ -69,6 +76,7 @@ class Report:
         self.requests += other.requests
         self.seconds += other.seconds
         self.refused += other.refused
+        self.connections += other.connections
         self.statuses += other.statuses
         self.faults = other.faults | self.faults
         self.slowest = sorted(self.slowest + other.slowest, reverse=True)[:10]
@@ -134,6 +142,8 @@ class Campaign:
                 shots = [fuzzer.next() for _ in range(size)]
                 self._journal.add(shots)
                 answers = await asyncio.gather(*(self._send(shot) for shot in shots))
+                if wire is not None:
+                    await self._send_bytes(wire, write_bytes(fuzzer.values))
                 for shot, answer in zip(shots, answers, strict=True):
                     if answer is not None:
                         fuzzer.heard(shot, answer.status, answer.body)
@@ -152,6 +162,9 @@ class Campaign:
             self._fault(f"no answer to {shot.method} {shot.path[:80]} in {HANG_SECONDS:g} s")
             return None
         except Exception as broken:
+            if isinstance(broken, aiohttp.ClientError) and len(shot.body) > UNREAD_BODY:
+                self.report.requests += 1  # refused, and hung up on before all of it was sent
+                return None
             self._fault(f"{shot.method} {shot.path[:80]}: {type(broken).__name__}: {broken}")
             return None
         self._note(shot, time.process_time() - began)
@@ -161,6 +174,13 @@ class Campaign:
             trace = self.target.logged.take(f"{shot.method} {shot.path} failed")
             self._fault(f"{shot.method} {shot.path[:200]}: {problem}", trace)
         return answer
+
+    async def _send_bytes(self, wire: HttpsWire, raw: bytes) -> None:
+        answer = await send_bytes(wire.url, wire.context, raw)
+        self._dog.feed()
+        self.report.connections += 1
+        if problem := judge_bytes(raw, answer):
+            self._fault(problem)
 
     def _note(self, shot: Shot, seconds: float) -> None:
         self._dog.feed()

@@ -26,6 +26,11 @@ SPECIFIED = {
 """Answers of 500 and more that upstream gives too, by the beginning of their message, and why."""
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _YAML_LIMIT = 20_000
+_INSTALLED = (
+    "reservations.scheduling.koordinator.sh", "resourcepolicies.scheduling.sigs.x-k8s.io",
+    "system-cluster-critical", "system-node-critical", "default", "kube-system", "kube-public",
+    "kube-node-lease", "kubernetes",
+)  # fmt: skip
 _PROOF_SECONDS = 120.0
 
 
@@ -37,7 +42,7 @@ def judge(shot: Shot, answer: Answer) -> str:
     media = answer.headers.get("content-type", answer.headers.get("Content-Type", ""))
     if shot.method == "HEAD" or answer.status == 304:
         return ""
-    if answer.status < 400 and shot.watches:
+    if answer.status < 400 and shot.watches and shot.method == "GET":
         return _judge_stream(answer.body)
     try:
         value = _read(media, answer.body)
@@ -73,7 +78,7 @@ def _judge_stream(body: bytes) -> str:
             event = msgspec.json.decode(line)
         except msgspec.DecodeError as broken:
             return f"a watch event cannot be read: {broken}"
-        if event["type"] == "ERROR" and event["object"].get("code", 0) >= 500:
+        if event.get("type") == "ERROR" and event["object"].get("code", 0) >= 500:
             return f"a watch ended with {event['object']}"
     return ""
 
@@ -118,8 +123,7 @@ async def dump(target: Target) -> dict[str, Any]:
 
 def _is_installed(meta: dict[str, Any]) -> bool:
     """Whether every start puts the object right, as upstream does."""
-    names = ("reservations.scheduling.koordinator.sh", "resourcepolicies.scheduling.sigs.x-k8s.io")
-    return meta["name"] in names or "kubernetes.io/bootstrapping" in meta.get("labels", {})
+    return meta["name"] in _INSTALLED or "kubernetes.io/bootstrapping" in meta.get("labels", {})
 
 
 async def check_restart(target: Target) -> list[str]:

@@ -13,13 +13,13 @@ import msgspec
 from fuzz.bodies import write_body
 from fuzz.definitions import GROUP, defined, definition
 from fuzz.kinds import Kind, Schemas
-from fuzz.mutation import mutate
+from fuzz.mutation import annotate, mutate
 from fuzz.options import delete_options, list_query, write_query
 from fuzz.patches import write_patch
 from fuzz.seeds import seed
 from fuzz.subresources import write_part
 from fuzz.values import Values
-from fuzz.vocabulary import ACCEPTS, NAMES, NAMESPACES, TEXTS
+from fuzz.vocabulary import ACCEPTS, IMPERSONATIONS, NAMES, NAMESPACES, TEXTS
 
 Raw = dict[str, Any]
 _KEPT = 60
@@ -71,7 +71,7 @@ class Fuzzer:
         self._busy = [k for k in self._kinds if k.plural in _BUSY]
         self._definitions = next(k for k in kinds if k.plural == "customresourcedefinitions")
         self._custom: dict[tuple[str, str], Kind] = {}
-        self._stored: deque[tuple[Kind, Raw]] = deque(maxlen=_KEPT)
+        self.stored: deque[tuple[Kind, Raw]] = deque(maxlen=_KEPT)
         self._continues: deque[str] = deque(["!!"], maxlen=5)
 
     def next(self) -> Shot:
@@ -89,6 +89,8 @@ class Fuzzer:
             shot = Shot("GET", values.pick(_PATHS))
         if values.chance(0.3):
             shot.headers["accept"] = values.usual(ACCEPTS, 7)
+        if values.chance(0.03):
+            shot.headers |= values.pick(IMPERSONATIONS)
         if values.chance(0.01):
             shot.method = values.pick(("POST", "PUT", "PATCH", "DELETE", "GET", "HEAD", "OPTIONS"))
         return shot
@@ -105,7 +107,8 @@ class Fuzzer:
                 self._schemas.define(kind, schema)
         if shot.method in ("POST", "PUT", "PATCH") and "dryRun" not in shot.query:
             if answer.get("kind") == shot.kind.kind and "name" in answer.get("metadata", {}):
-                self._stored.append((shot.kind, answer))
+                self.stored.append((shot.kind, answer))
+                self.values.uids.append(answer["metadata"]["uid"])
         elif token := (answer.get("metadata") or {}).get("continue"):
             self._continues.append(token)
 
@@ -135,14 +138,16 @@ class Fuzzer:
         values = self.values
         for _ in range(values.pick((0, 1, 1, 2, 4))):
             values.grow(kind, obj)
-        for _ in range(values.pick((0, 0, 0, 1, 1, 2))):
+        for _ in range(values.pick((0, 0, 0, 0, 0, 1, 1, 2))):
             mutate(values, obj)
+        if values.chance(0.1):
+            annotate(values, obj)
 
     def _target(self) -> tuple[Kind, str, str, Raw | None]:
         """An object to act on: one that was stored, or a guess."""
         values = self.values
-        if self._stored and values.chance(0.85):
-            kind, obj = values.pick(self._stored)
+        if self.stored and values.chance(0.85):
+            kind, obj = values.pick(self.stored)
             meta = obj["metadata"]
             return kind, meta.get("namespace", ""), meta["name"], copy.deepcopy(obj)
         kind = self._kind()
@@ -161,7 +166,7 @@ class Fuzzer:
         values = self.values
         kind, namespace, name, obj = self._target()
         obj = obj or self._new(kind)
-        if values.chance(0.8) and isinstance(obj.get("metadata"), dict):
+        if values.chance(0.5) and isinstance(obj.get("metadata"), dict):
             obj["metadata"].pop("resourceVersion", None)
         self._spoil(kind, obj)
         media, body = write_body(values, obj)
@@ -186,6 +191,8 @@ class Fuzzer:
         part = values.pick(kind.parts or ("status", "scale", "nothing"))
         if obj is not None:
             obj["metadata"].pop("resourceVersion", None)
+            if part == "status" and values.chance(0.6):
+                obj["status"] = values.field(kind, "status")
             self._spoil(kind, obj)
         method, media, body = write_part(values, part, name, obj or self._new(kind))
         headers = {"content-type": media} if body else {}
@@ -217,18 +224,22 @@ class Fuzzer:
         return Shot("GET", kind.path(namespace), query, {}, b"", kind)
 
     def _define(self) -> Shot:
+        """Create, change or delete a definition."""
         values, kind = self.values, self._definitions
         obj = self._new(kind)
-        media, body = write_body(values, obj)
         meta = obj.get("metadata")
-        name = meta.get("name") if isinstance(meta, dict) else ""
-        headers = {"content-type": media}
-        roll = values.rng.random()
-        if roll < 0.5:
-            return Shot("POST", kind.path(), write_query(values), headers, body, kind)
-        if roll < 0.85 or not isinstance(name, str):
-            return Shot("PUT", kind.path("", str(name)), write_query(values), headers, body, kind)
-        return Shot("DELETE", kind.path("", name), {}, {}, b"", kind)
+        name = meta.get("name") if isinstance(meta, dict) else None
+        old = [o["metadata"] for k, o in self.stored if k is kind and o["metadata"]["name"] == name]
+        if not isinstance(name, str) or not old or values.chance(0.1):
+            media, body = write_body(values, obj)
+            return Shot("POST", kind.path(), write_query(values), {"content-type": media}, body,
+                        kind)  # fmt: skip
+        if values.chance(0.2):
+            return Shot("DELETE", kind.path("", name), {}, {}, b"", kind)
+        meta["resourceVersion"] = old[-1]["resourceVersion"]
+        media, body = write_body(values, obj)
+        return Shot("PUT", kind.path("", name), write_query(values), {"content-type": media}, body,
+                    kind)  # fmt: skip
 
     def _review(self) -> Shot:
         values, kind = self.values, self.values.pick(self._reviews)

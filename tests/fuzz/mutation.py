@@ -12,16 +12,20 @@ from fuzz.vocabulary import (
     COUNTS_OF_PODS,
     FINALIZERS,
     INT_OR_STRINGS,
+    LABELLED,
     NAMES,
     NAMESPACES,
     NUMBERS,
     QUANTITIES,
     REPLICAS,
+    SCHEDULING_KEYS,
+    SCHEDULING_VALUES,
     TEXTS,
     TIMES,
 )
 
 Place = tuple[Any, Any]
+_LARGE = 10_000
 
 
 def places(value: Any) -> list[Place]:
@@ -106,7 +110,8 @@ def _special(values: Values, holder: Any, key: Any) -> None:
 def _repeat(values: Values, holder: Any, key: Any) -> None:
     """Repeat the items of a list, a few times or very often."""
     if isinstance(holder[key], list) and holder[key]:
-        times = values.pick((2, 2, 3, 300, 3_000 // len(holder[key])))
+        most = _LARGE // (1 + len(places(holder[key])))
+        times = min(values.pick((2, 2, 3, 300, 3_000)), most)
         holder[key] = [copy.deepcopy(one) for _ in range(times) for one in holder[key]]
     else:
         holder[key] = [holder[key]] * 2
@@ -138,6 +143,16 @@ _DAMAGES: tuple[Callable[[Values, Any, Any], None], ...] = (
 )  # fmt: skip
 
 
+def annotate(values: Values, obj: dict[str, Any]) -> None:
+    """Set an annotation or label that the scheduler reads, to sense or nonsense."""
+    where = values.pick(("annotations", "labels"))
+    holder = _metadata(obj)
+    if not isinstance(holder.get(where), dict):
+        holder[where] = {}
+    key = values.pick(SCHEDULING_KEYS)
+    holder[where][key] = values.pick(SCHEDULING_VALUES if where == "annotations" else LABELLED)
+
+
 def _metadata(obj: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}
@@ -153,7 +168,7 @@ def _owners(values: Values, obj: dict[str, Any]) -> None:
             "apiVersion": values.pick(("v1", "apps/v1", "apps/v1", "nonsense", "a/b/c", "")),
             "kind": values.pick(("Pod", "ReplicaSet", "Deployment", "Node", "Nonsense", "")),
             "name": values.pick((meta.get("name"), *NAMES)),
-            "uid": values.pick((meta.get("uid"), "x", "", "u1", "u2")),
+            "uid": values.pick((meta.get("uid"), "", *values.uids)),
             "controller": values.pick((True, False, None)),
             "blockOwnerDeletion": values.pick((True, False, None)),
         }
@@ -167,7 +182,7 @@ def _finalizers(values: Values, obj: dict[str, Any]) -> None:
 
 def _set(field: str, *choices: Any) -> Callable[[Values, dict[str, Any]], None]:
     def attack(values: Values, obj: dict[str, Any]) -> None:
-        _metadata(obj)[field] = values.pick(choices)
+        _metadata(obj)[field] = values.fresh(choices)
 
     return attack
 

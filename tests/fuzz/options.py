@@ -24,7 +24,7 @@ def write_query(values: Values) -> dict[str, str]:
     if values.chance(0.08):
         query["dryRun"] = values.pick(("All", "All", "Some", "", "all"))
     if values.chance(0.15):
-        query["fieldValidation"] = values.pick(("Strict", "Warn", "Ignore", "Nonsense", ""))
+        query["fieldValidation"] = values.usual(("Strict", "Warn", "Ignore", "Nonsense", ""), 3)
     if values.chance(0.05):
         query["fieldManager"] = values.pick(TEXTS)
     if values.chance(0.03):

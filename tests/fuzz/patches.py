@@ -55,7 +55,7 @@ def _direct(values: Values, change: Any) -> None:
     while isinstance(target, dict):
         inner = [v for v in target.values() if isinstance(v, dict | list) and v]
         if not inner or values.chance(0.3):
-            target.update(values.pick(_DIRECTIVES))
+            target.update(values.fresh(_DIRECTIVES))
             return
         target = values.pick(inner)
         if isinstance(target, list):
@@ -80,7 +80,9 @@ def _json_patch(values: Values, old: Any, new: Any) -> Any:
 def _operation(values: Values, old: Any) -> Any:
     """One operation on a path that exists, or nearly."""
     made: dict[str, Any] = {
-        "op": values.pick(("add", "remove", "replace", "move", "copy", "test", "nonsense", 5)),
+        "op": values.usual(
+            ("add", "remove", "replace", "move", "copy", "test", "nonsense", 5), 6, 0.95
+        ),
         "path": _pointer(values, old),
     }
     if values.chance(0.8):

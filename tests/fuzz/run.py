@@ -52,6 +52,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fuzz the API server.")
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--exactly", type=int, help="send all to one cluster, with this seed")
     parser.add_argument("--per-cluster", type=int, default=PER_CLUSTER)
     parser.add_argument("--https", action="store_true", help="send everything over HTTPS")
     parser.add_argument("--replay", type=Path, help="send the requests of a file")
@@ -62,6 +63,9 @@ def _arguments() -> argparse.Namespace:
 
 def _parts(wanted: argparse.Namespace) -> Iterator[tuple[int, int, bool]]:
     """(seed, requests, over HTTPS) of each cluster."""
+    if wanted.exactly is not None:
+        yield wanted.exactly, wanted.requests, wanted.https
+        return
     for number, sent in enumerate(range(0, wanted.requests, wanted.per_cluster)):
         https = wanted.https or number % HTTPS_EVERY == HTTPS_EVERY - 1
         yield wanted.seed * 10_000 + number, min(wanted.per_cluster, wanted.requests - sent), https
@@ -114,6 +118,7 @@ def _tell(fault: Fault, seed: int, wanted: argparse.Namespace) -> None:
 def _show(total: Report, wanted: argparse.Namespace) -> int:
     statuses = ", ".join(f"{status}: {count}" for status, count in sorted(total.statuses.items()))
     print(f"{total.requests} requests in {total.seconds:.0f} s; {statuses}")
+    print(f"connections with bytes that are no request: {total.connections}")
     print(f"objects that a controller refused: {total.refused} times")
     for seconds, what in total.slowest:
         print(f"  {seconds:6.3f} s  {what}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import random
+from collections import deque
 from typing import Any
 
 from fuzz.kinds import Kind, Schemas, words_of
@@ -47,12 +49,18 @@ _BY_NAME: dict[str, tuple[Any, ...]] = {
 }
 
 
+_IDENTITY = ("apiVersion", "kind", "metadata", "namespace", "resourceVersion", "name", "uid")
+"""Fields that growing leaves alone: most objects without them, or with others, are refused."""
+
+
 class Values:
     """Draw values from a seeded source of chance."""
 
     def __init__(self, rng: random.Random, schemas: Schemas) -> None:
         self.rng = rng
         self._schemas = schemas
+        self.uids: deque[str] = deque(["x", "u1"], maxlen=40)
+        """Of objects that exist, or did."""
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -60,15 +68,24 @@ class Values:
     def pick(self, choices: Any) -> Any:
         return choices[self.rng.randrange(len(choices))]
 
-    def usual(self, choices: Any, good: int) -> Any:
+    def fresh(self, choices: Any) -> Any:
+        """A copy of one of the choices, which may be damaged later."""
+        return copy.deepcopy(self.pick(choices))
+
+    def usual(self, choices: Any, good: int, share: float = 0.8) -> Any:
         """One of the first ``good`` choices most of the time."""
-        return choices[self.rng.randrange(good)] if self.chance(0.8) else self.pick(choices)
+        return choices[self.rng.randrange(good)] if self.chance(share) else self.pick(choices)
 
     def object(self, kind: Kind) -> dict[str, Any]:
         """An object of a kind: its required fields, and others now and then."""
         made = self.value(self._schemas.of(kind), kind.plural, 0)
         made = made if isinstance(made, dict) else {}
         return made | {"apiVersion": kind.api_version, "kind": kind.kind}
+
+    def field(self, kind: Kind, name: str) -> Any:
+        """A value of one field of a kind."""
+        fields = self._schemas.of(kind).get("properties")
+        return self.value(fields.get(name) if isinstance(fields, dict) else None, name, 1)
 
     def grow(self, kind: Kind, obj: dict[str, Any]) -> None:
         """Add a field that the schema knows somewhere in an object."""
@@ -88,7 +105,7 @@ class Values:
                 name = self.pick(inner)
                 schema, where = fields[name], where[name]
                 continue
-            name = self.pick(list(fields))
+            name = self.pick([key for key in fields if key not in _IDENTITY] or list(fields))
             where[name] = self.value(fields[name], name, 1)
             return
 

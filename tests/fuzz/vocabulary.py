@@ -5,6 +5,8 @@ Names are few, so that references between objects often meet something.
 
 from __future__ import annotations
 
+from holdfast.capacity import names as reservation_keys
+
 NAMESPACES = ("default", "one", "two", "kube-system")
 NAMES = ("a", "b", "c", "web", "n1", "n2", "gpu", "wait", "high", "r", "x")
 LABEL_KEYS = ("app", "zone", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "pool")
@@ -91,4 +93,30 @@ COUNTS = ("0", "1", "2", "3", "500", "-1", "abc", "9" * 400, "", "1.5", "9223372
 CONTINUES = (
     "!!", "", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6OTk5OTk5OTk5LCJzdGFydCI6ImEifQ",
     "bnVsbA", "W10", "eyJ2IjoxLCJydiI6bnVsbCwic3RhcnQiOltdfQ", "a" * 3_000, "=", "/w==",
+)  # fmt: skip
+SCHEDULING_KEYS = (
+    *(key for name, key in sorted(vars(reservation_keys).items()) if name.isupper()),
+    "deployment.kubernetes.io/revision",
+    "controller.kubernetes.io/pod-deletion-cost", "pod-template-hash", "app",
+    "batch.kubernetes.io/job-tracking", "resource.kubernetes.io/pod-claim-name",
+    "volume.kubernetes.io/selected-node", "pv.kubernetes.io/bind-completed",
+    "storageclass.kubernetes.io/is-default-class", "node.kubernetes.io/instance-type",
+    "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas",
+)  # fmt: skip
+SCHEDULING_VALUES = (
+    "", "true", "false", "1", "-1", "99999999999999999999", "{}", "[]", "null", "{", "5", "abc",
+    '{"resources": {"cpu": "1"}}', '{"resources": {"cpu": "Ki"}}', '{"resources": 5}', "1.5", "n1",
+    '{"name": "r", "uid": "x"}', '{"resourceNames": ["cpu"]}', '{"resourceNames": 5}',
+    '{"name": 5}', '{"reservationSelector": {"app": "web"}}', '{"tolerations": [{"key": 5}]}',
+    '{"requiredDuringSchedulingIgnoredDuringExecution": {"reservationSelectorTerms": [{}]}}',
+    '[{"uid": "x", "resources": {"cpu": "1"}}]', "[" * 500, '{"a":' * 300, "x" * 5_000,
+    '{"resources": {"cpu": "1e400"}}', "0001", "٣", "1e5", "-0", "NaN", '{"resources": null}',
+)  # fmt: skip
+LABELLED = ("", "true", "1", "-1", "web", "n1", "9" * 40, "x" * 63, "1.5", "a.b", "0")
+IMPERSONATIONS: tuple[dict[str, str], ...] = (
+    {"impersonate-user": "u"}, {"impersonate-user": "system:node:n1"}, {"impersonate-group": "g"},
+    {"impersonate-user": "u", "impersonate-group": "system:masters"}, {"impersonate-uid": "x"},
+    {"impersonate-user": "system:anonymous"}, {"impersonate-user": "x" * 3_000},
+    {"impersonate-user": "u", "impersonate-extra-a%zz": "b", "impersonate-uid": "1"},
+    {"impersonate-user": "system:serviceaccount:default:a", "impersonate-extra-": "b"},
 )  # fmt: skip

@@ -1,0 +1,32 @@
+"""Five thousand requests that no client should send, to whole clusters with restarts in between.
+
+``make fuzz ARGS="--requests 100000"`` sends more. What fails here with seed N fails there with
+``--exactly N --requests 1100``, which writes down the requests it takes, as few as are needed.
+"""
+
+import pytest
+
+from fuzz.campaign import campaign
+
+
+def faults(report):
+    return "\n\n".join(
+        f"{fault.signature}\n{fault.what}\n{fault.trace}\nlast request: {fault.trail[-1]}"
+        for fault in report.faults.values()
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+async def test_no_request_breaks_the_cluster(tmp_path, seed):
+    report = await campaign(tmp_path, seed, 1_100)
+    assert not report.faults, faults(report)
+    assert report.requests == 1_100
+    assert report.statuses[201] > 50
+
+
+@pytest.mark.long
+async def test_no_request_over_https_breaks_the_cluster(tmp_path):
+    report = await campaign(tmp_path, 5, 400, https=True)
+    assert not report.faults, faults(report)
+    assert report.requests == 400
