@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from apiserver.direct_store import store_directly
 from apiserver.server_fixture import start_server
 from apiserver.shapes import PODS, pod
-from apiserver.test_definition_faults import store_directly
 from holdfast.store import Key
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -31,7 +31,8 @@ async def test_a_stored_class_with_a_wrong_value_counts_as_zero(tmp_path, value)
     body = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1",
             "metadata": {"name": "old"}, "globalDefault": True, "preemptionPolicy": 5,
             **({} if value == "missing" else {"value": value})}  # fmt: skip
-    await store_directly(tmp_path, (Key("scheduling.k8s.io", "priorityclasses", "", "old"), body))
+    key = Key("scheduling.k8s.io", "priorityclasses", "", "old")
+    await store_directly(tmp_path / "store", (key, body))
     async with start_server(tmp_path) as api:
         made = await api.create(PODS, pod("p"))
         assert (made["spec"]["priorityClassName"], made["spec"]["priority"]) == ("old", 0)

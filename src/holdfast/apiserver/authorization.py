@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from holdfast.api import fields
 from holdfast.apiserver.rbac import GROUP, RoleBook, refusal
 from holdfast.apiserver.routing import Call
+from holdfast.apiserver.stored_objects import decode
 from holdfast.apiserver.user import AUTHENTICATED, User
 from holdfast.client.transport import Request
 from holdfast.errors import BadRequest, Details, Forbidden, Unauthorized
@@ -60,7 +59,7 @@ class Authorizer:
     def _read(self, *plurals: str) -> Iterator[dict[str, Any]]:
         for plural in plurals:
             for stored in self._store.list(GROUP, plural):
-                yield msgspec.json.decode(stored.value)
+                yield decode(stored)
 
 
 def is_open(call: Call) -> bool:

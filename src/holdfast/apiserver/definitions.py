@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import msgspec
 
 from holdfast.api import causes
 from holdfast.api.defaults import default_object
@@ -24,7 +25,7 @@ from holdfast.apiserver.tables import columns_of
 from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.writing import builder, decode
 from holdfast.client.transport import Request
-from holdfast.errors import Cause, Conflict, HoldfastError, NotAllowed, NotFound
+from holdfast.errors import Cause, HoldfastError, NotAllowed
 from holdfast.store import Key, Stored
 
 Object = dict[str, Any]
@@ -130,7 +131,9 @@ class Definitions:
     async def _mark_unserved(self, stored: Stored, problems: list[Cause]) -> None:
         words = "; ".join(f"{cause.field}: {cause.message}" for cause in problems)
         log.error("%s is stored but cannot be served: %s", stored.key.words, words)
-        definition = decode(stored)
+        definition = msgspec.json.decode(stored.value)  # as it is, for its owner to mend
+        if not isinstance(definition, dict) or not isinstance(definition.get("metadata"), dict):
+            return
         if mark_unserved(definition, problems, self._context.clock.now()):
             try:
                 await self._context.store.update(stored, builder(definition))
@@ -146,8 +149,11 @@ class Definitions:
         store = self._context.store
         while leftovers := self._leftovers():
             for stored in leftovers:
-                with suppress(Conflict, NotFound):  # deleted meanwhile
-                    await store.delete(stored, builder(decode(stored)))
+                latest = store.latest(stored.key)
+                if latest is None:  # another request is deleting it
+                    await asyncio.sleep(0)
+                else:
+                    await store.delete(latest, builder(decode(latest)))
 
     def _leftovers(self) -> list[Stored]:
         store = self._context.store

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-import msgspec
-
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.operation import Context
 from holdfast.apiserver.writing import builder, decode
@@ -61,6 +59,6 @@ class EventExpiry:
 
 def _written(stored: Stored) -> float:
     """Read from an event of an earlier run when it was last written, near enough."""
-    event = msgspec.json.decode(stored.value)
+    event = decode(stored)
     times = (event.get("lastTimestamp"), event["metadata"].get("creationTimestamp"))
     return max((parse_rfc3339(time) for time in times if time), default=0.0)

@@ -15,7 +15,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Outline(msgspec.Struct):
-    metadata: msgspec.Raw
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 _outline = msgspec.json.Decoder(_Outline)
@@ -41,7 +41,9 @@ def as_table(
     """Show objects as one Table, rows and columns."""
     objects = [msgspec.json.decode(outward(op.served, value)) for value in values]
     if metadata is None and len(objects) == 1:
-        metadata = {"resourceVersion": objects[0]["metadata"].get("resourceVersion", "")}
+        own = objects[0].get("metadata")
+        known = own if isinstance(own, dict) else {}
+        metadata = {"resourceVersion": known.get("resourceVersion", "")}
     shown = table(
         op.served.resource,
         objects,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from holdfast.api import causes, names
+from holdfast.api.decode import without_nulls
+from holdfast.api.defaults import default_object
 from holdfast.apiserver.scheduling_validation import check_amounts, check_placing
-from holdfast.errors import Cause
+from holdfast.errors import BadRequest, Cause
 
 Object = dict[str, Any]
 RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
@@ -75,6 +78,7 @@ def check_pod_change(new: Object, old: Object) -> Iterable[Cause]:
     now, before = new.get("spec") or {}, old.get("spec") or {}
     if now == before:
         return
+    now, before = without_nulls(now), _completed(before)
     yield from _gate_changes(now, before)
     left, right = _unchangeable(now, before), _unchangeable(before, before)
     if left != right:
@@ -85,6 +89,15 @@ def check_pod_change(new: Object, old: Object) -> Iterable[Cause]:
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
         )
+
+
+def _completed(spec: Object) -> Object:
+    """Copy a stored spec with today's defaults, which an older server may not have filled in."""
+    pod: Object = {"apiVersion": "v1", "kind": "Pod", "spec": without_nulls(spec)}
+    with suppress(BadRequest):
+        default_object(pod)
+    completed: Object = pod["spec"]
+    return completed
 
 
 def _unchangeable(spec: Object, before: Object) -> Object:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.fields import FieldInfo
 from holdfast.errors import BadRequest
 
@@ -32,6 +33,16 @@ def _is_base64(value: Any) -> bool:
     return True
 
 
+def _is_time(value: Any) -> bool:
+    if type(value) is not str or _TIME.fullmatch(value) is None:
+        return False
+    try:
+        parse_rfc3339(value)
+    except (BadRequest, OverflowError):
+        return False
+    return True
+
+
 _FITS: Mapping[str, Callable[[Any], bool]] = {
     "string": lambda value: type(value) is str,
     "bool": lambda value: type(value) is bool,
@@ -40,7 +51,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "number": lambda value: type(value) in (int, float),
     "quantity": lambda value: type(value) in (str, int, float),
     "int-or-string": lambda value: type(value) is str or _FITS["int32"](value),
-    "time": lambda value: type(value) is str and _TIME.fullmatch(value) is not None,
+    "time": _is_time,
     "bytes": _is_base64,
 }
 _GO = {"number": "float64", "quantity": "resource.Quantity", "bytes": "[]uint8", "time": "v1.Time",

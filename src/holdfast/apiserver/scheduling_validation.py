@@ -87,7 +87,8 @@ def check_reservation(reservation: Object) -> Iterable[Cause]:
     template = (reservation.get("spec") or {}).get("template") or {}
     try:
         strict.prune_type(TEMPLATE, template, "spec.template", [])
-        typed = convert_object(reservation, Reservation)
+        judged = {part: value for part, value in reservation.items() if part != "status"}
+        typed = convert_object(judged, Reservation)
     except BadRequest as wrong:
         return [Cause("spec.template", f"Invalid value: {wrong.message}", "FieldValueInvalid")]
     except msgspec.ValidationError as misfit:

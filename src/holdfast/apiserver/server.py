@@ -26,6 +26,7 @@ from holdfast.apiserver.reading import get, list_objects
 from holdfast.apiserver.registry import Registry, Served
 from holdfast.apiserver.reviews import REVIEWS
 from holdfast.apiserver.routing import Call, read_call
+from holdfast.apiserver.stored_objects import mend_identities
 from holdfast.apiserver.subresources.binding import bind_named
 from holdfast.apiserver.subresources.table import answer_subresource
 from holdfast.apiserver.tables import check_include
@@ -89,6 +90,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Serve what is stored, install what every cluster has, be ready."""
+        await mend_identities(self.context.store)
         await self._definitions.settle()
         self._running = True
         try:

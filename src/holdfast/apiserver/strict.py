@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.causes import go_quoted
+from holdfast.api.quantity import Quantity
 from holdfast.api.resource import Resource
-from holdfast.apiserver.fields import FieldInfo, Gvk, fields_of, type_of
+from holdfast.apiserver.fields import FieldInfo, Gvk, Shape, fields_of, type_of
 from holdfast.apiserver.scalars import check_scalars, misfit
 from holdfast.errors import BadRequest
 
@@ -52,6 +54,65 @@ def prune_type(type_name: str, value: Any, path: str, dropped: list[str]) -> Any
         elif info.scalar == "time":
             out[name] = None  # as Go writes a time that is not set
     return out
+
+
+def fitting(type_name: str, value: Mapping[str, Any], path: str, misfits: list[str]) -> Any:
+    """Copy a value of a built-in type without what does not fit the types of its fields.
+
+    Adds the paths of that to ``misfits``. Fields the type does not have are left out too.
+    """
+    known = fields_of(type_name)
+    out: dict[str, Any] = {}
+    for name, one in value.items():
+        where = f"{path}.{name}" if path else name
+        info = known.get(name)
+        if info is not None and one is not None:
+            _put_fitting(out, name, _Place(type_name, info, where), one, misfits)
+        elif info is not None and info.scalar == "time":
+            out[name] = None  # as Go writes a time that is not set
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A field of a type, and where it stands in an object."""
+
+    holder: str
+    info: FieldInfo
+    path: str
+
+
+def _put_fitting(
+    out: dict[Any, Any], name: Any, place: _Place, value: Any, misfits: list[str]
+) -> None:
+    """Put what fits of a value into ``out``; a list or map keeps its items that fit."""
+    info = place.info
+    if value is None:
+        misfits.append(place.path)
+    elif isinstance(value, dict) and info.type and info.shape in ("object", "any"):
+        out[name] = fitting(info.type, value, place.path, misfits)
+    elif isinstance(value, list) and info.shape == "list":
+        kept: dict[int, Any] = {}
+        for i, one in enumerate(value):
+            _put_fitting(kept, i, _item(place, f"[{i}]"), one, misfits)
+        out[name] = list(kept.values())
+    elif isinstance(value, dict) and info.shape == "map":
+        out[name] = {}
+        for key, one in value.items():
+            _put_fitting(out[name], key, _item(place, f".{key}"), one, misfits)
+    else:
+        try:
+            if info.scalar == "quantity":
+                Quantity.parse(value)
+            out[name] = _prune_field(place.holder, info, value, place.path, [])
+        except (BadRequest, TypeError):
+            misfits.append(place.path)
+
+
+def _item(place: _Place, step: str) -> _Place:
+    shape: Shape = "object" if place.info.type else "scalar" if place.info.scalar else "any"
+    info = FieldInfo(shape, place.info.type, scalar=place.info.scalar)
+    return _Place(place.holder, info, place.path + step)
 
 
 def _prune_field(holder: str, info: FieldInfo, value: Any, path: str, dropped: list[str]) -> Any:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast.api import causes, names
+from holdfast.api.decode import without_nulls
 from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_priority_class
 from holdfast.apiserver.definition_validation import (
@@ -100,15 +101,24 @@ def check_changed(op: Operation, new: Object, old: Object) -> None:
     found = [*_metadata(op, new)]
     if op.served.custom is not None:
         found += op.served.custom.schema.validate(new, old) or _of_custom(op, new, old)
-    elif op.served.id == ("", "pods"):
-        found += check_pod_change(new, old)
-    elif check := _OF_NEW.get(op.served.id):
-        mistakes = list(check(new))
-        # What an older server took keeps its mistakes until something else is written.
-        if mistakes and not says_the_same(new, old):
-            found += mistakes
-    found += _fixed(op, new, old)
+    else:
+        found += _of_changed(op, new, old)
     _refuse(op, new, found)
+
+
+def _of_changed(op: Operation, new: Object, old: Object) -> list[Cause]:
+    """List what is wrong with a changed object of a built-in kind.
+
+    What an older server took keeps its mistakes until something else is written.
+    """
+    check = _OF_NEW.get(op.served.id)
+    if op.served.id == ("", "pods"):
+        found = [*check_pod_change(new, old)]
+    else:
+        found = [*(check(new) if check else ()), *_fixed(op, new, old)]
+    if found and says_the_same(new, old):
+        return [cause for cause in found if cause.field.startswith("annotations.")]
+    return found
 
 
 def _of_custom(op: Operation, obj: Object, old: Object | None = None) -> Iterable[Cause]:
@@ -219,16 +229,16 @@ def _annotations(annotations: Any) -> Iterable[Cause]:
 
 
 def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:
-    if op.served.id == DEFINITIONS and not says_the_same(new, old):
+    if op.served.id == DEFINITIONS:
         yield from check_definition_change(new, old)
     if op.served.id == PRIORITY_CLASSES and new.get("value") != (old.get("value") or 0):
         yield causes.forbidden("value", "may not be changed in an update.")
     if op.served.id in _BINDINGS and new.get("roleRef") != old.get("roleRef"):
         yield unchangeable_role(new)
     for part in _IMMUTABLE.get(op.served.id, ()):
-        if new.get(part) != old.get(part):
+        if without_nulls(new.get(part)) != without_nulls(old.get(part)):
             yield causes.invalid(part, new.get(part), _UNCHANGEABLE)
     for part in _IMMUTABLE_SPECS.get(op.served.id, ()):
         now, before = (new.get("spec") or {}).get(part), (old.get("spec") or {}).get(part)
-        if now != before:
+        if without_nulls(now) != without_nulls(before):
             yield causes.invalid(f"spec.{part}", now, _UNCHANGEABLE)

@@ -11,19 +11,15 @@ from holdfast.apiserver.answers import answer, with_headers
 from holdfast.apiserver.forms import render
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.registry import Served
+from holdfast.apiserver.stored_objects import builder, decode
 from holdfast.apiserver.warning_header import warning_header
 from holdfast.client.transport import Response
 from holdfast.store import Stored
-from holdfast.store.store import Build
+
+__all__ = ["builder", "decode", "pretended", "show", "typed_first"]
 
 Object = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
-
-
-def decode(stored: Stored) -> Object:
-    """Read a stored object as a dict of the caller's own."""
-    value: Object = msgspec.json.decode(stored.value)
-    return value
 
 
 def typed_first(obj: Mapping[str, Any], served: Served) -> Object:
@@ -34,17 +30,6 @@ def typed_first(obj: Mapping[str, Any], served: Served) -> Object:
         "metadata": obj["metadata"],
     }
     return head | {k: v for k, v in obj.items() if k not in head}
-
-
-def builder(obj: Object) -> Build:
-    """Make the function that writes the object once its revision is known."""
-    meta = obj["metadata"]
-
-    def build(revision: int) -> bytes:
-        meta["resourceVersion"] = str(revision)
-        return _encode(obj)
-
-    return build
 
 
 def pretended(obj: Object, previous: Stored | None) -> bytes:

@@ -14,6 +14,8 @@ class _Owner(msgspec.Struct, gc=False):
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str | None = ""
     uid: str = ""
     labels: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
@@ -49,10 +51,20 @@ _EVENT = msgspec.json.Decoder(_KubernetesEvent)
 def index_object(key: Key, value: bytes) -> Indexed:
     """Read uid, labels, owners and the indexed fields out of an object's JSON.
 
+    Of an object whose fields have other types only what fits is indexed: a store that holds one
+    opens all the same.
+
     >>> key = Key("", "pods", "default", "web")
     >>> index_object(key, b'{"metadata":{"uid":"u"},"spec":{"nodeName":"n1"}}').fields
     {'spec.nodeName': 'n1'}
     """
+    try:
+        return _index(key, value)
+    except msgspec.ValidationError:
+        return _index_loosely(value)
+
+
+def _index(key: Key, value: bytes) -> Indexed:
     decoded: _Object
     fields: dict[str, Any] = {}
     if key[:2] == ("", "pods"):
@@ -67,4 +79,24 @@ def index_object(key: Key, value: bytes) -> Indexed:
         decoded = _OBJECT.decode(value)
     meta = decoded.metadata
     owners = tuple(owner.uid for owner in meta.owner_references or ())
-    return Indexed(uid=meta.uid, labels=meta.labels or {}, fields=fields, owners=owners)
+    named = (meta.namespace or "", meta.name) == (key.namespace, key.name) and bool(meta.uid)
+    return Indexed(meta.uid, meta.labels or {}, fields, owners, not named)
+
+
+def _index_loosely(value: bytes) -> Indexed:
+    obj = msgspec.json.decode(value)
+    meta = obj.get("metadata") if isinstance(obj, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
+    uid, labels, owners = (meta.get(part) for part in ("uid", "labels", "ownerReferences"))
+    return Indexed(
+        misnamed=True,
+        uid=uid if isinstance(uid, str) else "",
+        labels={k: v for k, v in labels.items() if isinstance(v, str)}
+        if isinstance(labels, dict)
+        else {},
+        owners=tuple(
+            owner["uid"]
+            for owner in (owners if isinstance(owners, list) else ())
+            if isinstance(owner, dict) and isinstance(owner.get("uid"), str)
+        ),
+    )

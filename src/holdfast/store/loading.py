@@ -13,7 +13,7 @@ def load_state(database: Database, index: Index) -> State:
     """Read every object."""
     state = State()
     for key, revision, value in database.objects():
-        state.put(Stored(key, revision, value, index(key, value)))
+        state.put(Stored(key, revision, value, index(key, value), from_disk=True))
     return state
 
 
@@ -40,4 +40,4 @@ def _version(
         return None
     if known is not None and known.revision == revision:
         return known
-    return Stored(key, revision, value, index(key, value))
+    return Stored(key, revision, value, index(key, value), from_disk=True)

@@ -53,6 +53,8 @@ class Indexed:
     """What field selectors read, such as ``spec.nodeName``; an absent field reads as ``""``."""
     owners: tuple[str, ...] = ()
     """The uids in ``metadata.ownerReferences``."""
+    misnamed: bool = False
+    """Whether the metadata has another name, namespace or type of fields than it should."""
 
 
 Index = Callable[[Key, bytes], Indexed]
@@ -67,6 +69,8 @@ class Stored:
     revision: int
     value: bytes
     indexed: Indexed
+    from_disk: bool = False
+    """Whether it was there when the store was opened: its writer may have been an older server."""
 
     @property
     def uid(self) -> str:

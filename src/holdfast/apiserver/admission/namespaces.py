@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.apiserver.operation import Context, Operation
+from holdfast.apiserver.stored_objects import decode
 from holdfast.errors import Cause, Details, Forbidden, NotFound
 from holdfast.store import Key
 
@@ -46,7 +45,7 @@ def is_terminating(context: Context, name: str) -> bool:
     # The bytes are asked first: almost every namespace is alive and need not be decoded.
     if b'"deletionTimestamp"' not in stored.value:
         return False
-    return bool(msgspec.json.decode(stored.value)["metadata"].get("deletionTimestamp"))
+    return bool(decode(stored)["metadata"].get("deletionTimestamp"))
 
 
 def check_deletable(op: Operation) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Context, Operation
-from holdfast.apiserver.writing import decode
+from holdfast.apiserver.stored_objects import decode
 from holdfast.errors import Details, Forbidden
 from holdfast.store import Key
 

@@ -36,7 +36,7 @@ async def scale(op: Operation) -> Response:
     replicas = (wanted.get("spec") or {}).get("replicas") or 0
     _check(op, replicas)
     version = (wanted.get("metadata") or {}).get("resourceVersion", "")
-    new = msgspec.json.decode(previous.value)
+    new = decode(previous)
     _set(new, paths["specReplicasPath"], replicas)
     new["metadata"]["resourceVersion"] = version or obj["metadata"]["resourceVersion"]
     value = await write(op, previous, obj, new)

@@ -6,6 +6,7 @@ argument. Not here: content negotiation and where the objects come from.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,10 @@ from holdfast.apiserver.tables import access, cluster, devices, network, pods, s
 from holdfast.apiserver.tables.custom import columns_of, custom_printer
 from holdfast.apiserver.tables.printer import NAME_AGE, Printer, age_text
 from holdfast.errors import BadRequest
+from holdfast.repeated_log import RepeatFilter
+
+log = logging.getLogger(__name__)
+log.addFilter(RepeatFilter())
 
 __all__ = ["age_text", "columns_of", "table"]
 
@@ -69,9 +74,7 @@ def _definition(column: Column) -> dict[str, Any]:
 
 
 def _row(printer: Printer, obj: Mapping[str, Any], include: str, now: float) -> dict[str, Any]:
-    row: dict[str, Any] = {"cells": printer.cells(obj, now)}
-    if printer.conditions and (conditions := printer.conditions(obj)):
-        row["conditions"] = conditions
+    row = _cells(printer, obj, now)
     if include in ("", "Metadata"):
         row["object"] = {
             "kind": "PartialObjectMetadata",
@@ -89,3 +92,17 @@ def check_include(include: str) -> None:
     """Refuse a value of ``includeObject`` that does not exist."""
     if include not in ("", "Metadata", "Object", "None"):
         raise BadRequest(f'includeObject must be "", "None", "Metadata" or "Object", not {include}')
+
+
+def _cells(printer: Printer, obj: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Print one object; of one whose shape its printer does not expect only the name is shown."""
+    try:
+        row: dict[str, Any] = {"cells": printer.cells(obj, now)}
+        if printer.conditions and (conditions := printer.conditions(obj)):
+            row["conditions"] = conditions
+    except Exception as misfit:  # one object must not hide all others
+        meta = obj.get("metadata")
+        name = meta.get("name") if isinstance(meta, Mapping) else None
+        log.error("a row of a table cannot be written: %s: %s: %r", obj.get("kind"), name, misfit)
+        return {"cells": [name or "", *[None] * (len(printer.columns) - 1)]}
+    return row

@@ -1,0 +1,24 @@
+"""Objects that no API server of today would store, written to a store all the same."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.clock import SystemClock
+from holdfast.store import Store
+
+
+async def store_directly(directory, *objects):
+    """Write objects as an older server may have left them."""
+    store = Store.open(directory, SystemClock())
+    for key, obj in objects:
+        meta = obj.get("metadata")
+
+        def build(revision, obj=obj, meta=meta):
+            if isinstance(meta, dict):
+                meta.setdefault("uid", f"uid-{revision}")
+                meta["resourceVersion"] = str(revision)
+            return msgspec.json.encode(obj)
+
+        await store.create(key, build)
+    await store.close()
