@@ -80,3 +80,15 @@ async def test_neither_a_patch_nor_a_status_gets_around_it(api):
     assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (
         422, "status.allocatable",
     )  # fmt: skip
+
+
+async def test_annotations_are_limited_in_bytes_not_in_characters(api):
+    path = "/api/v1/namespaces/default/configmaps"
+
+    def annotated(value):
+        return configmap("c") | {"metadata": {"name": "c", "annotations": {"a": value}}}
+
+    refused = await api.call("POST", path, annotated("\u20ac" * 100_000))
+    [cause] = refused.json["details"]["causes"]
+    assert (refused.status, cause["reason"]) == (422, "FieldValueTooLong")
+    await api.create(path, annotated("\u20ac" * 87_000))

@@ -223,9 +223,13 @@ def _annotations(annotations: Any) -> Iterable[Cause]:
         if not isinstance(value, str):
             yield causes.invalid(at, value, "must be a string")
         else:
-            total += len(key) + len(value)
+            total += _bytes(key) + _bytes(value)
     if total > 256 * 1024:
         yield Cause(at, "Too long: may not be more than 262144 bytes", "FieldValueTooLong")
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:

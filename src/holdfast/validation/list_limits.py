@@ -27,6 +27,7 @@ MOST_RESOURCES = 512
 """How many resources all containers of a pod may ask for: the scheduler has a column for each."""
 METADATA: Table = {
     "metadata.labels": 4096,
+    "metadata.annotations": 16384,
     "metadata.ownerReferences": 1024,
     "metadata.finalizers": 1024,
 }
