@@ -9,13 +9,13 @@ import numpy as np
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.journal import Journal
 from holdfast.columns.levels import PODS_TOLD_APART, Levels
-from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.node_labels import NodeLabels
 
 ROWS = 12
 
 
 def zones(*values):
-    label, journal = LabelColumn(16), Journal(16)
+    label, journal = NodeLabels(16).column("key"), Journal(16)
     for row, value in enumerate(values):
         label.set(row, value)
         journal.log(row)
@@ -58,7 +58,7 @@ def test_rows_of_one_level_have_the_same_value_and_as_many_pods():
 
 
 def test_a_key_with_a_value_a_row_has_no_levels():
-    label = LabelColumn(400)
+    label = NodeLabels(400).column("key")
     for row in range(400):
         label.set(row, f"rack{row}")
     assert not Levels(np.zeros(400, np.int32), label, Journal(400)).refresh(400)

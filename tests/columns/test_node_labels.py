@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holdfast.columns.node_labels import LabelColumn
+from holdfast.columns.node_labels import NodeLabels
 
 
 @pytest.mark.parametrize("values", [("a", "b", "c"), ("b", "a", "b"), ("a", None, "c")])
 def test_rows_read_the_cell_of_their_value_and_the_last_one_without(values):
-    column = LabelColumn(8)
+    column = NodeLabels(8).column("key")
     for row, value in enumerate(values):
         column.set(row, value)
     table = np.append(np.arange(10, 10 + len(column.values)), -1)
@@ -20,7 +20,7 @@ def test_rows_read_the_cell_of_their_value_and_the_last_one_without(values):
 
 
 def test_a_row_that_changes_its_value_no_longer_reads_its_own_cell():
-    column = LabelColumn(8)
+    column = NodeLabels(8).column("key")
     for row, value in enumerate("abc"):
         column.set(row, value)
     column.set(1, None)

@@ -185,3 +185,25 @@ def test_a_reservation_with_a_list_that_is_too_long_is_refused_with_the_field_na
     held = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
     desk.reservations.on_reservation("added", None, typed(raw | {"status": held}))
     assert desk.taken() == 0
+
+
+def test_labels_that_no_node_has_share_one_column():
+    """Selectors may name any number of them; a node that gets one later is found."""
+    world = a_world()
+    profile, selector = default_profiles()["default-scheduler"], {"absent-1": "yes"}
+    for i in range(3):
+        pod = typed(a_pod(f"q{i}", node_selector={f"absent-{i}": "yes"}))
+        attempt(profile, world.facts(pod), world, 0.0, np.random.default_rng(1))
+    columns = [world.nodes.label_column(f"absent-{i}") for i in range(3)]
+    assert columns[0].ids is columns[1].ids is columns[2].ids
+    world.upsert(typed(a_node("n1", labels=selector)))
+    assert (columns[1].ids >= 0).sum() == 1
+    assert columns[0].ids is columns[2].ids
+    assert (columns[0].ids < 0).all()
+    pod = typed(a_pod("finds", node_selector=selector))
+    placement = attempt(profile, world.facts(pod), world, 0.0, np.random.default_rng(1))
+    assert placement.node == "n1"
+    for i in range(70):
+        world.upsert(typed(a_node(f"more-{i}", labels={"absent-2": "yes"} if i == 69 else {})))
+    assert (columns[0].ids < 0).all() and len(columns[0].ids) == world.nodes.capacity
+    assert [int((column.ids >= 0).sum()) for column in columns] == [0, 1, 1]

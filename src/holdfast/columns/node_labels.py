@@ -19,22 +19,32 @@ Ids = NDArray[np.intp]
 
 
 class LabelColumn:
-    """One label key: which value each row has, as an id, or ABSENT."""
+    """One label key: which value each row has, as an id, or ABSENT.
 
-    __slots__ = ("_numbers", "_numeric", "_own", "_read", "at", "ids", "values")
+    Until a node has the label, ``ids`` is the array that all such columns share: selectors may
+    name any number of keys that no node has.
+    """
 
-    def __init__(self, capacity: int) -> None:
+    __slots__ = ("_numbers", "_numeric", "_own", "_read", "_shared", "at", "ids", "values")
+
+    def __init__(self, absent: Ids) -> None:
+        self._shared = True
         self._own = 0
         """How many rows have their own number as value id: all of them have, of host names."""
         self._read: dict[tuple[int, bytes], NDArray[np.int8]] = {}
-        self.ids: Ids = np.full(capacity, ABSENT, np.intp)
-        self.at = cells(self.ids)
+        self.ids: Ids = absent
+        self.at = cells(absent)
         self.values: Interner[str] = Interner()
         self._numbers: list[int] = []
         self._numeric: list[bool] = []
 
     def set(self, row: int, value: str | None) -> None:
         """Give the row a value, or take it away."""
+        if self._shared:
+            if value is None:
+                return
+            self._shared, self.ids = False, self.ids.copy()
+            self.at = cells(self.ids)
         old, new = self.at[row], ABSENT if value is None else self.values.id(value)
         self.at[row] = new
         self._own += (new == row) - (old == row)
@@ -79,19 +89,20 @@ class LabelColumn:
         ]
         return np.array([*beyond, False], np.bool_)
 
-    def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
-        wider = np.full(capacity, ABSENT, np.intp)
-        wider[: len(self.ids)] = self.ids
+    def grow(self, absent: Ids) -> None:
+        """Make room for as many rows as ``absent`` has."""
+        wider = absent
+        if not self._shared:
+            wider = absent.copy()
+            wider[: len(self.ids)] = self.ids
         self.ids = wider
         self.at = cells(wider)
         self._read.clear()
 
     def fork(self) -> LabelColumn:
         """An independent copy with the same ids."""
-        copy = LabelColumn(0)
-        copy.ids = self.ids.copy()
-        copy.at = cells(copy.ids)
+        copy = LabelColumn(self.ids if self._shared else self.ids.copy())
+        copy._shared = self._shared
         copy.values = self.values.fork()
         copy._own = self._own
         return copy
@@ -100,10 +111,11 @@ class LabelColumn:
 class NodeLabels:
     """All label columns asked for so far."""
 
-    __slots__ = ("_capacity", "_columns", "_labels")
+    __slots__ = ("_absent", "_capacity", "_columns", "_labels")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
+        self._absent = _all_absent(capacity)
         self._columns: dict[str, LabelColumn] = {}
         self._labels: dict[int, Mapping[str, str]] = {}
 
@@ -111,7 +123,7 @@ class NodeLabels:
         """The column of ``key``, filled from the nodes if it is new."""
         column = self._columns.get(key)
         if column is None:
-            column = self._columns[key] = LabelColumn(self._capacity)
+            column = self._columns[key] = LabelColumn(self._absent)
             for row, labels in self._labels.items():
                 if key in labels:
                     column.set(row, labels[key])
@@ -139,8 +151,9 @@ class NodeLabels:
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
         self._capacity = capacity
+        self._absent = _all_absent(capacity)
         for column in self._columns.values():
-            column.grow(capacity)
+            column.grow(self._absent)
 
     def fork(self) -> NodeLabels:
         """An independent copy."""
@@ -148,3 +161,10 @@ class NodeLabels:
         copy._columns = {key: column.fork() for key, column in self._columns.items()}
         copy._labels = dict(self._labels)
         return copy
+
+
+def _all_absent(capacity: int) -> Ids:
+    """Make the column of a label that no row has; it cannot be written to."""
+    absent = np.full(capacity, ABSENT, np.intp)
+    absent.flags.writeable = False
+    return absent
