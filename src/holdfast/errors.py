@@ -194,9 +194,16 @@ class StoreLocked(Refused):
     """Another process has the data directory open."""
 
 
+CAUSE_LIMIT = 100
+"""The most wrong fields that one error names."""
+
+
 @dataclass(slots=True)
 class FieldErrors:
-    """Collect the wrong fields of one object, then refuse it with all of them at once."""
+    """Collect the wrong fields of one object, then refuse it with all of them at once.
+
+    Of more than ``CAUSE_LIMIT`` only the first are named.
+    """
 
     causes: list[Cause] = field(default_factory=list)
 
@@ -208,12 +215,15 @@ class FieldErrors:
         """Raise Invalid with every cause in upstream's wording, or return quietly."""
         if not self.causes:
             return
-        listed = [f"{c.field}: {c.message}" for c in self.causes]
+        shown = self.causes[:CAUSE_LIMIT]
+        listed = [f"{c.field}: {c.message}" for c in shown]
+        if len(self.causes) > CAUSE_LIMIT:
+            listed.append("further errors are not shown")
         words = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
         qualified = f"{kind}.{group}" if group else kind
         raise Invalid(
             f'{qualified} "{name}" is invalid: {words}',
-            Details(name=name, group=group, kind=kind, causes=tuple(self.causes)),
+            Details(name=name, group=group, kind=kind, causes=tuple(shown)),
         )
 
 

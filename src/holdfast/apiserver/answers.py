@@ -13,6 +13,7 @@ from holdfast.apiserver.negotiation import JSON, PLAIN, YAML, Form
 from holdfast.client.transport import Response
 from holdfast.errors import Details, HoldfastError, status_of
 
+YAML_LIMIT = 256 * 1024
 _encode = msgspec.json.Encoder().encode
 _JSON_HEADERS: Mapping[str, str] = {
     "content-type": JSON,
@@ -38,7 +39,13 @@ class StreamResponse:
 
 
 def answer(body: bytes, status: int = 200, form: Form = PLAIN) -> Response:
-    """Answer with JSON that is already written, as YAML if the client asked for that."""
+    """Answer with JSON that is already written, as YAML if the client asked for that.
+
+    JSON is YAML too: a large answer is sent as it is, since writing another form of it would
+    hold up all other requests for seconds.
+    """
+    if form.media == YAML and len(body) > YAML_LIMIT:
+        return Response(status, {**_JSON_HEADERS, "content-type": YAML}, body)
     if form.media == YAML:
         text = yaml.dump(
             msgspec.json.decode(body), Dumper=yaml.CSafeDumper, default_flow_style=False

@@ -16,6 +16,7 @@ BODY_LIMIT = 3 * 1024 * 1024
 DEPTH_LIMIT = 200
 PATH_LIMIT = 8 * 1024
 """The most characters of all names on the way from the root to a field."""
+_COLLECTIONS = (dict, list)
 
 
 def parse_json(text: bytes) -> Any:
@@ -53,20 +54,28 @@ def check_nesting(value: Any, depth: int = DEPTH_LIMIT) -> None:
     Traceback (most recent call last):
     holdfast.errors.BadRequest: the object is nested more than 2 levels deep
     """
-    level: list[tuple[Any, int]] = [(value, 0)]
+    level: list[tuple[int, list[Any]]] = [(0, [value])]  # values below a path of this length
     for _ in range(depth + 1):
-        inner: list[tuple[Any, int]] = []
-        for item, path in level:
-            if isinstance(item, dict):
-                inner += [(v, path + len(k)) for k, v in item.items() if isinstance(v, dict | list)]
-            elif isinstance(item, list):
-                inner += [(v, path) for v in item if isinstance(v, dict | list)]
+        inner: list[tuple[int, list[Any]]] = []
+        for path, values in level:
+            for item in values:
+                inner += _below(path, item)
         if not inner:
             return
-        if any(path > PATH_LIMIT for _, path in inner):
+        if any(path > PATH_LIMIT for path, _ in inner):
             raise BadRequest(f"the path of a field is longer than {PATH_LIMIT} characters")
         level = inner
     raise BadRequest(f"the object is nested more than {depth} levels deep")
+
+
+def _below(path: int, value: Any) -> list[tuple[int, list[Any]]]:
+    """List the collections in a value; empty ones are left out."""
+    if isinstance(value, dict):
+        return [(path + len(k), [v]) for k, v in value.items() if v and type(v) in _COLLECTIONS]
+    if isinstance(value, list):
+        found = [v for v in value if v and type(v) in _COLLECTIONS]
+        return [(path, found)] if found else []
+    return []
 
 
 def read_value(request: Request) -> Any:

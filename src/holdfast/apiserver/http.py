@@ -161,8 +161,15 @@ def _headers(incoming: web.BaseRequest) -> dict[str, str]:
     headers: dict[str, str] = {}
     for key, value in incoming.headers.items():
         name = key.lower()
+        if not value.isascii() and not _is_utf8(value):
+            raise BadRequest(f"the header {name} is not UTF-8")
         headers[name] = f"{headers[name]},{value}" if name in headers else value
     return headers
+
+
+def _is_utf8(text: str) -> bool:
+    """Tell whether a header was UTF-8: aiohttp reads any other bytes as lone surrogates."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 async def _send(outcome: Response, incoming: web.BaseRequest) -> web.StreamResponse:

@@ -32,6 +32,10 @@ _SCALAR_WIRE = {
 }  # fmt: skip
 
 
+# OSError and OverflowError: a time that is no date.
+_BROKEN = (IndexError, OSError, OverflowError, RecursionError, struct.error, ValueError)
+
+
 @dataclass(frozen=True, slots=True)
 class _Field:
     """One field of a message, ready to read."""
@@ -60,7 +64,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
         raise BadRequest("the body is no Kubernetes protobuf: it does not start with k8s\\x00")
     try:
         return _decode_unknown(body[len(MAGIC) :], 0)
-    except (IndexError, RecursionError, struct.error, ValueError) as broken:
+    except _BROKEN as broken:
         raise BadRequest(f"the protobuf body cannot be read: {broken}") from broken
 
 
@@ -72,7 +76,10 @@ def _decode_unknown(frame: bytes, depth: int) -> dict[str, Any]:
     if unknown.get("contentType") == "application/json":
         out.update(msgspec.json.decode(raw, type=dict[str, Any]))
     else:
-        out.update(_read(raw, _message_of(api_version, kind), depth))
+        value = _read(raw, _message_of(api_version, kind), depth)
+        if not isinstance(value, dict):
+            raise BadRequest(f'the kind "{kind}" is not that of an object')
+        out.update(value)
     return out
 
 
@@ -124,6 +131,8 @@ def _read(buffer: bytes, message: _Message, depth: int) -> Any:
         else:
             value, at = _number(buffer, at, tag & 7)
             if known is not None:
+                if _SCALAR_WIRE.get(known.kind) != tag & 7:
+                    raise IndexError(f"{known.name} is not of the wire type {tag & 7}")
                 _put(out, known, _scalar(known.kind, value))
     return message.finish(out) if message.finish else out
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from holdfast.api import causes, names
@@ -32,7 +33,7 @@ from holdfast.apiserver.scheduling_validation import (
     check_reservation,
 )
 from holdfast.apiserver.workload_validation import check_workload
-from holdfast.errors import Cause, FieldErrors
+from holdfast.errors import CAUSE_LIMIT, Cause, FieldErrors
 from holdfast.validation.list_limits import check_lists
 
 Object = dict[str, Any]
@@ -84,25 +85,30 @@ _label_key = _cached(names.label_key)
 _label_value = _cached(names.label_value)
 
 
+def _first(found: Iterable[Cause]) -> list[Cause]:
+    """List as many causes as an error names, and one that tells that there are more."""
+    return list(islice(found, CAUSE_LIMIT + 1))
+
+
 def check_new(op: Operation, obj: Object) -> None:
     """Refuse a new object that is wrong, naming every field that is."""
     _refuse(op, obj, list(check_lists(op.served.id, obj)))
-    found = [*_metadata(op, obj)]
+    found = _first(_metadata(op, obj))
     if op.served.custom is not None:
         found += op.served.custom.schema.validate(obj) or _of_custom(op, obj)
     elif check := _OF_NEW.get(op.served.id):
-        found += check(obj)
+        found += _first(check(obj))
     _refuse(op, obj, found)
 
 
 def check_changed(op: Operation, new: Object, old: Object) -> None:
     """Refuse a changed object that is wrong or that changes what may not change."""
     _refuse(op, new, list(check_lists(op.served.id, new, old)))
-    found = [*_metadata(op, new)]
+    found = _first(_metadata(op, new))
     if op.served.custom is not None:
         found += op.served.custom.schema.validate(new, old) or _of_custom(op, new, old)
     else:
-        found += _of_changed(op, new, old)
+        found += _first(_of_changed(op, new, old))
     _refuse(op, new, found)
 
 

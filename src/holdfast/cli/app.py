@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import commands
+from holdfast.cli.log_format import LogFormatter
 from holdfast.cli.reservation import commands as reservation
 from holdfast.errors import HoldfastError
 from holdfast.repeated_log import RepeatFilter
@@ -57,9 +58,9 @@ app.add_typer(reservation.app)
 
 def main() -> None:
     """Run the command line; a HoldfastError is a sentence, never a traceback."""
-    logging.basicConfig(
-        level=logging.WARNING, stream=sys.stderr, format="%(levelname).1s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     # What clients do to their connections must not fill the log.
     logging.getLogger("asyncio").addFilter(RepeatFilter())
     try:

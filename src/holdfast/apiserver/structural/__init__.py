@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from holdfast.apiserver.structural.rules import checked_rules, rule_problems, ru
 from holdfast.apiserver.structural.shaping import fill, prune
 from holdfast.apiserver.structural.validation import duplicates, violations
 from holdfast.apiserver.structural.wellformed import problems
-from holdfast.errors import Cause, Details, Invalid
+from holdfast.errors import CAUSE_LIMIT, Cause, Details, Invalid
 
 __all__ = ["Schema", "shipped_crds"]
 
@@ -66,8 +67,10 @@ class Schema:
         """
         before = ABSENT if old is None else dict(old)
         new = dict(obj)
-        found = list(violations(self.root, new, "", before))
-        found += duplicates(self.root, new, "", before)
+        wrong = chain(
+            violations(self.root, new, "", before), duplicates(self.root, new, "", before)
+        )
+        found = list(islice(wrong, CAUSE_LIMIT + 1))
         return [*found, *checked_rules(self.root, new, before, found)]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from typing import Any
 
+import msgspec
+
 from holdfast.api import causes
 from holdfast.apiserver.structural import words
 from holdfast.apiserver.structural.formats import FORMATS
@@ -155,11 +157,14 @@ def _enum(schema: Mapping[str, Any]) -> Check | None:
     if not allowed:
         return None
 
-    def same(value: Any, one: Any) -> bool:
-        return bool(value == one) and isinstance(value, bool) == isinstance(one, bool)
-
+    known = {_identity(one) for one in allowed}
     return lambda value, path: (
-        None
-        if any(same(value, one) for one in allowed)
-        else words.unsupported(path, value, allowed)
+        None if _identity(value) in known else words.unsupported(path, value, allowed)
     )
+
+
+def _identity(value: Any) -> tuple[type, Any]:
+    """Make a key that equal JSON values share; true is not 1."""
+    if isinstance(value, dict | list):
+        return bytes, msgspec.json.encode(value, order="sorted")
+    return bool if isinstance(value, bool) else object, value

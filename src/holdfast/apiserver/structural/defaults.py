@@ -9,11 +9,14 @@ from holdfast.apiserver.structural import words
 from holdfast.apiserver.structural.node import ABSENT, Node
 from holdfast.apiserver.structural.shaping import fill, prune
 from holdfast.apiserver.structural.validation import violations
-from holdfast.errors import Cause
+from holdfast.errors import Cause, Details, Invalid, TooLarge
 
 
 def default_problems(node: Node, path: str = "") -> Iterator[Cause]:
-    """Yield what is wrong with the defaults of a compiled schema, and of all below it."""
+    """Yield what is wrong with the defaults of a compiled schema, and of all below it.
+
+    Defaults that nest beyond the size of an object raise Invalid.
+    """
     if node.default is not ABSENT:
         yield from _one(node, f"{path}.default")
     children: Mapping[str, Any] = {
@@ -33,6 +36,11 @@ def _one(node: Node, path: str) -> Iterator[Cause]:
     if dropped:
         shown = words.quoted(node.default)
         yield Cause(path, f"Invalid value: {shown}: must not have unknown fields")
-    for cause in violations(node, fill(node, node.default), ""):
+    try:
+        filled = fill(node, node.default)
+    except TooLarge as large:  # those of nested schemas are not worth as much work again
+        cause = Cause(path, f"Too long: {large.message}", "FieldValueTooLong")
+        raise Invalid(large.message, Details(causes=(cause,))) from large
+    for cause in violations(node, filled, ""):
         where = path if cause.field in ("", words.NOWHERE) else f"{path}.{cause.field}"
         yield Cause(where, cause.message, cause.reason)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from holdfast.apiserver.structural.checks import Check, format_check, value_checks
 from holdfast.apiserver.structural.rules import ABSENT, Rule, read_rules
 
@@ -17,7 +19,8 @@ class Node:
     """A compiled schema.
 
     ``additional`` is the schema of fields that ``properties`` does not name: a Node, True for
-    anything, None when there may be none. ``format`` is a string's, by name and check.
+    anything, None when there may be none. ``default_text`` is the default as
+    JSON. ``format`` is a string's, by name and check.
     """
 
     type: str = ""
@@ -30,6 +33,7 @@ class Node:
     int_or_string: bool = False
     nullable: bool = False
     default: Any = ABSENT
+    default_text: bytes = b""
     list_type: str = ""
     map_keys: tuple[str, ...] = ()
     format: tuple[str, Callable[[str], bool]] | None = None
@@ -71,6 +75,7 @@ def compile_node(schema: Mapping[str, Any]) -> Node:
         int_or_string=bool(schema.get("x-kubernetes-int-or-string")),
         nullable=bool(schema.get("nullable")),
         default=schema.get("default", ABSENT),
+        default_text=msgspec.json.encode(schema.get("default")),
         list_type=schema.get("x-kubernetes-list-type", ""),
         map_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
         format=format_check(schema),

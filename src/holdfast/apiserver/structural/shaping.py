@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
+
+import msgspec
 
 from holdfast.apiserver.strict import OBJECT_META, prune_type
 from holdfast.apiserver.structural.node import ABSENT, Node
+from holdfast.errors import TooLarge
 
+FILL_LIMIT = 1_572_864
+"""The most bytes of defaults, written as JSON, in one object: the size limit of an object."""
+_FIELD_BYTES = 5  # what even the shortest name of a field adds to its value
 _META = ("apiVersion", "kind", "metadata")
 
 
@@ -41,9 +46,31 @@ def _prune_meta(name: str, value: Any, path: str, dropped: list[str]) -> Any:
 
 
 def fill(node: Node, value: Any, *, root: bool = False) -> Any:
-    """Copy a value with defaults filled in and nulls gone where null is no value."""
+    """Copy a value with defaults filled in and nulls gone where null is no value.
+
+    A few bytes of a list can mean megabytes of defaults, and defaults can nest: more of them
+    than an object may hold raises TooLarge.
+    """
+    return _fill(node, value, _Budget(), root=root)
+
+
+class _Budget:
+    """Counts the bytes of defaults while an object is filled."""
+
+    def __init__(self) -> None:
+        self._left = FILL_LIMIT
+
+    def copy(self, node: Node) -> Any:
+        """Copy the default of a node."""
+        self._left -= len(node.default_text) + _FIELD_BYTES
+        if self._left < 0:
+            raise TooLarge(f"the defaults of the object are more than {FILL_LIMIT} bytes long")
+        return msgspec.json.decode(node.default_text)
+
+
+def _fill(node: Node, value: Any, budget: _Budget, *, root: bool = False) -> Any:
     if isinstance(value, list):
-        return value if node.items is None else [_item(node.items, one) for one in value]
+        return value if node.items is None else [_item(node.items, one, budget) for one in value]
     if not isinstance(value, dict):
         return value
     out: dict[str, Any] = {}
@@ -52,16 +79,16 @@ def fill(node: Node, value: Any, *, root: bool = False) -> Any:
         if not isinstance(child, Node) or (root and name in _META):
             out[name] = one
         elif one is not None or child.nullable:
-            out[name] = fill(child, one)
+            out[name] = _fill(child, one, budget)
         elif child.default is not ABSENT:
-            out[name] = fill(child, copy.deepcopy(child.default))
+            out[name] = _fill(child, budget.copy(child), budget)
     for name, child in node.properties.items():
         if name not in out and child.default is not ABSENT and not (root and name in _META):
-            out[name] = fill(child, copy.deepcopy(child.default))
+            out[name] = _fill(child, budget.copy(child), budget)
     return out
 
 
-def _item(node: Node, value: Any) -> Any:
+def _item(node: Node, value: Any, budget: _Budget) -> Any:
     if value is None and not node.nullable and node.default is not ABSENT:
-        value = copy.deepcopy(node.default)
-    return fill(node, value)
+        value = budget.copy(node)
+    return _fill(node, value, budget)

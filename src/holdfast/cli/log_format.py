@@ -1,0 +1,40 @@
+"""How log records are written: one record cannot look like another."""
+
+from __future__ import annotations
+
+import logging
+
+_FORMAT = "%(levelname).1s %(name)s: %(message)s"
+
+
+class LogFormatter(logging.Formatter):
+    r"""Escape control characters of messages and indent the lines of tracebacks.
+
+    Names and paths that clients choose stand in messages. With line breaks or terminal
+    escapes in them a client could otherwise forge log lines.
+
+    >>> record = logging.LogRecord("a", logging.ERROR, "", 0, "GET %s", ("/x\nE a: \x1b[2J",), None)
+    >>> LogFormatter().format(record)
+    'E a: GET /x\\nE a: \\x1b[2J'
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Write the message on one line."""
+        record.message = _escaped(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: object) -> str:
+        """Write a traceback with each line indented."""
+        text = super().formatException(ei)  # type: ignore[arg-type]
+        return "\n".join(f"    {_escaped(line)}" for line in text.split("\n"))
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )
