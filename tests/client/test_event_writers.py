@@ -144,6 +144,20 @@ async def test_a_burst_of_25_000_events_is_written_whole(clock, caplog):
     await recorder.stop()
 
 
+async def test_events_dropped_for_one_cause_are_logged_once_a_minute(wire, clock, caplog):
+    recorder = EventRecorder(Client(wire), clock)
+    recorder.start()
+    for n in range(100):
+        nowhere = typed(a_pod(f"p-{n}", namespace="no-such-namespace"))
+        recorder.record(nowhere, "Normal", "Scheduled", "assigned")
+    await clock.advance(61)
+    recorder.record(nowhere, "Normal", "Pulled", "late")
+    await clock.settle()
+    lines = [r.getMessage() for r in caplog.records if "dropped" in r.getMessage()]
+    assert len(lines) == 2 and lines[1].endswith("(repeated 99 times meanwhile)")
+    await recorder.stop()
+
+
 async def test_stopping_goes_on_as_long_as_events_are_written(clock, caplog):
     server = Server(clock, seconds=1.0)
     recorder = EventRecorder(Client(server), clock)

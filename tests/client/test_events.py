@@ -43,6 +43,12 @@ async def test_an_event_says_who_what_and_when(recorder, wire, clock):
     assert event.name.startswith("web.")
 
 
+async def test_a_message_that_is_no_text_is_written_as_far_as_it_is(recorder, wire, clock):
+    recorder.record(POD, "Warning", "FailedScheduling", 'half \ud83d "quoted" \x00 é')
+    await clock.settle()
+    assert [e.message for e in await stored(wire)] == ['half ? "quoted" \x00 é']
+
+
 async def test_repeats_are_counted_not_written_again(recorder, wire, clock):
     for _ in range(3):
         recorder.record(POD, "Warning", "FailedScheduling", "0/1 nodes are available")

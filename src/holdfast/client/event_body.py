@@ -59,7 +59,11 @@ def event_body(
     }  # fmt: skip
     if related is not None:
         body["related"] = related
-    return _encode(body)[:-1]
+    try:
+        return _encode(body)[:-1]
+    except UnicodeEncodeError:  # half a surrogate pair, from a plugin of the user's
+        body["message"] = what["message"].encode(errors="replace").decode()
+        return _encode(body)[:-1]
 
 
 def complete(body: bytes, count: int, last: float) -> bytes:

@@ -12,7 +12,6 @@ import asyncio
 import itertools
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from holdfast.api.meta import Object, ObjectReference
 from holdfast.api.scheme import EVENTS
@@ -20,7 +19,8 @@ from holdfast.client.adaptive_limit import AdaptiveLimit
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client, PatchType
 from holdfast.client.event_body import complete, count_patch, event_body, event_name, reference
-from holdfast.client.workqueue import QueueClosed, WorkQueue
+from holdfast.client.pending_events import EventEntry, Key, PendingEvents
+from holdfast.client.workqueue import QueueClosed
 from holdfast.clock import Clock
 from holdfast.errors import (
     AlreadyExists,
@@ -30,43 +30,21 @@ from holdfast.errors import (
     TooManyRequests,
     Unavailable,
 )
+from holdfast.repeated_log import Repeats
 
 TRIES = 12
 RETRY = Backoff(first=0.2, limit=5.0)
 REMEMBERED = 4096
 MOST_WAITING = 50_000
-"""Events that may wait to be written; beyond it new ones are dropped. One takes about 1.5 KB."""
+"""Events that may wait to be written; beyond it new ones are dropped. One takes about 1.7 KB."""
 DRAIN_SECONDS, STALL_SECONDS = 30.0, 5.0
 """How long stopping goes on writing what waits, at most, and how long without a single write."""
 FEW, REPEAT_SECONDS = 10, 60.0
 """After so many repeats their number is written no more often than that."""
 
 log = logging.getLogger(__name__)
-_Key = tuple[str, str, str, str, str]
 
 __all__ = ["EventRecorder", "reference"]
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """One event and how often it happened; ``stored`` is the count the server knows."""
-
-    key: _Key
-    subject: str
-    about: ObjectReference
-    name: str
-    body: bytes
-    count: int
-    last: float
-    stored: int = 0
-    waiting: bool = False
-    due: float = 0.0
-    """When it may be written, by the monotonic clock."""
-    failures: int = 0
-
-    @property
-    def namespace(self) -> str:
-        return self.about.namespace or "default"
 
 
 class EventRecorder:
@@ -85,16 +63,12 @@ class EventRecorder:
         self._component = component
         self._instance = instance
         self._number = itertools.count(1)
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
-        self._pending: dict[str, list[_Entry]] = {}
-        """What is to be written about each object, oldest first."""
-        self._waiting = 0
-        self._queue = WorkQueue(clock)
-        """The objects that have something pending."""
+        self._entries: OrderedDict[Key, EventEntry] = OrderedDict()
+        """Events whose repeats are counted, the latest last."""
+        self._pending = PendingEvents(clock)
         self._limit = AdaptiveLimit()
         self._writers: set[asyncio.Task[None]] = set()
-        self._settled = 0
-        """Writes that succeeded or were given up so far."""
+        self._repeats = Repeats(now=clock.monotonic)
         self._overfull = False
 
     def record(
@@ -128,11 +102,11 @@ class EventRecorder:
                 name, about, what, source=source, instance=self._instance or source, now=now,
                 related=None if related is None else reference(related),
             )  # fmt: skip
-            entry = self._entries[key] = _Entry(key, subject, about, name, body, 1, now)
+            entry = self._entries[key] = EventEntry(key, about, name, body, 1, now)
             self._forget_oldest()
         else:
             return
-        self._enqueue(entry)
+        self._pending.add(entry)
 
     def start(self) -> None:
         """Begin writing in the background."""
@@ -141,32 +115,29 @@ class EventRecorder:
 
     async def stop(self, seconds: float = DRAIN_SECONDS) -> None:
         """Write what is waiting, for ``seconds`` at most and as long as it succeeds, and end."""
-        for pending in self._pending.values():
-            for entry in pending:
-                entry.due = 0.0
-        self._queue.hurry()
+        self._pending.hurry()
         try:
             if self._writers:
                 await self._drain(seconds)
         finally:
-            self._queue.shutdown()
+            self._pending.queue.shutdown()
             writers, self._writers = self._writers, set()
             for writer in writers:
                 writer.cancel()
             await asyncio.gather(*writers, return_exceptions=True)
-            if self._waiting:
-                log.warning("%d events were not written before the end", self._waiting)
+            if self._pending:
+                log.warning("%d events were not written before the end", len(self._pending))
 
     async def _drain(self, seconds: float) -> None:
-        drained = asyncio.create_task(self._queue.drained())
+        drained = asyncio.create_task(self._pending.queue.drained())
         deadline = self._clock.monotonic() + seconds
         while not drained.done() and (left := deadline - self._clock.monotonic()) > 0:
-            before = self._settled
+            before = self._pending.settled
             timer = asyncio.create_task(self._clock.sleep(min(left, STALL_SECONDS)))
             await asyncio.wait({drained, timer}, return_when=asyncio.FIRST_COMPLETED)
             timer.cancel()
             await asyncio.gather(timer, return_exceptions=True)
-            if self._settled == before:
+            if self._pending.settled == before:
                 break
         drained.cancel()
         await asyncio.gather(drained, return_exceptions=True)
@@ -180,22 +151,22 @@ class EventRecorder:
         assert me is not None
         while True:
             try:
-                subject = await self._queue.get()
+                subject = await self._pending.queue.get()
             except QueueClosed:
                 return
             if len(self._writers) > self._limit.limit:
                 self._writers.discard(me)
-                self._queue.add(subject)
-                self._queue.done(subject)
+                self._pending.queue.add(subject)
+                self._pending.queue.done(subject)
                 return
             try:
                 await self._write_next(subject)
             finally:
-                self._queue.done(subject)
+                self._pending.queue.done(subject)
 
     async def _write_next(self, subject: str) -> None:
         """Write the next event about an object."""
-        entry = self._next(subject)
+        entry = self._pending.next(subject)
         if entry is None:
             return
         sent = self._clock.monotonic()
@@ -209,24 +180,11 @@ class EventRecorder:
             self._give_up(entry, refused)
         else:
             now = self._clock.monotonic()
-            self._limit.succeeded(sent, now, saturated=self._queue.ready > 0)
+            self._limit.succeeded(sent, now, saturated=self._pending.queue.ready > 0)
             self._written(entry, now)
         self._add_writers()
 
-    def _next(self, subject: str) -> _Entry | None:
-        """The next event about an object that is due; later ones wait for one that failed."""
-        now, wait = self._clock.monotonic(), float("inf")
-        for entry in self._pending.get(subject, ()):
-            if entry.due <= now:
-                return entry
-            wait = min(wait, entry.due - now)
-            if not entry.stored:
-                break
-        if wait < float("inf"):
-            self._queue.add_after(subject, wait)
-        return None
-
-    async def _send(self, entry: _Entry) -> None:
+    async def _send(self, entry: EventEntry) -> None:
         count, last = entry.count, entry.last
         path = EVENTS.path(entry.namespace)
         try:
@@ -243,55 +201,37 @@ class EventRecorder:
             await self._client.write("POST", path, complete(entry.body, count, last))
         entry.stored = count
 
-    async def _patch(self, entry: _Entry, count: int, last: float) -> None:
+    async def _patch(self, entry: EventEntry, count: int, last: float) -> None:
         path = EVENTS.path(entry.namespace, entry.name)
         patch = count_patch(count, last)
         await self._client.write("PATCH", path, patch, PatchType.MERGE.value)
 
-    def _written(self, entry: _Entry, now: float) -> None:
-        entry.failures = 0
+    def _written(self, entry: EventEntry, now: float) -> None:
         entry.due = now + REPEAT_SECONDS if entry.stored >= FEW else 0.0
-        self._dequeue(entry)
+        self._pending.remove(entry)
         if entry.count != entry.stored:
-            self._enqueue(entry)
+            self._pending.add(entry)
 
-    def _failed(self, entry: _Entry, failure: Retryable) -> None:
+    def _failed(self, entry: EventEntry, failure: Retryable) -> None:
         entry.failures += 1
-        if entry.failures >= TRIES:
+        if entry.failures < TRIES:
+            wait = max(RETRY.delay(entry.failures), failure.after or 0.0)
+            self._pending.retry(entry, wait)
+        else:
             self._give_up(entry, failure)
-            return
-        wait = max(RETRY.delay(entry.failures), failure.after or 0.0)
-        entry.due = self._clock.monotonic() + wait
-        self._queue.add(entry.subject)
 
-    def _give_up(self, entry: _Entry, failure: HoldfastError) -> None:
-        entry.failures = 0
-        self._dequeue(entry)
+    def _give_up(self, entry: EventEntry, failure: HoldfastError) -> None:
+        self._pending.remove(entry)
         if not entry.stored:
             self._entries.pop(entry.key, None)
-        reason, about = entry.key[3], entry.about
-        log.warning("event %s about %s %s dropped: %s", reason, about.kind, about.name, failure)
-
-    def _enqueue(self, entry: _Entry) -> None:
-        if not entry.waiting:
-            entry.waiting = True
-            self._waiting += 1
-            self._pending.setdefault(entry.subject, []).append(entry)
-            self._queue.add_after(entry.subject, entry.due - self._clock.monotonic())
-
-    def _dequeue(self, entry: _Entry) -> None:
-        entry.waiting = False
-        self._waiting -= 1
-        self._settled += 1
-        pending = self._pending[entry.subject]
-        pending.remove(entry)
-        if pending:
-            self._queue.add(entry.subject)
-        else:
-            del self._pending[entry.subject]
+        # One cause, such as a lost lease, may drop thousands.
+        note = self._repeats.admit(type(failure).__name__)
+        if note is not None:
+            kind, name, reason = entry.about.kind, entry.about.name, entry.key[3]
+            log.warning("event %s about %s %s dropped: %s%s", reason, kind, name, failure, note)
 
     def _has_room(self) -> bool:
-        if self._waiting < MOST_WAITING:
+        if len(self._pending) < MOST_WAITING:
             self._overfull = False
             return True
         if not self._overfull:
@@ -305,5 +245,5 @@ class EventRecorder:
             if len(self._entries) <= REMEMBERED:
                 return
             key, entry = self._entries.popitem(last=False)
-            if entry.waiting:
+            if entry.pending:
                 self._entries[key] = entry
