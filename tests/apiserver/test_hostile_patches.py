@@ -5,7 +5,9 @@ import pytest
 
 from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
 from apiserver.structural_shapes import CRDS, THINGS, definition
+from holdfast.api import scheme
 from holdfast.apiserver.json_patch import apply_json_patch
+from holdfast.apiserver.strategic import strategic_merge
 from holdfast.errors import BadRequest, Invalid, TooLarge
 
 A = f"{CONFIGMAPS}/a"
@@ -126,16 +128,12 @@ def test_moving_the_items_of_a_long_list_has_a_limit():
         apply_json_patch({"l": [0] * 500_000}, [first] * 10_000)
 
 
-async def test_directives_on_long_lists_take_linear_time(api):
+def test_directives_on_long_lists_take_linear_time():
     """With 20,000 names on either side a quadratic search takes half a minute and more."""
     names = [f"example.com/{i}" for i in range(20_000)]
-    held = pod("a")
-    held["metadata"]["finalizers"] = names
-    await api.create(PODS, held)
+    held = {"metadata": {"finalizers": names}}
     change = {"metadata": {"$deleteFromPrimitiveList/finalizers": names[::-1][:-1]}}
-    answer = await api.call("PATCH", f"{PODS}/a", change, headers=media("strategic-merge"))
-    assert answer.status == 200
-    assert answer.json["metadata"]["finalizers"] == names[:1]
+    assert strategic_merge(scheme.PODS, held, change) == {"metadata": {"finalizers": names[:1]}}
 
 
 @pytest.mark.parametrize("change", [
