@@ -85,6 +85,23 @@ async def test_a_body_that_cannot_be_unpacked_is_refused(api, coding, body):
     assert refused.status == 400, refused.body
 
 
+async def test_a_bomb_is_not_unpacked(api):
+    bomb = gzip.compress(b" " * 100_000_000, mtime=0)
+    assert len(bomb) < 100_000
+    refused = await api.call("POST", CONFIGMAPS, bomb, headers={"content-encoding": "gzip"})
+    assert refused.status == 413
+
+
+@pytest.mark.parametrize(("query", "status", "stored"), [
+    ("dryRun=All&dryRun=All", 201, 0), ("dryRun=&dryRun=All", 422, 0),
+    ("dryRun=All&dryRun=zzz", 422, 0), ("dryRun=", 201, 1),
+])  # fmt: skip
+async def test_a_repeated_dry_run_is_never_a_write(api, query, status, stored):
+    made = await api.call("POST", f"{CONFIGMAPS}?{query}", configmap("a"))
+    assert made.status == status
+    assert len((await api.call("GET", CONFIGMAPS)).json["items"]) == stored
+
+
 async def test_a_header_that_is_no_utf8_is_refused(api):
     async with connect(api, admin=True) as client:
         head = f"GET /version HTTP/1.1\r\nHost: {client.host}\r\n".encode()

@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http import HttpVersion11
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from yarl import URL
 
 from holdfast.apiserver.answers import StreamResponse, failure
 from holdfast.apiserver.authentication import Authenticator
@@ -111,7 +112,7 @@ class _Adapter:
         self, incoming: web.BaseRequest, headers: dict[str, str], user: User, in_flight: InFlight
     ) -> Response | StreamResponse:
         url = incoming.rel_url
-        request = Request(incoming.method, url.path, dict(url.query), headers)
+        request = Request(incoming.method, url.path, _query(url), headers)
         return await self._server.handle(request, user, partial(self._body, incoming, in_flight))
 
     async def _body(self, incoming: web.BaseRequest, in_flight: InFlight) -> bytes:
@@ -154,6 +155,17 @@ async def _continue(incoming: web.BaseRequest) -> None:
     writer: Any = incoming.writer
     await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     writer.output_size = 0  # the answer has not begun
+
+
+def _query(url: URL) -> dict[str, str]:
+    """Read the query; of a repeated parameter the first value counts, as in Go.
+
+    ``dryRun`` is a list: if one value asks for a dry run, another must not turn it into a write.
+    """
+    query = dict(url.query)
+    if len(asked := dict.fromkeys(url.query.getall("dryRun", ()))) > 1:
+        query["dryRun"] = ",".join(asked)
+    return query
 
 
 def _headers(incoming: web.BaseRequest) -> dict[str, str]:
