@@ -1,0 +1,69 @@
+"""What the fuzzer is for: it notices faults, and finds the requests that lead to them."""
+
+import pytest
+
+from fuzz.bodies import as_json
+from fuzz.campaign import replay
+from fuzz.fuzzer import Shot
+from fuzz.trail import read_trail, shorten, write_trail
+from holdfast.apiserver import tables
+from holdfast.apiserver.paths import Paths
+from holdfast.controllers.deployment import DeploymentController
+from holdfast.testing import a_deployment
+
+JSON = {"content-type": "application/json"}
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+DEPLOYMENT = Shot("POST", DEPLOYMENTS, {}, JSON, as_json(a_deployment("web")))
+
+
+def broken(*_args, **_keywords):
+    raise ZeroDivisionError("a defect")
+
+
+async def whats(directory, *shots):
+    report = await replay(directory, list(shots))
+    return [fault.what for fault in report.faults.values()]
+
+
+async def test_nothing_is_found_where_nothing_is_wrong(tmp_path):
+    assert await whats(tmp_path, DEPLOYMENT, Shot("GET", "/version")) == []
+
+
+async def test_an_internal_error_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(Paths, "_listed", broken)
+    [what] = await whats(tmp_path, Shot("GET", "/"))
+    assert what == "GET /: answer of 500: Internal error occurred: a defect"
+
+
+async def test_a_controller_that_fails_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(DeploymentController, "reconcile", broken)
+    found = await whats(tmp_path, DEPLOYMENT)
+    assert found[0].startswith("a component failed: deployment-controller: default/web failed")
+    assert found[-1] == "a plain Deployment has 0 of 2 replicas"
+
+
+async def test_a_list_that_cannot_be_shown_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_row", broken)
+    found = await whats(tmp_path)
+    assert any(what.startswith("list of ") and "as=Table" in what for what in found)
+
+
+@pytest.mark.parametrize("needed", [{7}, {2, 7}, {0, 3, 7}])
+def test_a_sequence_is_made_as_short_as_it_can_be(needed):
+    shots = [Shot("GET", f"/{number}") for number in range(8)]
+
+    def fails(some):
+        return needed <= {int(shot.path[1:]) for shot in some}
+
+    found = shorten(shots, fails)
+    assert {int(shot.path[1:]) for shot in found} == needed
+
+
+def test_a_sequence_is_read_as_it_was_written(tmp_path):
+    shots = [
+        Shot("GET", "/a", {"q": "é"}),
+        Shot("POST", "/b", {}, {"content-type": "x"}, b"\xff\x00"),
+        Shot("PUT", "/c", {}, {}, '{"a":"日本"}'.encode()),
+    ]
+    write_trail(tmp_path / "trail.jsonl", shots)
+    assert read_trail(tmp_path / "trail.jsonl") == shots
