@@ -27,6 +27,7 @@ from holdfast.client.replica import Change, Replica, identity
 from holdfast.client.telling import UNREADABLE, Handler, Teller
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, Expired, HoldfastError, Invalid, Unavailable
+from holdfast.repeated_log import Repeats
 
 T = TypeVar("T")
 TURN_SECONDS = 0.002
@@ -66,6 +67,7 @@ class Informer(Generic[T]):
         self._teller: Teller[T] = Teller(resource.plural)
         if on_event is not None:
             self._teller.add(on_event)
+        self._repeats = Repeats(now=clock.monotonic)
         self._patience = Patience(clock, self._rng)
         self._version = ""
         self._streams_lists = True
@@ -173,8 +175,9 @@ class Informer(Generic[T]):
         )
         if stale or self._patience.exhausted:
             self._version = ""
-        if not isinstance(failure, Expired):
-            log.warning("%s: %s; trying again", self.resource.plural, failure)
+        note = None if isinstance(failure, Expired) else self._repeats.admit(str(failure))
+        if note is not None:
+            log.warning("%s: %s; trying again%s", self.resource.plural, failure, note)
 
     async def _list(self) -> None:
         self._begin_staging()

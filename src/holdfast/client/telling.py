@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from holdfast.client.replica import Change, Kind, identity
 from holdfast.errors import HoldfastError
+from holdfast.repeated_log import Repeats
 
 T = TypeVar("T")
 Handler = Callable[[Kind, T | None, T | None], None]
@@ -31,6 +32,7 @@ class Teller(Generic[T]):
         self._what = what
         self._handlers: list[Handler[T]] = []
         self.troubles: Counter[str] = Counter()
+        self._repeats = Repeats()
 
     def add(self, handler: Handler[T]) -> None:
         """Tell one more."""
@@ -57,11 +59,13 @@ class Teller(Generic[T]):
             self._note(key, trouble)
 
     def _note(self, key: str, trouble: Exception) -> None:
-        if isinstance(trouble, HoldfastError):
-            self.troubles[REFUSED] += 1
+        sort = REFUSED if isinstance(trouble, HoldfastError) else FAILED
+        self.troubles[sort] += 1
+        if self._repeats.admit((key, sort)) is None:
+            return
+        if sort == REFUSED:
             words = "%s %s: %s; going on with what was known of it"
             log.error(words, self._what, key, trouble)
         else:
-            self.troubles[FAILED] += 1
             words = "%s %s: a handler failed; going on with the next object"
             log.error(words, self._what, key, exc_info=trouble)

@@ -13,8 +13,13 @@ from collections.abc import Awaitable, Callable
 from holdfast.client.backoff import Backoff
 from holdfast.clock import Clock
 from holdfast.errors import Conflict, Retryable
+from holdfast.repeated_log import Repeats
 
-RETRY = Backoff(first=0.005, limit=1000.0)
+RETRY = Backoff(first=0.005, limit=300.0)
+STUBBORN = 8
+"""After so many failures in a row, news of a key does not put it in line at once any more."""
+NEWS_SECONDS = 1.0
+"""How long a stubborn key waits at least, so that failing work cannot wake itself for ever."""
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +40,7 @@ class WorkQueue:
     def __init__(
         self, clock: Clock, *, backoff: Backoff = RETRY, rng: random.Random | None = None
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self._backoff = backoff
         self._rng = rng or random.Random()
         self._line: deque[str] = deque()
@@ -62,7 +67,16 @@ class WorkQueue:
         return len(self._line)
 
     def add(self, key: str) -> None:
-        """Put a key in line, unless it is there already; a delay it had is over."""
+        """Put a key in line, unless it is there already; a delay it had is over.
+
+        A key that has failed again and again waits a second: its own failing work may be the news.
+        """
+        if self._failures.get(key, 0) >= STUBBORN:
+            self.add_after(key, NEWS_SECONDS)
+        else:
+            self._put(key)
+
+    def _put(self, key: str) -> None:
         if self._closed or key in self._waiting:
             return
         self._due.pop(key, None)
@@ -75,9 +89,9 @@ class WorkQueue:
     def add_after(self, key: str, seconds: float) -> None:
         """Put a key in line in a while; of two delays the shorter counts."""
         if seconds <= 0:
-            self.add(key)
+            self._put(key)
             return
-        due = self._clock.monotonic() + seconds
+        due = self.clock.monotonic() + seconds
         if self._closed or key in self._waiting or self._due.get(key, due + 1) <= due:
             return
         self._due[key] = due
@@ -88,7 +102,7 @@ class WorkQueue:
     def hurry(self) -> None:
         """Put everything that is delayed in line now."""
         for key in tuple(self._due):
-            self.add(key)
+            self._put(key)
 
     async def follow_clock(self) -> None:
         """Put delayed keys in line whenever the clock is set: a delay may stand for a time of day.
@@ -96,7 +110,7 @@ class WorkQueue:
         A key that is not due after all is delayed again by its worker.
         """
         while True:
-            await self._clock.stepped()
+            await self.clock.stepped()
             self.hurry()
 
     def retry(self, key: str, after: float | None = None) -> None:
@@ -179,23 +193,34 @@ class WorkQueue:
     async def _release_due(self) -> None:
         while self._delayed:
             self._timer_at = self._delayed[0][0]
-            await self._clock.sleep(self._timer_at - self._clock.monotonic())
-            now = self._clock.monotonic()
+            await self.clock.sleep(self._timer_at - self.clock.monotonic())
+            now = self.clock.monotonic()
             while self._delayed and self._delayed[0][0] <= now:
                 due, _, key = heapq.heappop(self._delayed)
                 if self._due.get(key) == due:
                     del self._due[key]
-                    self.add(key)
+                    self._put(key)
         self._timer = None
 
 
+Failed = Callable[[str, Exception, int], None]
+"""Told of a key, what its work raised, and how many times in a row it has failed."""
+
+
 async def work(
-    queue: WorkQueue, handle: Callable[[str], Awaitable[None]], *, workers: int = 1, name: str = ""
+    queue: WorkQueue,
+    handle: Callable[[str], Awaitable[None]],
+    *,
+    workers: int = 1,
+    name: str = "",
+    failed: Failed | None = None,
 ) -> None:
     """Run workers until the queue is shut down: what fails is tried again, later each time.
 
-    A Conflict is everyday life and not logged; any other exception is, and never ends a worker.
+    A Conflict is everyday life and not logged; any other exception is, once a minute for each key,
+    and never ends a worker.
     """
+    repeats = Repeats(now=queue.clock.monotonic)
 
     async def worker() -> None:
         while True:
@@ -207,8 +232,10 @@ async def work(
                 await handle(key)
                 queue.forget(key)
             except Exception as failure:  # one bad object must not stop the rest
-                _report(name, key, failure)
+                _report(repeats, name, key, failure)
                 queue.retry(key, failure.after if isinstance(failure, Retryable) else None)
+                if failed is not None:
+                    failed(key, failure, queue.failures(key))
             finally:
                 queue.done(key)
 
@@ -221,10 +248,14 @@ async def work(
         following.cancel()
 
 
-def _report(name: str, key: str, failure: Exception) -> None:
+def _report(repeats: Repeats, name: str, key: str, failure: Exception) -> None:
     if isinstance(failure, Conflict):
         log.debug("%s: %s: %s; trying again", name, key, failure)
-    elif isinstance(failure, Retryable):
-        log.warning("%s: %s: %s; trying again", name, key, failure)
+        return
+    note = repeats.admit((key, type(failure)))
+    if note is None:
+        return
+    if isinstance(failure, Retryable):
+        log.warning("%s: %s: %s; trying again%s", name, key, failure, note)
     else:
-        log.error("%s: %s failed; trying again", name, key, exc_info=failure)
+        log.error("%s: %s failed; trying again%s", name, key, note, exc_info=failure)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.devices import ClaimConsumer, ResourceClaim
+from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.client.replica import Kind
@@ -137,6 +138,12 @@ class ResourceClaimController(Reconciler):
         if new is not None:
             for key in self._waiting.pop(new.key, ()):
                 self.queue.add(_POD + key)
+
+    def subject(self, key: str) -> Object | None:
+        """Find the pod or the claim that a key is about."""
+        if key.startswith(_POD):
+            return self._pods.cache.get(key.removeprefix(_POD))
+        return self._claims.cache.get(key.removeprefix(_CLAIM))
 
     async def reconcile(self, key: str) -> None:
         """Make what a pod lacks, or release what a claim no longer needs."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.api.meta import Object, OwnerReference
+from holdfast.api.meta import Object, ObjectReference, OwnerReference
 from holdfast.api.resource import Resource
 from holdfast.client.informer import Informer
 from holdfast.client.replica import Kind
@@ -187,6 +187,16 @@ class GarbageCollector(Reconciler):
         self._absent[uid] = None
         if len(self._absent) > REMEMBERED:
             self._absent.popitem(last=False)
+
+    def subject(self, key: str) -> ObjectReference | None:
+        """Name the object of a uid."""
+        item = self._graph.get(key)
+        if item is None:
+            return None
+        return ObjectReference(
+            api_version=item.resource.api_version, kind=item.resource.kind,
+            namespace=item.namespace, name=item.name, uid=item.uid,
+        )  # fmt: skip
 
     async def reconcile(self, key: str) -> None:
         """Look at one object."""

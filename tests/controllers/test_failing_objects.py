@@ -1,0 +1,119 @@
+"""A controller that fails on one object says so on it, backs off, and works on with the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver.direct_store import store_directly
+from controllers.small_cluster import start_small_cluster
+from holdfast.api.scheme import DEPLOYMENTS, EVENTS, PODS
+from holdfast.client.workqueue import RETRY
+from holdfast.controllers.group import ControllerGroup
+from holdfast.controllers.reconciler import Reconciler
+from holdfast.errors import Invalid
+from holdfast.store import Key
+from holdfast.testing import a_deployment, a_pod
+
+
+class Failing(Reconciler):
+    """Fails on the pod called bad, and for its own failing changes it each time."""
+
+    name = "failing-controller"
+    needs = (PODS,)
+    failure: Exception | None = ZeroDivisionError("a bug")
+
+    def __init__(self, tools):
+        super().__init__(tools)
+        self.attempts: list[tuple[float, str]] = []
+        type(self).made = self
+        tools.informers.get(PODS).add_handler(self._on_pod)
+
+    def _on_pod(self, _kind, _old, new):
+        if new is not None:
+            self.queue.add(new.key)
+
+    async def reconcile(self, key):
+        self.attempts.append((self.clock.monotonic(), key))
+        if key == "default/bad" and self.failure is not None:
+            number = str(len(self.attempts))
+            patch = {"metadata": {"annotations": {"attempt": number}}}
+            await self.client.patch(PODS, "bad", patch, "default")
+            raise self.failure
+
+
+@pytest.fixture
+async def failing(cluster, request):
+    Failing.failure = getattr(request, "param", ZeroDivisionError("a bug"))
+    group = ControllerGroup(cluster.client, cluster.clock, kinds=(Failing,))
+    await group.start()
+    try:
+        yield Failing.made
+    finally:
+        await group.stop()
+
+
+def lines(caplog):
+    return [r.getMessage() for r in caplog.records if r.name == "holdfast.client.workqueue"]
+
+
+async def events_of(cluster, name):
+    listed = (await cluster.client.list(EVENTS, "default")).items
+    return [e for e in listed if e.involved_object.name == name]
+
+
+async def test_a_failing_object_is_named_in_an_event_and_seldom_in_the_log(
+    cluster, failing, caplog
+):
+    await cluster.create(a_pod("bad"), a_pod("good"))
+    await cluster.clock.advance(600)
+    events = [e for e in await events_of(cluster, "bad") if e.reason == "FailedReconcile"]
+    assert [e.message for e in events] == ["Error: ZeroDivisionError: a bug"]
+    assert not [e for e in await events_of(cluster, "good") if e.reason == "FailedReconcile"]
+    logged = [line for line in lines(caplog) if "default/bad" in line]
+    assert 2 <= len(logged) <= 12
+    assert "repeated" in logged[-1]
+    assert any(key == "default/good" for _, key in failing.attempts)
+
+
+async def test_a_failing_object_that_its_controller_changes_is_tried_once_a_second(
+    cluster, failing
+):
+    await cluster.create(a_pod("bad"))
+    await cluster.clock.advance(100)
+    since = [at for at, key in failing.attempts if key == "default/bad" and at > 10]
+    assert len(since) <= 91
+
+
+async def test_the_object_is_tried_again_a_second_after_it_was_mended(cluster, failing):
+    await cluster.create(a_pod("bad"))
+    await cluster.clock.advance(300)
+    Failing.failure = None
+    mended = {"metadata": {"labels": {"mended": "true"}}}
+    await cluster.client.patch(PODS, "bad", mended, "default")
+    await cluster.clock.advance(1)
+    assert failing.queue.failures("default/bad") == 0
+    assert RETRY.limit == 300
+
+
+@pytest.mark.parametrize("failing", [Invalid("spec is wrong")], indirect=True)
+async def test_words_of_the_server_are_passed_on(cluster, failing):
+    await cluster.create(a_pod("bad"))
+    await cluster.clock.advance(30)
+    events = [e for e in await events_of(cluster, "bad") if e.reason == "FailedReconcile"]
+    assert [e.message for e in events] == ["Error: spec is wrong"]
+
+
+async def test_a_stored_deployment_that_no_controller_can_work_with(tmp_path):
+    broken = a_deployment("broken")
+    broken["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "Ki"}}
+    await store_directly(tmp_path, (Key("apps", "deployments", "default", "broken"), broken))
+    async with start_small_cluster(tmp_path) as cluster:
+        await cluster.create(a_deployment("sound", replicas=2))
+        await cluster.clock.advance(60)
+        events = await events_of(cluster, "broken")
+        assert {e.reason for e in events} == {"FailedReconcile"}
+        assert [pod.name.startswith("sound-") for pod in await cluster.pods()] == [True, True]
+        limits = {"rollingUpdate": {"maxSurge": 1}}
+        await cluster.client.patch(DEPLOYMENTS, "broken", {"spec": {"strategy": limits}}, "default")
+        await cluster.clock.advance(5)
+        assert len(await cluster.pods()) == 3
