@@ -63,36 +63,30 @@ class Repeats:
             known.left_out += 1
             return None
         left_out, known.left_out, known.admitted = known.left_out, 0, now
-        return f" (repeated {left_out} times meanwhile)" if left_out else ""
+        times = "time" if left_out == 1 else "times"
+        return f" (repeated {left_out} {times} meanwhile)" if left_out else ""
 
 
 class RepeatFilter(logging.Filter):
     """Let each line of a logger pass at most once in ``seconds``.
 
-    With ``by_template`` lines are the same that differ only in their arguments, such as a client's
-    address; else the formatted text, and the exception if there is one, make the line.
+    Lines are the same if their formatted text is, and the exception if there is one.
     """
 
     def __init__(
-        self,
-        seconds: float = SECONDS,
-        *,
-        by_template: bool = False,
-        now: Callable[[], float] = time.monotonic,
+        self, seconds: float = SECONDS, *, now: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
         self._repeats = Repeats(seconds, now=now)
-        self._by_template = by_template
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether a record is logged; one that is may carry the number of those left out."""
-        note = self._repeats.admit((record.name, record.levelno, self._line(record)))
+        note = self._repeats.admit((record.name, record.levelno, _line(record)))
         if note:
             record.msg, record.args = f"{record.getMessage()}{note}", ()
         return note is not None
 
-    def _line(self, record: logging.LogRecord) -> str:
-        if self._by_template:
-            return str(record.msg)
-        raised = record.exc_info[1] if record.exc_info else None
-        return f"{record.getMessage()} {raised!r}" if raised else record.getMessage()
+
+def _line(record: logging.LogRecord) -> str:
+    raised = record.exc_info[1] if record.exc_info else None
+    return f"{record.getMessage()} {raised!r}" if raised else record.getMessage()

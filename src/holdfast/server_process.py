@@ -11,8 +11,8 @@ import json
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
+from holdfast.child_process import COMMAND, ending
 from holdfast.errors import HoldfastError, Refused
-from holdfast.program import COMMAND, ending
 from holdfast.settings import ClusterSettings
 
 READY, FAILED = "ready", "failed"

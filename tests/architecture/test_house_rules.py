@@ -52,3 +52,12 @@ def test_nothing_speaks_of_machine_paths():
         if path.suffix in {".py", ".md", ".yaml", ".toml", ".sh", ""} and path.is_file():
             text = path.read_text(errors="replace")
             assert not any(w in text for w in words), name
+
+
+def test_the_architecture_page_lists_every_room_and_top_level_module():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    modules = [f.name for f in SOURCE.glob("*.py") if not f.name.startswith("_")]
+    missing = [
+        name for name in (*modules, *(room.name for room in ROOMS)) if f"`{name}`" not in page
+    ]
+    assert not missing

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from cli.conftest import mode
-from holdfast import files
+from holdfast import private_files
 from holdfast.apiserver.credentials import (
     ensure_credentials,
     hash_token,
@@ -114,14 +114,14 @@ def test_a_store_file_that_is_a_link_is_refused(tmp_path, other, name):
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "file"
-    files.write_private(path, b"old")
+    private_files.write_private(path, b"old")
 
     def full(_descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        files.write_private(path, b"new")
+        private_files.write_private(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 

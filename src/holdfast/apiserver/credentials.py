@@ -24,7 +24,7 @@ from holdfast.apiserver.certificates import (
 )
 from holdfast.apiserver.user import ADMIN, AUTHENTICATED, MASTERS, User
 from holdfast.errors import BadConfiguration
-from holdfast.files import PRIVATE_DIRECTORY, read_own, write_private
+from holdfast.private_files import PRIVATE_DIRECTORY, read_own, write_private
 
 _TOKEN_USER = "holdfast-admin-token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -14,6 +14,7 @@ Object = Mapping[str, Any]
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+ID = ("apiextensions.k8s.io", "customresourcedefinitions")
 SCHEMA = ".schema.openAPIV3Schema"
 _MIXED_CASE = "may have mixed case, but should otherwise match: "
 _MOST_SELECTABLE = 8
@@ -55,7 +56,7 @@ def check_definition_change(new: Object, old: Object) -> Iterator[Cause]:
                 version, version, version))  # fmt: skip
 
 
-def keeps_from_serving(cause: Cause) -> bool:
+def prevents_serving(cause: Cause) -> bool:
     """Tell whether a resource cannot be served because of a mistake in its definition.
 
     What is merely not allowed any more is no reason to stop serving what an older server took.
@@ -207,8 +208,7 @@ def _check_selectable(fields: Iterable[Object], root: Node | None, at: str) -> I
             yield causes.duplicate(where, path)
         seen.add(path)
     if len(seen) > _MOST_SELECTABLE:
-        words = f"Too many: {len(seen)}: must have at most {_MOST_SELECTABLE} items"
-        yield Cause(at, words, "FieldValueTooMany")
+        yield causes.too_many(at, len(seen), _MOST_SELECTABLE)
 
 
 def _unselectable(path: str, root: Node) -> str:

@@ -14,7 +14,7 @@ from holdfast.api import causes
 from holdfast.api.defaults import default_object
 from holdfast.api.resource import Resource
 from holdfast.apiserver.admission.definitions import CLEANUP, mark_unserved
-from holdfast.apiserver.definition_validation import check_definition, keeps_from_serving
+from holdfast.apiserver.definition_validation import ID, check_definition, prevents_serving
 from holdfast.apiserver.deletion import DeleteOptions, delete_stored
 from holdfast.apiserver.negotiation import PLAIN
 from holdfast.apiserver.operation import Context, Operation
@@ -30,7 +30,6 @@ from holdfast.store import Key, Stored
 
 Object = dict[str, Any]
 T = TypeVar("T")
-ID = ("apiextensions.k8s.io", "customresourcedefinitions")
 log = logging.getLogger(__name__)
 
 
@@ -93,14 +92,14 @@ class Definitions:
             return False
         if op.served.id == ID:
             return True
-        return op.served.custom is not None and self._is_dying(op.served)
+        return op.served.custom is not None and self._is_terminating(op.served)
 
-    def _is_dying(self, served: Served) -> bool:
+    def _is_terminating(self, served: Served) -> bool:
         known = self._known.get(f"{served.resource.plural}.{served.resource.group}")
-        return known is not None and is_dying(known.definition)
+        return known is not None and is_terminating(known.definition)
 
     async def operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
-        """Run a verb, then bring the registry up to date and finish what is dying.
+        """Run a verb, then bring the registry up to date and finish deleting definitions.
 
         All of it happens even if the client hangs up in the middle: what is stored is served.
         """
@@ -115,13 +114,13 @@ class Definitions:
         return answer
 
     async def settle(self, *, discard_leftovers: bool = False) -> None:
-        """Finish the definitions that are dying, then serve what is stored.
+        """Finish deleting definitions, then serve what is stored.
 
         At start every definition is new, and no object is left over.
         """
         for stored in self._context.store.list(*ID):
             # The bytes are searched first: almost no definition is being deleted.
-            if b'"deletionTimestamp"' in stored.value and is_dying(decode(stored)):
+            if b'"deletionTimestamp"' in stored.value and is_terminating(decode(stored)):
                 await self._clean_up(stored)
         if discard_leftovers:
             await self._discard_leftovers()
@@ -161,7 +160,7 @@ class Definitions:
         return [s for name in new for s in store.list(*_resource_named(name))]
 
     async def _clean_up(self, stored: Stored) -> None:
-        """Delete the objects of a dying definition; the last one takes the definition along."""
+        """Delete the objects of a definition that is being deleted, then the definition."""
         store = self._context.store
         definition = decode(stored)
         if CLEANUP not in (definition["metadata"].get("finalizers") or ()):
@@ -208,7 +207,7 @@ def _resource_named(name: str) -> tuple[str, str]:
     return group, plural
 
 
-def is_dying(definition: Mapping[str, Any]) -> bool:
+def is_terminating(definition: Mapping[str, Any]) -> bool:
     """Tell whether a definition is being deleted."""
     return bool(definition["metadata"].get("deletionTimestamp"))
 
@@ -217,7 +216,7 @@ def _read(definition: Object) -> tuple[tuple[Served, ...], list[Cause]]:
     """Read what a stored definition describes: nothing, and why, if it cannot be served."""
     try:
         default_object(definition)
-        problems = [cause for cause in check_definition(definition) if keeps_from_serving(cause)]
+        problems = [cause for cause in check_definition(definition) if prevents_serving(cause)]
         served = () if problems else tuple(served_by(definition))
         if not all(one.resource.version for one in served):
             problems.append(causes.required("spec.versions[].name"))

@@ -13,13 +13,13 @@ from holdfast.apiserver.admission.definitions import CLEANUP
 from holdfast.apiserver.admission.namespaces import check_deletable
 from holdfast.apiserver.answers import answer, success
 from holdfast.apiserver.body import read_value
+from holdfast.apiserver.definition_validation import ID as DEFINITIONS
 from holdfast.apiserver.forms import render_list
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.options import unknown_choice, whole_number, wrong_option
 from holdfast.apiserver.routing import is_true
 from holdfast.apiserver.selection import selection_of
 from holdfast.apiserver.updating import current, is_finished
-from holdfast.apiserver.validation import DEFINITIONS
 from holdfast.apiserver.writing import builder, decode, pretended, show, typed_first
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Conflict, Details, NotFound

@@ -17,7 +17,7 @@ OPERATION_LIMIT = 10_000
 COPY_LIMIT = 3 * 1024 * 1024
 """The most bytes, written as JSON, that the ``copy`` operations of one patch may add."""
 MOVED_ITEMS_LIMIT = 200_000_000
-_REJECTED = "the server rejected our request due to an error in our request"
+REJECTED = "the server rejected our request due to an error in our request"
 _OP = "handlers.jsonPatchOp"
 _JSON_NAMES = {list: "array", dict: "object", str: "string", bool: "bool", type(None): "null"}
 
@@ -203,4 +203,4 @@ def _sorted(value: Any) -> bytes:
 
 
 def _failure() -> Invalid:
-    return Invalid(_REJECTED)
+    return Invalid(REJECTED)

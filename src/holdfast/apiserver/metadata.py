@@ -180,9 +180,10 @@ def content_changed(new: Object, old: Object) -> bool:
     }
 
 
-def says_the_same(new: Object, old: Object) -> bool:
-    """Tell whether a completed object is what a stored one would be if it were completed.
+def same_after_defaulting(new: Object, old: Object) -> bool:
+    """Tell whether a defaulted object equals the stored one once that is defaulted too.
 
+    Metadata and status are not compared.
     What an older server stored may lack defaults, have nulls, or have any shape.
     """
     before = without_nulls(old)

@@ -11,7 +11,7 @@ from holdfast.api import causes
 from holdfast.apiserver.body import check_nesting, check_size, parse_json
 from holdfast.apiserver.conversion import inward, outward_object
 from holdfast.apiserver.incoming import known_fields
-from holdfast.apiserver.json_patch import apply_json_patch, undecodable
+from holdfast.apiserver.json_patch import REJECTED, apply_json_patch, undecodable
 from holdfast.apiserver.metadata import metadata_of
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.strategic import strategic_merge
@@ -27,7 +27,6 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCHES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
-_REJECTED = "the server rejected our request due to an error in our request"
 
 
 async def patch(op: Operation) -> Response:
@@ -83,7 +82,7 @@ def patched(op: Operation, old: Object, change: Any) -> Object:
     else:
         new = strategic_merge(op.served.resource, old, change)
     if not isinstance(new, dict):
-        raise Invalid(_REJECTED)
+        raise Invalid(REJECTED)
     check_value_size(op.key, msgspec.json.encode(new))
     _check_identity(op, new, old)
     return known_fields(op, new)

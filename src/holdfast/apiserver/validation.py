@@ -14,11 +14,9 @@ from holdfast.api import causes, names
 from holdfast.api.decode import without_nulls
 from holdfast.apiserver.admission.priority_classes import ID as PRIORITY_CLASSES
 from holdfast.apiserver.admission.priority_classes import check_priority_class
-from holdfast.apiserver.definition_validation import (
-    check_definition,
-    check_definition_change,
-)
-from holdfast.apiserver.metadata import says_the_same
+from holdfast.apiserver.definition_validation import ID as DEFINITIONS
+from holdfast.apiserver.definition_validation import check_definition, check_definition_change
+from holdfast.apiserver.metadata import same_after_defaulting
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.pod_validation import check_pod, check_pod_change
 from holdfast.apiserver.policies import Id
@@ -38,7 +36,6 @@ from holdfast.validation.list_limits import check_lists
 
 Object = dict[str, Any]
 
-DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _BINDINGS: Mapping[Id, Callable[[Object], Iterable[Cause]]] = {
     ("rbac.authorization.k8s.io", "rolebindings"): check_role_binding,
     ("rbac.authorization.k8s.io", "clusterrolebindings"): check_cluster_role_binding,
@@ -122,7 +119,7 @@ def _of_changed(op: Operation, new: Object, old: Object) -> list[Cause]:
         found = [*check_pod_change(new, old)]
     else:
         found = [*(check(new) if check else ()), *_fixed(op, new, old)]
-    if found and says_the_same(new, old):
+    if found and same_after_defaulting(new, old):
         return [cause for cause in found if cause.field.startswith("annotations.")]
     return found
 

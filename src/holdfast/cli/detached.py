@@ -8,10 +8,10 @@ import subprocess
 import time
 from pathlib import Path
 
+from holdfast.child_process import COMMAND, ending
 from holdfast.cli import running
 from holdfast.errors import Refused
-from holdfast.files import open_private
-from holdfast.program import COMMAND, ending
+from holdfast.private_files import open_private
 from holdfast.settings import ClusterSettings
 
 START_SECONDS = 120.0

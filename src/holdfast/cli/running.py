@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from holdfast.errors import Refused
-from holdfast.files import PRIVATE_DIRECTORY, writable_by_others, write_private
+from holdfast.private_files import PRIVATE_DIRECTORY, writable_by_others, write_private
 
 FILE = "running.json"
 LOG = "holdfast.log"

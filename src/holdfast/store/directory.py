@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from holdfast import errors
-from holdfast.files import PRIVATE_DIRECTORY, PRIVATE_FILE, open_private
+from holdfast.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, open_private
 from holdfast.store.integrity import damaged
 from holdfast.store.revision_mark import RevisionMark
 

@@ -17,7 +17,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.files import open_private, sync_directory
+from holdfast import errors
+from holdfast.private_files import open_private, sync_directory
 
 log = logging.getLogger(__name__)
 BLOCK = 10_000
@@ -96,9 +97,11 @@ class Gaps:
             first, second, *rest = self._gaps
             self._gaps[:] = [(first[0], second[1]), *rest]
 
-    def end(self, revision: int) -> int | None:
-        """Return the first revision after the gap that a revision lies in, None if in none."""
-        return next((after for before, after in self._gaps if before < revision < after), None)
+    def check(self, revision: int) -> None:
+        """Raise Expired for a revision that lies in a gap."""
+        for before, after in self._gaps:
+            if before < revision < after:
+                raise errors.Expired(f"too old resource version: {revision} ({after})")
 
     def as_list(self) -> list[tuple[int, int]]:
         """Return all gaps, oldest first."""

@@ -290,8 +290,7 @@ class Store:
 
     def check_not_lost(self, revision: int) -> None:
         """Raise Expired for a revision that may have been given out and is not in the store."""
-        if after := self._gaps.end(revision):
-            raise errors.Expired(f"too old resource version: {revision} ({after})")
+        self._gaps.check(revision)
 
     # What the writer reports.
 

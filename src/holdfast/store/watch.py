@@ -41,8 +41,7 @@ class History:
         """Find the first event after a revision; raises Expired if some are gone."""
         if revision < self.floor:
             raise errors.Expired(f"too old resource version: {revision} ({self.floor})")
-        if after := self._gaps.end(revision):
-            raise errors.Expired(f"too old resource version: {revision} ({after})")
+        self._gaps.check(revision)
         return self._forgotten + bisect_right(self._events, revision, key=_REVISION)
 
     def read(self, place: int, limit: int | None = None) -> list[Event]:

@@ -19,12 +19,12 @@ from holdfast.apiserver.admission.priority_classes import check_only_default
 from holdfast.apiserver.admission.reservations import ID as RESERVATIONS
 from holdfast.apiserver.admission.reservations import advice
 from holdfast.apiserver.admission.unbuilt_warnings import unbuilt_warnings
-from holdfast.apiserver.metadata import says_the_same, stamp
+from holdfast.apiserver.definition_validation import ID as DEFINITIONS
+from holdfast.apiserver.metadata import same_after_defaulting, stamp
 from holdfast.apiserver.operation import Operation
 
 Object = dict[str, Any]
 GRANTING = escalation.ROLES | escalation.BINDINGS
-DEFINITIONS = validation.DEFINITIONS
 
 
 def complete(op: Operation, obj: Object) -> Object:
@@ -82,7 +82,7 @@ def admit_changed(op: Operation, new: Object, old: Object) -> Object:
     validation.check_changed(op, new, old)
     if op.served.id in GRANTING:
         escalation.check_grants(op, new, old)
-    if op.served.id == DEFINITIONS and not says_the_same(new, old):
+    if op.served.id == DEFINITIONS and not same_after_defaulting(new, old):
         op.warnings.extend(unbuilt_rules(new))
     if op.served.id == RESERVATIONS and not op.call.subresource:
         op.warnings.extend(advice(new, old))

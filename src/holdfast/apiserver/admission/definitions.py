@@ -11,7 +11,7 @@ from holdfast.apiserver.definition_validation import (
     check_definition,
     is_established,
 )
-from holdfast.apiserver.metadata import says_the_same
+from holdfast.apiserver.metadata import same_after_defaulting
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.structural import Schema
 from holdfast.errors import Cause, FieldErrors
@@ -33,7 +33,7 @@ def readmit_definition(definition: Object, old: Object, now: float) -> None:
     if meta.get("deletionTimestamp") and CLEANUP in (old["metadata"].get("finalizers") or ()):
         kept = meta.get("finalizers") or []
         meta["finalizers"] = kept if CLEANUP in kept else [*kept, CLEANUP]
-    if not says_the_same(definition, old) and not check_definition(definition):
+    if not same_after_defaulting(definition, old) and not check_definition(definition):
         establish(definition, now)
 
 
