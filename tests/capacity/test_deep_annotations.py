@@ -1,0 +1,29 @@
+"""Annotations are JSON that nothing checks when they are written: any depth has an answer."""
+
+import pytest
+
+from holdfast.capacity import annotations, names
+from holdfast.errors import BadRequest
+from holdfast.testing import a_pod, a_reservation, typed
+
+DEEP = '{"a":' * 5000 + "1" + "}" * 5000
+
+
+def with_note(raw, key):
+    raw["metadata"].setdefault("annotations", {})[key] = DEEP
+    return typed(raw)
+
+
+def test_a_wish_nested_too_deep_is_a_mistake_of_the_pod():
+    for key, read in (
+        (names.AFFINITY, annotations.affinity_of),
+        (names.EXACT_MATCH, annotations.exact_match_of),
+    ):
+        with pytest.raises(BadRequest, match="recursion"):
+            read(with_note(a_pod("p"), key))
+
+
+def test_any_other_annotation_nested_too_deep_counts_as_absent():
+    assert annotations.allocated_of(with_note(a_pod("p"), names.ALLOCATED)) is None
+    assert annotations.draws_of(with_note(a_pod("p"), names.DRAWS)) == ()
+    assert annotations.resized(with_note(a_reservation("r"), names.RESIZE)) == {}
