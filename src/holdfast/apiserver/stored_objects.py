@@ -18,6 +18,7 @@ from holdfast.api import catalog
 from holdfast.api.resource import Resource
 from holdfast.apiserver import strict
 from holdfast.apiserver.fields import fields_of, type_of
+from holdfast.errors import HoldfastError
 from holdfast.repeated_log import RepeatFilter
 from holdfast.store import Store, Stored
 from holdfast.store.store import Build
@@ -66,7 +67,10 @@ async def mend_identities(store: Store) -> None:
         for stored in store.list(*resource):
             if stored.indexed.misnamed:
                 log.error("%s is stored with wrong metadata and is mended", stored.key.words)
-                await store.update(stored, builder(decode(stored)))
+                try:
+                    await store.update(stored, builder(decode(stored)))
+                except HoldfastError as failure:  # a full disk: the server starts all the same
+                    log.error("%s is not mended: %s", stored.key.words, failure)
 
 
 def builder(obj: Object) -> Build:
