@@ -42,6 +42,15 @@ def test_only_so_many_lines_are_remembered(seconds):
     assert repeats.admit(0) == ""
 
 
+def test_lines_of_one_cause_are_logged_once(seconds, caplog):
+    repeats, log = Repeats(now=seconds), logging.getLogger("repeats.logged")
+    for name in ("a", "b", "c"):
+        repeats.log(log, logging.WARNING, f"event {name} dropped", same="lost lease")
+    seconds.now += 60
+    repeats.log(log, logging.WARNING, "event d dropped", same="lost lease")
+    assert caplog.messages == ["event a dropped", "event d dropped (repeated 2 times meanwhile)"]
+
+
 def logger(name, filter_):
     made = logging.getLogger(name)
     made.addFilter(filter_)

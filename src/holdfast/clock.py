@@ -29,7 +29,8 @@ class Clock(Protocol):
     async def stepped(self) -> None:
         """Wait until ``now`` jumps: the clock was set, or the machine slept.
 
-        ``sleep`` and ``monotonic`` do not notice that; who waits for a time of day must look again.
+        ``sleep`` and ``monotonic`` do not notice that: code that waits for a time of day must look
+        again.
         """
         ...
 

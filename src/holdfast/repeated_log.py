@@ -3,8 +3,7 @@
 Two ways to use it. Where code logs through its own logger::
 
     repeats = Repeats()
-    if (note := repeats.admit(line)) is not None:
-        log.error("%s%s", line, note)
+    repeats.log(log, logging.ERROR, line)
 
 Where the lines come from a library (``asyncio``, ``aiohttp.server``) or from many places::
 
@@ -65,6 +64,22 @@ class Repeats:
         left_out, known.left_out, known.admitted = known.left_out, 0, now
         times = "time" if left_out == 1 else "times"
         return f" (repeated {left_out} {times} meanwhile)" if left_out else ""
+
+    def log(
+        self,
+        logger: logging.Logger,
+        level: int,
+        line: str,
+        *,
+        same: Hashable | None = None,
+        exc_info: BaseException | None = None,
+    ) -> None:
+        """Log a line with what ``admit`` adds to it, or leave it out.
+
+        Lines with an equal ``same`` repeat one another, however their texts differ.
+        """
+        if (note := self.admit(line if same is None else same)) is not None:
+            logger.log(level, "%s%s", line, note, exc_info=exc_info)
 
 
 class RepeatFilter(logging.Filter):

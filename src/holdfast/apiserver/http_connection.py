@@ -140,8 +140,9 @@ class HttpConnection(RequestHandler):
         raised = kw.get("exc_info")
         if self.transport is None or isinstance(raised, _HANGING_UP):
             return
-        if (note := _repeats.admit(repr(raised))) is not None:
-            _log.error("answering a request failed%s", note, exc_info=raised)
+        _repeats.log(
+            _log, logging.ERROR, "answering a request failed", same=repr(raised), exc_info=raised
+        )
 
     def handle_error(
         self,

@@ -142,14 +142,14 @@ class Listener:
         """Give up a connection for the next one, and wait a moment rather than spin."""
         if failure.errno in _EXHAUSTED:
             self._connections.close_one()
-        self._say(f"cannot accept connections: {failure.strerror}")
+        self._warn(f"cannot accept connections: {failure.strerror}")
         self._loop.remove_reader(bound)
         self._loop.call_later(_RETRY_SECONDS, self._resume, bound)
 
     def _open(self, accepted: socket.socket, address: str) -> None:
         connection = self._connections.admit(_network(address), self._loop.time())
         if connection is None:
-            self._say(f"all {self._connections.most} connections are in use; refusing more")
+            self._warn(f"all {self._connections.most} connections are in use; refusing more")
             accepted.close()
             return
         task = self._loop.create_task(self._shake_hands(accepted, connection))
@@ -179,9 +179,8 @@ class Listener:
         self._connections.close_overdue(self._loop.time())
         self._look = self._loop.call_later(self._look_seconds, self._close_overdue)
 
-    def _say(self, line: str) -> None:
-        if (note := self._repeats.admit(line)) is not None:
-            _log.warning("%s%s", line, note)
+    def _warn(self, line: str) -> None:
+        self._repeats.log(_log, logging.WARNING, line)
 
 
 def _network(address: str) -> str:

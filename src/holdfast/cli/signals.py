@@ -69,8 +69,8 @@ def on_dump_signal(dump: Callable[[], None]) -> None:
 def _log_ignored(number: signal.Signals) -> None:
     if number is signal.SIGHUP:
         _leave_closed_terminal()
-    if (note := _repeats.admit(number)) is not None:
-        log.warning("%s has no effect: stop this process with SIGTERM%s", number.name, note)
+    line = f"{number.name} has no effect: stop this process with SIGTERM"
+    _repeats.log(log, logging.WARNING, line)
 
 
 def _leave_closed_terminal() -> None:

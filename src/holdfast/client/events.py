@@ -225,10 +225,10 @@ class EventRecorder:
         if not entry.stored:
             self._entries.pop(entry.key, None)
         # One cause, such as a lost lease, may drop thousands.
-        note = self._repeats.admit(type(failure).__name__)
-        if note is not None:
-            kind, name, reason = entry.about.kind, entry.about.name, entry.key[3]
-            log.warning("event %s about %s %s dropped: %s%s", reason, kind, name, failure, note)
+        line = (
+            f"event {entry.key[3]} about {entry.about.kind} {entry.about.name} dropped: {failure}"
+        )
+        self._repeats.log(log, logging.WARNING, line, same=type(failure).__name__)
 
     def _has_room(self) -> bool:
         if len(self._pending) < MOST_WAITING:

@@ -175,9 +175,9 @@ class Informer(Generic[T]):
         )
         if stale or self._patience.exhausted:
             self._version = ""
-        note = None if isinstance(failure, Expired) else self._repeats.admit(str(failure))
-        if note is not None:
-            log.warning("%s: %s; trying again%s", self.resource.plural, failure, note)
+        if not isinstance(failure, Expired):
+            line = f"{self.resource.plural}: {failure}; trying again"
+            self._repeats.log(log, logging.WARNING, line)
 
     async def _list(self) -> None:
         self._begin_staging()

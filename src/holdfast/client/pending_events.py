@@ -42,8 +42,8 @@ class EventEntry:
 class PendingEvents:
     """Events in the order they were recorded, object by object.
 
-    ``queue`` holds the objects that have something pending: whoever takes one writes the event
-    that ``next`` names, so that events about one object are written one after the other.
+    ``queue`` holds the objects that have something pending. A worker that takes one writes
+    the event that ``next`` names, so that events about one object are written one after the other.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -66,7 +66,7 @@ class PendingEvents:
             self.queue.add_after(entry.subject, entry.due - self._clock.monotonic())
 
     def remove(self, entry: EventEntry) -> None:
-        """An event is written or given up: the next one of its object follows."""
+        """Forget an event that was written or given up; the next one of its object follows."""
         entry.pending, entry.failures = False, 0
         self._count -= 1
         self.settled += 1

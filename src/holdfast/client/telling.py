@@ -61,11 +61,10 @@ class Teller(Generic[T]):
     def _note(self, key: str, trouble: Exception) -> None:
         sort = REFUSED if isinstance(trouble, HoldfastError) else FAILED
         self.troubles[sort] += 1
-        if self._repeats.admit((key, sort)) is None:
-            return
+        about = f"{self._what} {key}"
         if sort == REFUSED:
-            words = "%s %s: %s; going on with what was known of it"
-            log.error(words, self._what, key, trouble)
+            line = f"{about}: {trouble}; going on with what was known of it"
+            self._repeats.log(log, logging.ERROR, line, same=(key, sort))
         else:
-            words = "%s %s: a handler failed; going on with the next object"
-            log.error(words, self._what, key, exc_info=trouble)
+            line = f"{about}: a handler failed; going on with the next object"
+            self._repeats.log(log, logging.ERROR, line, same=(key, sort), exc_info=trouble)

@@ -252,10 +252,10 @@ def _report(repeats: Repeats, name: str, key: str, failure: Exception) -> None:
     if isinstance(failure, Conflict):
         log.debug("%s: %s: %s; trying again", name, key, failure)
         return
-    note = repeats.admit((key, type(failure)))
-    if note is None:
-        return
+    same = (key, type(failure))
     if isinstance(failure, Retryable):
-        log.warning("%s: %s: %s; trying again%s", name, key, failure, note)
+        line = f"{name}: {key}: {failure}; trying again"
+        repeats.log(log, logging.WARNING, line, same=same)
     else:
-        log.error("%s: %s failed; trying again%s", name, key, note, exc_info=failure)
+        line = f"{name}: {key} failed; trying again"
+        repeats.log(log, logging.ERROR, line, same=same, exc_info=failure)

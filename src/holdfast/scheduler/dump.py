@@ -21,8 +21,9 @@ def dump(scheduler: Scheduler) -> str:
 
 
 def log_dump(scheduler: Scheduler) -> None:
-    """Write the dump to the log."""
-    log.warning("asked for a dump\n%s", dump(scheduler))
+    """Write the dump to the log, one record a line."""
+    for line in ("asked for a dump", *dump(scheduler).splitlines()):
+        log.warning("%s", line)
 
 
 def _mismatches(scheduler: Scheduler) -> Iterator[str]:

@@ -77,6 +77,7 @@ class Store:
         self._overlay: dict[Key, Write] = {}
         self._refusal: Exception | None = None
         self._closed = False
+        # A disk may be full, and have room again, every other second.
         self._repeats = Repeats(now=clock.monotonic)
         self._recovery: asyncio.Task[None] | None = None
         self._compaction: asyncio.Task[None] | None = None
@@ -328,7 +329,7 @@ class Store:
     def _refuse(self, error: Exception) -> None:
         """Refuse writes, until a trial commit succeeds or, if the file is damaged, for good."""
         if self._refusal is None:
-            self._say(logging.ERROR, str(self._unavailable(error)))
+            self._repeats.log(log, logging.ERROR, str(self._unavailable(error)))
         self._refusal = error
         if self._recovery is None and not self._closed and not is_damage(error):
             self._recovery = self._loop.create_task(self._recover())
@@ -354,18 +355,15 @@ class Store:
             except Exception as error:  # still broken, and every refused write says how
                 if is_damage(error):
                     self._refusal, self._recovery = error, None
-                    self._say(logging.ERROR, str(self._unavailable(error)))
+                    self._repeats.log(log, logging.ERROR, str(self._unavailable(error)))
                     return
                 await self._clock.sleep(PROBE_SECONDS)
         # Should a commit have reached the disk and been reported as failed, it counts.
         self._apply(list(replay(rows, self._state, self._index)))
         self._refusal = self._recovery = None
-        self._say(logging.WARNING, f"the store in {self._directory.path} commits again")
-
-    def _say(self, level: int, line: str) -> None:
-        """Log a line, at most once a minute: a disk may be full every other second."""
-        if (note := self._repeats.admit(line)) is not None:
-            log.log(level, "%s%s", line, note)
+        self._repeats.log(
+            log, logging.WARNING, f"the store in {self._directory.path} commits again"
+        )
 
     # Keeping house.
 
