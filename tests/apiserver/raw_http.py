@@ -20,9 +20,10 @@ class RawClient:
         self.reader, self.writer, self.host = reader, writer, host
 
     async def send(self, text: str | bytes) -> None:
-        """Send bytes, or text with HOST filled in and line ends made CRLF."""
+        """Send bytes, or text with HOST filled in and line ends made CRLF; U+DCFF is byte FF."""
         if isinstance(text, str):
-            text = text.replace("HOST", self.host).replace("\n", "\r\n").encode()
+            text = text.replace("HOST", self.host).replace("\n", "\r\n")
+            text = text.encode(errors="surrogateescape")
         self.writer.write(text)
         await self.writer.drain()
 

@@ -40,15 +40,15 @@ class Authenticator:
 
     def check_host(self, host: str, origin: str = "") -> None:
         """Refuse requests meant for another host: a web page must not reach a loopback server."""
-        if _bare(host) not in self._hosts:
+        if _host_of(f"//{host}") not in self._hosts:
             raise Forbidden(f'the Host header "{host}" does not name this server')
-        if origin and (urlsplit(origin).hostname or "") not in self._hosts:
+        if origin and _host_of(origin) not in self._hosts:
             raise Forbidden(f'requests from the web page "{origin}" are not accepted')
 
 
-def _bare(host: str) -> str:
+def _host_of(url: str) -> str:
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return urlsplit(url).hostname or ""
     except ValueError:
         return ""
 

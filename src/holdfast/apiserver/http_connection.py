@@ -141,7 +141,7 @@ class HttpConnection(RequestHandler):
         if self.transport is None or isinstance(raised, _HANGING_UP):
             return
         _repeats.log(
-            _log, logging.ERROR, "answering a request failed", same=repr(raised), exc_info=raised
+            _log, logging.ERROR, "answering a request failed", same=_origin(raised), exc_info=raised
         )
 
     def handle_error(
@@ -162,3 +162,12 @@ class HttpConnection(RequestHandler):
         answer = web.Response(status=status, headers=dict(outcome.headers), body=outcome.body)
         answer.force_close()
         return answer
+
+
+def _origin(raised: BaseException | None) -> tuple[object, ...]:
+    """Name the place an exception was raised at: its message may hold what a client sent."""
+    traced = raised.__traceback__ if raised is not None else None
+    while traced is not None and traced.tb_next is not None:
+        traced = traced.tb_next
+    place = (traced.tb_frame.f_code.co_filename, traced.tb_lineno) if traced else ()
+    return (type(raised), *place)
