@@ -23,6 +23,7 @@ from holdfast.errors import TooManyRequests
 from holdfast.settings import FrontLimits
 
 HALF_POST = f"POST {PODS} HTTP/1.1\nhost: HOST\ncontent-length: 3000000\n\n{{"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 NODE = User("system:node:a", ("system:nodes", "system:authenticated"))
 
 
@@ -210,6 +211,20 @@ async def test_a_user_has_a_quarter_of_all_connections():
         connection.requests = 1
     connections.authenticate(opened[5], User("eve"))
     assert opened[5].over_limit
+
+
+async def test_a_connection_over_the_limit_is_closed_with_its_refusal(tmp_path):
+    async with server(tmp_path, connections=8) as api, AsyncExitStack() as stack:
+        token = api.credentials.mint_token(User("eve", ("system:authenticated",)))
+        head = f"host: HOST\nauthorization: Bearer {token}\n\n"
+        allowed = f"POST {REVIEWS} HTTP/1.1\nexpect: 100-continue\ncontent-length: 9\n{head}"
+        for _ in range(2):  # a quarter of all, each with a request in flight
+            client = await stack.enter_async_context(connect(api))
+            await client.send(allowed)
+            assert (await client.head()).startswith("HTTP/1.1 100")
+        async with connect(api) as client:
+            await client.send(f"GET /version HTTP/1.1\n{head}")
+            assert (await client.rest()).startswith(b"HTTP/1.1 429")
 
 
 def test_an_address_takes_its_own_places_only():

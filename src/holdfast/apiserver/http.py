@@ -82,7 +82,10 @@ class _Adapter:
                 user = self._identify(incoming, headers, connection)
                 in_flight = self._shares.enter(user)
             except HoldfastError as error:
-                return await _send(failure(error), incoming)
+                refusal = await _send(failure(error), incoming)
+                if connection.over_limit:
+                    refusal.force_close()  # the next connection is counted anew
+                return refusal
             try:
                 outcome = await self._answer(incoming, headers, user, in_flight)
                 if isinstance(outcome, Response):
