@@ -31,8 +31,8 @@ class FrontLimits:
     """How much of a refused body without credentials is read and discarded meanwhile."""
     header_bytes: int = 64 * 1024
     """Request line and header fields together; label selectors are in the request line."""
-    headers: int = 64
-    """Header fields of one request."""
+    headers: int = 512
+    """Header fields of one request; a proxy that impersonates sends one for each group."""
     connections: int = 16384
     """In all; fewer if the limit of open files is lower."""
     unauthenticated_connections: int = 512
