@@ -31,6 +31,7 @@ A broken invariant is an ``AssertionError`` and crashes loudly.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,19 @@ class Cause:
     field: str
     message: str
     reason: str = "FieldValueInvalid"
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def aggregated(found: Iterable[object]) -> str:
+    """Write one error as it is and several as upstream writes an aggregate.
+
+    >>> aggregated([Cause("spec", "Required value")]), aggregated(["a", "b"])
+    ('spec: Required value', '[a, b]')
+    """
+    listed = [str(one) for one in found]
+    return listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +230,8 @@ class FieldErrors:
         if not self.causes:
             return
         shown = self.causes[:CAUSE_LIMIT]
-        listed = [f"{c.field}: {c.message}" for c in shown]
-        if len(self.causes) > CAUSE_LIMIT:
-            listed.append("further errors are not shown")
-        words = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+        more = ["further errors are not shown"] if len(self.causes) > CAUSE_LIMIT else []
+        words = aggregated([*shown, *more])
         qualified = f"{kind}.{group}" if group else kind
         raise Invalid(
             f'{qualified} "{name}" is invalid: {words}',

@@ -16,8 +16,8 @@ from apiserver.server_fixture import start_server
 from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
 from holdfast.apiserver.connections import Connections
 from holdfast.apiserver.credentials import client_context
+from holdfast.apiserver.in_flight import InFlightLimits
 from holdfast.apiserver.listener import Listener
-from holdfast.apiserver.shares import Shares
 from holdfast.apiserver.user import ADMIN, ANONYMOUS, User
 from holdfast.errors import TooManyRequests
 from holdfast.settings import FrontLimits
@@ -92,21 +92,21 @@ async def test_half_sent_anonymous_posts_do_not_refuse_the_admin(tmp_path):
 
 
 def test_requests_in_flight_are_counted_by_kind_of_user():
-    shares = Shares(FrontLimits(
+    in_flight = InFlightLimits(FrontLimits(
         system_requests=3, other_requests=3, user_requests=2, anonymous_requests=2
     ))  # fmt: skip
     for user, most in ((ANONYMOUS, 2), (User("eve"), 2), (User("bob"), 1)):
-        entered = [shares.enter(user) for _ in range(most)]
+        entered = [in_flight.enter(user) for _ in range(most)]
         with pytest.raises(TooManyRequests) as refused:
-            shares.enter(user)
+            in_flight.enter(user)
         assert refused.value.details.retry_after_seconds == 1
         assert len(entered) == most
     for user in (NODE, NODE, ADMIN):
-        held = shares.enter(user)
+        held = in_flight.enter(user)
     with pytest.raises(TooManyRequests):
-        shares.enter(ADMIN)
+        in_flight.enter(ADMIN)
     held.leave()
-    shares.enter(ADMIN)
+    in_flight.enter(ADMIN)
 
 
 async def test_bodies_in_memory_are_limited_by_user(tmp_path):

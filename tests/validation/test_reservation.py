@@ -2,8 +2,9 @@
 
 import pytest
 
+from holdfast.errors import aggregated
 from holdfast.testing import a_reservation, typed
-from holdfast.validation.reservation import check_reservation, words_of
+from holdfast.validation.reservation import check_reservation
 
 TEMPLATE = "spec.template.spec"
 RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"
@@ -104,10 +105,10 @@ def test_a_reservation_without_a_template_says_so():
     raw = a_reservation()
     del raw["spec"]["template"]
     found = list(check_reservation(typed(raw)))
-    assert words_of(found) == (
+    assert aggregated(found) == (
         "spec.template: Required value: the reservation misses the template spec"
     )
     raw["spec"]["ttl"] = "-1s"
-    both = words_of(list(check_reservation(typed(raw))))
+    both = aggregated(list(check_reservation(typed(raw))))
     assert both.startswith("[spec.template: ")
     assert ", spec.ttl: " in both

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import BadRequest, Cause, Details
+from holdfast.errors import BadRequest, Cause, Details, aggregated
 
 
 def invalid(path: str, value: Any, detail: str) -> Cause:
@@ -69,9 +69,7 @@ def refuse(causes: Iterable[Cause]) -> None:
     found = tuple(causes)
     if not found:
         return
-    listed = [f"{c.field}: {c.message}" for c in found]
-    words = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
-    raise BadRequest(words, Details(causes=found))
+    raise BadRequest(aggregated(found), Details(causes=found))
 
 
 _GO_ESCAPES = {

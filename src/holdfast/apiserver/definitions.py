@@ -128,7 +128,7 @@ class Definitions:
             await self._mark_unserved(stored, problems)
 
     async def _mark_unserved(self, stored: Stored, problems: list[Cause]) -> None:
-        words = "; ".join(f"{cause.field}: {cause.message}" for cause in problems)
+        words = "; ".join(map(str, problems))
         log.error("%s is stored but cannot be served: %s", stored.key.words, words)
         definition = msgspec.json.decode(stored.value)  # as it is, for its owner to mend
         if not isinstance(definition, dict) or not isinstance(definition.get("metadata"), dict):

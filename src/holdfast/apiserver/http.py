@@ -19,16 +19,16 @@ from yarl import URL
 
 from holdfast.apiserver.answers import StreamResponse, failure
 from holdfast.apiserver.authentication import Authenticator
-from holdfast.apiserver.body import BODY_LIMIT
+from holdfast.apiserver.body import BODY_LIMIT, too_large
 from holdfast.apiserver.connections import Connection, Connections
 from holdfast.apiserver.credentials import Credentials, server_context
 from holdfast.apiserver.http_connection import HttpConnection
+from holdfast.apiserver.in_flight import InFlightLimits, RequestInFlight, too_many
 from holdfast.apiserver.listener import Listener, bind, most_connections
 from holdfast.apiserver.server import ApiServer
-from holdfast.apiserver.shares import InFlight, Shares, too_many
 from holdfast.apiserver.user import User
 from holdfast.client.transport import Request, Response
-from holdfast.errors import BadRequest, HoldfastError, TimedOut, TooLarge
+from holdfast.errors import BadRequest, HoldfastError, TimedOut
 from holdfast.settings import FrontLimits
 
 GZIP_FROM = 128 * 1024  # smaller answers cost more to pack than to send, as upstream found
@@ -71,7 +71,7 @@ class _Adapter:
         self._server = server
         self._authenticator = authenticator
         self._limits = limits
-        self._shares = Shares(limits)
+        self._in_flight = InFlightLimits(limits)
 
     async def __call__(self, incoming: web.BaseRequest) -> web.StreamResponse:
         connection = incoming.protocol
@@ -80,7 +80,7 @@ class _Adapter:
             try:
                 headers = _headers(incoming)
                 user = self._identify(incoming, headers, connection)
-                in_flight = self._shares.enter(user)
+                in_flight = self._in_flight.enter(user)
             except HoldfastError as error:
                 refusal = await _send(failure(error), incoming)
                 if connection.over_limit:
@@ -112,19 +112,23 @@ class _Adapter:
         return user
 
     async def _answer(
-        self, incoming: web.BaseRequest, headers: dict[str, str], user: User, in_flight: InFlight
+        self,
+        incoming: web.BaseRequest,
+        headers: dict[str, str],
+        user: User,
+        in_flight: RequestInFlight,
     ) -> Response | StreamResponse:
         url = incoming.rel_url
         request = Request(incoming.method, url.path, _query(url), headers)
         return await self._server.handle(request, user, partial(self._body, incoming, in_flight))
 
-    async def _body(self, incoming: web.BaseRequest, in_flight: InFlight) -> bytes:
+    async def _body(self, incoming: web.BaseRequest, in_flight: RequestInFlight) -> bytes:
         """Read the body of a request that was authorized."""
         if not incoming.can_read_body:
             return b""
         size = incoming.content_length
         if size is not None and size > BODY_LIMIT:
-            raise _too_large()
+            raise too_large()
         packed = "content-encoding" in incoming.headers
         in_flight.reserve_body(BODY_LIMIT if size is None or packed else size)
         await _continue(incoming)
@@ -134,7 +138,7 @@ class _Adapter:
             async with asyncio.timeout(self._limits.body_seconds):
                 return await incoming.read()
         except web.HTTPRequestEntityTooLarge as large:
-            raise _too_large() from large
+            raise too_large() from large
         except RequestPayloadError as broken:
             raise BadRequest(f"the body cannot be read: {broken}") from broken
         except TimeoutError as late:
@@ -142,10 +146,6 @@ class _Adapter:
                 "Timeout: request did not complete within requested timeout"
                 " - context deadline exceeded"
             ) from late
-
-
-def _too_large() -> TooLarge:
-    return TooLarge(f"Request entity too large: limit is {BODY_LIMIT}")
 
 
 async def _continue(incoming: web.BaseRequest) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from holdfast.api import causes
-from holdfast.apiserver.body import check_nesting, check_size, parse_json
+from holdfast.apiserver.body import check_size, parse_json
 from holdfast.apiserver.conversion import inward, outward_object
 from holdfast.apiserver.incoming import known_fields
 from holdfast.apiserver.json_patch import REJECTED, apply_json_patch, undecodable
 from holdfast.apiserver.metadata import metadata_of
+from holdfast.apiserver.nesting import check_nesting
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.strategic import strategic_merge
 from holdfast.apiserver.updating import current, write

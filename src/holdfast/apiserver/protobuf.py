@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast.apiserver import data
+from holdfast.apiserver.nesting import too_deep
 from holdfast.apiserver.wellknown import WELL_KNOWN
 from holdfast.errors import BadRequest
 
@@ -115,7 +116,7 @@ _prepared: dict[str, _Message] = {}
 def _read(buffer: bytes, message: _Message, depth: int) -> Any:
     """Read one message."""
     if depth > _DEEPEST:
-        raise BadRequest(f"the protobuf body nests deeper than {_DEEPEST} levels")
+        raise too_deep(_DEEPEST)
     out: dict[str, Any] = {}
     fields, at, end = message.fields, 0, len(buffer)
     while at < end:

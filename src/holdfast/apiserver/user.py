@@ -9,6 +9,8 @@ MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 SERVICE_ACCOUNT = "system:serviceaccount:"
 UNAUTHENTICATED = "system:unauthenticated"
+_SYSTEM_GROUPS = frozenset({MASTERS, "system:nodes"})
+_SYSTEM_USERS = frozenset({"system:kube-scheduler", "system:kube-controller-manager"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,13 @@ class User:
 
     @property
     def is_master(self) -> bool:
-        """Whether no rule needs to be asked."""
+        """Whether everything is allowed, whatever the rules say."""
         return MASTERS in self.groups
+
+    @property
+    def is_system(self) -> bool:
+        """Whether the cluster depends on this user's requests: its admin, nodes and components."""
+        return self.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(self.groups)
 
     @property
     def is_component(self) -> bool:
@@ -32,7 +39,7 @@ class User:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether nobody vouches for the sender."""
+        """Whether the request came without credentials."""
         return UNAUTHENTICATED in self.groups
 
 

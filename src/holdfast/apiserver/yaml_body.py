@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from holdfast.apiserver.nesting import DEPTH_LIMIT, too_deep
 from holdfast.errors import BadRequest
 
 VALUE_LIMIT = 250_000
@@ -63,9 +64,8 @@ class _Builder:
     In a mapping the key comes first and is remembered in ``_keys`` until its value follows.
     """
 
-    def __init__(self, depth_limit: int) -> None:
+    def __init__(self) -> None:
         self.value: Any = None
-        self._depth_limit = depth_limit
         self._open: list[Any] = []
         self._keys: list[Any] = []
 
@@ -73,8 +73,8 @@ class _Builder:
         """Open a mapping or a sequence."""
         if event.tag not in _COLLECTION_TAGS:
             raise _refusal(f"the tag {event.tag} is not accepted")
-        if len(self._open) > self._depth_limit:
-            raise BadRequest(f"the object is nested more than {self._depth_limit} levels deep")
+        if len(self._open) > DEPTH_LIMIT:
+            raise too_deep()
         made: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
         self.add(made)
         self._open.append(made)
@@ -100,16 +100,16 @@ class _Builder:
             self._keys[-1] = None
 
 
-def parse_yaml(text: bytes, depth_limit: int) -> Any:
+def parse_yaml(text: bytes) -> Any:
     """Read one YAML document as a JSON value; no document at all is None.
 
-    >>> parse_yaml(b"a: 2001-01-01", 200)
+    >>> parse_yaml(b"a: 2001-01-01")
     {'a': '2001-01-01'}
     """
     if text.count(b"%TAG") > _DIRECTIVE_LIMIT:  # libyaml compares each with all before it
         raise _refusal(f"more than {_DIRECTIVE_LIMIT} directives")
     try:
-        return _build(text.decode(), _Builder(depth_limit))
+        return _build(text.decode(), _Builder())
     except (yaml.YAMLError, ValueError) as broken:
         raise _refusal(str(broken)) from broken
 

@@ -24,7 +24,7 @@ def load(path: Path) -> Configuration:
         causes = wrong.details.causes
         words = f" {wrong}"
         if len(causes) > 1:
-            words = "".join(f"\n  {cause.field}: {cause.message}" for cause in causes)
+            words = "".join(f"\n  {cause}" for cause in causes)
         raise type(wrong)(f"{path}:{words}", wrong.details) from wrong
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.configuration.document import KIND
-from holdfast.errors import BadConfiguration, Cause, Details, NotBuilt
+from holdfast.errors import BadConfiguration, Cause, Details, NotBuilt, aggregated
 
 
 class Findings:
@@ -39,7 +39,5 @@ class Findings:
         causes = (*self.mistakes, *self.unbuilt)
         if not causes:
             return
-        listed = [f"{cause.field}: {cause.message}" for cause in causes]
-        words = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
         kind = BadConfiguration if self.mistakes else NotBuilt
-        raise kind(words, Details(kind=KIND, causes=causes))
+        raise kind(aggregated(causes), Details(kind=KIND, causes=causes))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.api.mistakes import read
-from holdfast.errors import BadConfiguration, Cause, Details
+from holdfast.errors import BadConfiguration, Cause, Details, aggregated
 
 T = TypeVar("T", bound="PluginArgs")
 
@@ -34,9 +34,7 @@ class Arguments(list[Cause]):
     def refuse_if_wrong(self) -> None:
         """Raise BadConfiguration naming every wrong field, or return quietly."""
         if self:
-            listed = ", ".join(f"{c.field}: {c.message}" for c in self)
-            words = f"[{listed}]" if len(self) > 1 else listed
             raise BadConfiguration(
-                f'initializing plugin "{self._plugin}": {words}',
+                f'initializing plugin "{self._plugin}": {aggregated(self)}',
                 Details(kind=f"{self._plugin}Args", causes=tuple(self)),
             )

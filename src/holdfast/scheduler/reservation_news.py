@@ -15,11 +15,11 @@ from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.capacity.resizing import gives_back
 from holdfast.client.wire import Unreadable
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, aggregated
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.news import NewsDesk
 from holdfast.scheduler.resizing import Resizer
-from holdfast.validation.reservation import check_reservation, words_of
+from holdfast.validation.reservation import check_reservation
 
 Refuse = Callable[[PodFacts, str], object]
 """Tell the world why a reservation will not even be tried."""
@@ -116,7 +116,7 @@ class ReservationDesk:
         if old is not None and not _asks_otherwise(old, new):
             return self._refused.get(new.uid, "")
         found = list(check_reservation(new))
-        words = words_of(found) if found else self._unfit(new)
+        words = aggregated(found) if found else self._unfit(new)
         if not words:
             self._refused.pop(new.uid, None)
         elif self._refused.get(new.uid) != words:

@@ -2,9 +2,9 @@
 
 Where Kubernetes has a limit, this is Kubernetes' limit; elsewhere it is far above what is used in
 practice, and low enough that one object cannot occupy the API server or the scheduler for long.
-Paths are field paths; ``[]`` stands for every entry of a list, and after ``{}`` the requirements of
-all selectors below a field are counted together. The API server checks the objects
-of clients; the scheduler counts again, because other API servers have no such limits.
+Paths are field paths; ``[]`` stands for every entry of a list. A path that ends in ``{}`` limits
+the requirements of all selectors below it, counted together. The API server checks the objects of
+clients; the scheduler counts again, because other API servers have no such limits.
 """
 
 from __future__ import annotations
@@ -224,11 +224,11 @@ def resource_excess(names: Collection[str]) -> str:
     if len(names) <= MOST_RESOURCES:
         return ""
     path = "spec.containers[*].resources.requests"
-    return f"{path}: {causes.too_many(path, len(names), MOST_RESOURCES).message}"
+    return str(causes.too_many(path, len(names), MOST_RESOURCES))
 
 
 def first_excess(tree: Tree, obj: Any) -> str:
     """Say which list of a typed object has too many entries; "" if none has."""
     for path, count, most in count_beyond(tree, obj):
-        return f"{path}: {causes.too_many(path, count, most).message}"
+        return str(causes.too_many(path, count, most))
     return ""

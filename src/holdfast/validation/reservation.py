@@ -63,12 +63,6 @@ def _check_content(reservation: Reservation) -> Iterator[Cause]:
             yield from _annotation(text, kind, f"metadata.annotations[{key}]")
 
 
-def words_of(found: list[Cause]) -> str:
-    """Write causes as one sentence, the way the API server does."""
-    listed = [f"{cause.field}: {cause.message}" for cause in found]
-    return listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
-
-
 def _owner(owner: ReservationOwner, path: str) -> Iterator[Cause]:
     if owner.object is None and owner.controller is None and owner.label_selector is None:
         yield causes.required(path, "one of object, controller and labelSelector")

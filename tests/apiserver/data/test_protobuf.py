@@ -107,5 +107,5 @@ def test_bottomless_nesting_is_refused():
         schema = field(28, schema)  # JSONSchemaProps.not
     version = field(4, field(1, schema))
     raw = field(2, field(7, version))
-    with pytest.raises(BadRequest, match="nests deeper"):
+    with pytest.raises(BadRequest, match="levels deep"):
         decode_body(framed("apiextensions.k8s.io/v1", "CustomResourceDefinition", raw))

@@ -55,11 +55,11 @@ def establish(definition: Object, now: float) -> None:
 
 def mark_unserved(definition: Object, problems: list[Cause], now: float) -> bool:
     """Say in the status of a stored definition why it is not served; tells if that is new."""
-    words = "; ".join(f"{c.field}: {c.message}" for c in problems)
+    words = "; ".join(map(str, problems))
     wanted = [condition("Established", "False", "InvalidDefinition", words, now)]
     broken = [c for c in problems if SCHEMA in c.field]
     if broken:
-        words = "; ".join(f"{c.field}: {c.message}" for c in broken)
+        words = "; ".join(map(str, broken))
         wanted.append(condition("NonStructuralSchema", "True", "Violations", words, now))
     status = definition.get("status")
     status = definition["status"] = dict(status) if isinstance(status, dict) else {}

@@ -87,7 +87,7 @@ def _compiled(schema: bytes) -> Node:
 
 def _refuse(found: list[Cause]) -> None:
     if found:
-        words = "; ".join(f"{c.field}: {c.message}" for c in found)
+        words = "; ".join(map(str, found))
         raise Invalid(f"the schema is not structural: {words}", Details(causes=tuple(found)))
 
 

@@ -13,7 +13,7 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.updating import keep
 from holdfast.apiserver.writing import decode
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid
+from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, aggregated
 from holdfast.store import Stored
 
 Object = dict[str, Any]
@@ -57,8 +57,7 @@ def _target(binding: Object) -> str:
     if not target.get("name"):
         wrong.append(causes.required("target.name", ""))
     if wrong:
-        listed = ", ".join(f"{c.field}: {c.message}" for c in wrong)
-        raise Invalid(listed if len(wrong) == 1 else f"[{listed}]", Details(causes=tuple(wrong)))
+        raise Invalid(aggregated(wrong), Details(causes=tuple(wrong)))
     return str(target["name"])
 
 

@@ -23,9 +23,9 @@ from holdfast.cli.snapshot import Snapshot, world_of
 from holdfast.cli.table import amounts, span
 from holdfast.cli.verdict import as_text
 from holdfast.clock import SystemClock
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import NotFound, Refused, aggregated
 from holdfast.framework.profile import Profile
-from holdfast.validation.reservation import check_reservation, words_of
+from holdfast.validation.reservation import check_reservation
 
 Profiles = Mapping[str, Profile]
 
@@ -79,7 +79,7 @@ def _without_a_node(
         return None, [f"{head}: it is being deleted, and will get none"]
     wrong = list(check_reservation(found))
     if wrong:
-        return None, [f"{head}: it is not tried, because it is invalid: {words_of(wrong)}"]
+        return None, [f"{head}: it is not tried, because it is invalid: {aggregated(wrong)}"]
     if found.scheduler_name not in profiles:
         names = ", ".join(profiles)
         return None, [f"{head}: spec.template.spec.schedulerName is {found.scheduler_name}; "

@@ -1,7 +1,7 @@
-"""Share out requests in flight and the memory of request bodies among users.
+"""Limit the requests in flight, and the memory of their bodies, by user.
 
-A flood by one kind of client must not refuse the others: system users, other users and anonymous
-clients are counted apart, and no user outside system:masters gets more than its own share.
+System users, other users and anonymous clients are counted apart, so that a flood by one kind
+refuses none of the others; no user outside system:masters gets more than its own share.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from holdfast.apiserver.user import MASTERS, User
+from holdfast.apiserver.user import User
 from holdfast.errors import Details, TooManyRequests
 from holdfast.settings import FrontLimits
 
-_SYSTEM_GROUPS = frozenset({MASTERS, "system:nodes"})
-_SYSTEM_USERS = frozenset({"system:kube-scheduler", "system:kube-controller-manager"})
 _SYSTEM, _OTHER, _ANONYMOUS = "system", "other", "anonymous"
 
 
@@ -26,8 +24,7 @@ def kind_of(user: User) -> str:
     """
     if user.is_anonymous:
         return _ANONYMOUS
-    is_system = user.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(user.groups)
-    return _SYSTEM if is_system else _OTHER
+    return _SYSTEM if user.is_system else _OTHER
 
 
 class _Amounts:
@@ -56,7 +53,7 @@ class _Amounts:
             del self._of_user[user.name]
 
 
-class Shares:
+class InFlightLimits:
     """The requests in flight of one server and the bytes of their bodies."""
 
     def __init__(self, limits: FrontLimits) -> None:
@@ -73,34 +70,34 @@ class Shares:
             limits.user_body_bytes,
         )
 
-    def enter(self, user: User) -> InFlight:
+    def enter(self, user: User) -> RequestInFlight:
         """Count a request of a user as in flight until its ``leave``; raise 429 over the limit."""
         kind = kind_of(user)
         if not self.requests.take(user, kind, 1):
             raise too_many()
-        return InFlight(self, user, kind)
+        return RequestInFlight(self, user, kind)
 
 
 @dataclass(slots=True)
-class InFlight:
+class RequestInFlight:
     """One request and the memory reserved for its body."""
 
-    _shares: Shares
+    _limits: InFlightLimits
     _user: User
     _kind: str
     _reserved: int = 0
 
     def reserve_body(self, size: int) -> None:
         """Reserve memory for a body before it is read; raise 429 over the limit."""
-        if not self._shares.body_bytes.take(self._user, self._kind, size):
+        if not self._limits.body_bytes.take(self._user, self._kind, size):
             raise too_many()
         self._reserved += size
 
     def leave(self) -> None:
         """Give everything back."""
-        self._shares.requests.give_back(self._user, self._kind, 1)
+        self._limits.requests.give_back(self._user, self._kind, 1)
         if self._reserved:
-            self._shares.body_bytes.give_back(self._user, self._kind, self._reserved)
+            self._limits.body_bytes.give_back(self._user, self._kind, self._reserved)
             self._reserved = 0
 
 
