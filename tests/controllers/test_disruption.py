@@ -70,6 +70,11 @@ def test_what_a_budget_allows(spec, scale, expected):
     assert counted(a_budget(**spec), some_pods(3), scale) == expected
 
 
+def test_a_condition_without_type_is_no_obstacle():
+    odd = a_budget({"conditions": [{"status": "True"}]}, minAvailable=2)
+    assert counted(odd, some_pods(3)) == (3, 2, 3, 1)
+
+
 def test_no_expected_pod_allows_nothing():
     assert counted(a_budget(minAvailable=0), []) == (0, 0, 0, 0)
 

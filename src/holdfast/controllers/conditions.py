@@ -32,7 +32,7 @@ def replaced(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
     """Write conditions with ``new`` in the place of the one of its type, or at the end."""
     kept = raw(conditions)
     for index, old in enumerate(kept):
-        if old["type"] == new["type"]:
+        if old.get("type", "") == new["type"]:
             kept[index] = new
             return kept
     return [*kept, new]
