@@ -68,3 +68,7 @@ def test_a_status_that_repeats_the_spec_changes_nothing_and_another_counts(statu
     resized["status"] = {"containerStatuses": [{"name": "main", **status}]}
     assert millicores(resized, names) == wanted
     assert millicores(a_pod("after", cpu="1"), names) == 1000
+
+
+def test_an_amount_beyond_64_bits_has_a_shape_of_its_own():
+    assert shape(requests={"cpu": 10**30}) != shape(requests={"cpu": 10**31})

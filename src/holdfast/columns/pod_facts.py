@@ -20,7 +20,7 @@ from holdfast.columns.ports import ANY_ADDRESS, HostPort
 from holdfast.columns.terms import NO_TERMS, PodTerms, read_terms
 from holdfast.validation.list_limits import POD_SPEC_TREE, first_excess, resource_excess
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode = msgspec.json.Encoder().encode  # MessagePack has no integers beyond 64 bits
 _MOST_DIGESTS = 10_000
 _NOTHING = Resources()
 _SMALL = 4096
