@@ -190,3 +190,12 @@ async def test_A050_fifty_watchers_miss_nothing_of_1500_creations(api):
             versions = [int(e["object"]["metadata"]["resourceVersion"]) for e in events]
             assert versions == sorted(set(versions))
             assert {e["object"]["metadata"]["name"] for e in events} == expected
+
+
+async def test_a_watch_by_HEAD_has_no_body_and_keeps_the_connection_usable(api):
+    await api.create(PODS, pod("a"))
+    for _ in range(2):
+        answer = await asyncio.wait_for(api.call("HEAD", PODS, watch="true"), 30)
+        assert (answer.status, answer.body) == (200, b"")
+    assert (await api.call("GET", f"{PODS}/a")).status == 200
+    assert not api.server.context.watches

@@ -227,8 +227,9 @@ async def _stream(outcome: StreamResponse, incoming: web.BaseRequest) -> web.Str
     response.enable_chunked_encoding()
     try:
         await response.prepare(incoming)
-        async for batch in outcome.batches:
-            await response.write(b"".join(batch))
+        if incoming.method != "HEAD":
+            async for batch in outcome.batches:
+                await response.write(b"".join(batch))
         await response.write_eof()
     except ConnectionError:
         _log.debug("a watcher hung up")
