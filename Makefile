@@ -18,7 +18,8 @@ help:
 	@echo "make parity         compare with upstream's cases make scenarios  count the scenarios passed"
 	@echo "make bench          measure                       make real       test on kube-apiserver + etcd"
 	@echo "make bench-real [ARGS=--quick]                    measure beside kube-scheduler on a real one"
-	@echo "make fuzz [ARGS='--requests 100000 --seed 1']     send requests that no client should"
+	@echo "make kubectl        test with kubectl 1.30, 1.36  make differential  hunt for other decisions"
+	@echo "make attack         load without credentials      make fuzz          send random requests"
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

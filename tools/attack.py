@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.api.timestamps import parse_rfc3339, rfc3339_micro
+from holdfast.child_process import COMMAND
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request, Response
@@ -85,7 +86,7 @@ async def running_cluster(nodes: int, descriptors: int) -> AsyncIterator[Cluster
     with (directory / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             "bash", "-c", f'ulimit -n {descriptors} && exec "$@"', "bash",
-            sys.executable, "-m", "holdfast", "up", "--nodes", str(nodes), "--port", "0",
+            *COMMAND, "up", "--nodes", str(nodes), "--port", "0",
             "--data-dir", str(directory / "data"),
             stdout=asyncio.subprocess.PIPE, stderr=log,
         )  # fmt: skip

@@ -73,11 +73,7 @@ async def half_post(target: Target, streams: Streams) -> None:
 
 async def half_body(target: Target, streams: Streams) -> None:
     """Send half of three megabytes and stop."""
-    streams[1].write(target.head(BODY))
-    for _ in range(50):
-        streams[1].write(b"a" * (BODY // 100))
-        await streams[1].drain()
-    await streams[0].read()
+    await _send_body(target, streams, 50)
 
 
 async def idle(_target: Target, streams: Streams) -> None:
@@ -112,8 +108,12 @@ async def big_header(target: Target, streams: Streams) -> None:
 
 async def whole_body(target: Target, streams: Streams) -> None:
     """Send three megabytes."""
+    await _send_body(target, streams, 100)
+
+
+async def _send_body(target: Target, streams: Streams, percent: int) -> None:
     streams[1].write(target.head(BODY))
-    for _ in range(100):
+    for _ in range(percent):
         streams[1].write(b"a" * (BODY // 100))
         await streams[1].drain()
     await streams[0].read()
