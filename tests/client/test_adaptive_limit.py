@@ -113,6 +113,15 @@ def test_it_grows_again_after_an_overload():
     assert run(limit, constant(0.01), 2000, now=10.0)[-1] == HIGHEST
 
 
+def test_it_grows_back_to_the_start_on_a_server_that_others_keep_busy():
+    limit = AdaptiveLimit()
+    limit.succeeded(0.0, 0.005, saturated=False)  # before there were others
+    for n in range(5):
+        limit.overloaded(sent=n + 1.0, now=n + 1.5)
+    assert limit.limit == LOWEST
+    assert run(limit, cores(2, others=32), 2000, now=10.0)[-1] == START
+
+
 def test_without_waiting_work_it_stays():
     limit = AdaptiveLimit()
     for n in range(500):

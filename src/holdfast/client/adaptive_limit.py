@@ -21,14 +21,16 @@ class AdaptiveLimit:
 
     A round ends after ``limit`` responses (16 at least) to requests sent under that limit while
     more work was waiting; the first ``limit`` of them are left out. The limit is then doubled,
-    unless the mean latency shows that requests queue in the server: more of them would only wait
-    longer, and each costs a connection. Signs of overload halve the limit, once for all requests
-    that were in flight together. It then holds for a round before it grows again, and for twice
-    as many rounds each time a larger limit overloads the server again, up to 16.
+    unless it is at its start or above and the mean latency shows that requests queue in the server:
+    more of them would only wait longer, and each costs a connection. Below its start the latency is
+    no reason to stay: others may keep the server busy, and few requests would get little of it.
+    Signs of overload halve the limit, once for all requests that were in flight together. It then
+    holds for a round before it grows again, and for twice as many rounds each time a larger limit
+    overloads the server again, up to 16.
     """
 
     def __init__(self, start: int = START, *, lowest: int = LOWEST, highest: int = HIGHEST) -> None:
-        self.limit = start
+        self.limit = self._start = start
         self._lowest = lowest
         self._highest = highest
         self._changed = float("-inf")
@@ -80,7 +82,9 @@ class AdaptiveLimit:
             self._on_trial, self._next_hold = False, 1
         if self._hold:
             self._hold -= 1
-        elif self.limit < self._highest and latency <= QUEUEING * self._lowest_latency:
+        elif self.limit < self._start or (
+            self.limit < self._highest and latency <= QUEUEING * self._lowest_latency
+        ):
             self._change(min(2 * self.limit, self._highest), now)
             self._on_trial = True
 
