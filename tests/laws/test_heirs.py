@@ -147,7 +147,8 @@ class Town:
                 if owners is not None:
                     raw = msgspec.json.encode({"currentOwners": owners})
                     known = msgspec.json.decode(raw, type=type(after)).current_owners
-                    used = {k: v for k, v in write.patch["status"]["allocated"].items() if v}
+                    given = write.patch["status"].get("allocated", after.allocated)
+                    used = {k: v for k, v in given.items() if v}
                     after = msgspec.structs.replace(after, current_owners=known, allocated=used)
                 self.put(msgspec.structs.replace(reservation, status=after))
 
