@@ -146,7 +146,9 @@ async def test_a_database_moved_away_starts_empty_and_above(opened, tmp_path, ca
     assert (await again.create(key("new"), build("new"))).revision == 6
 
 
-@pytest.mark.parametrize("content", [None, b"", b"garbage", b"\x00" * 42, b"-1 -2"])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"garbage", b"\x00" * 42, b"-1 -2", b"9" * 20 + b" 5"]
+)
 async def test_a_directory_without_a_mark_opens_as_before(opened, tmp_path, caplog, content):
     store = opened()
     await fill(store, 5)

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 BLOCK = 10_000
 """So many revisions are reserved with one sync; at most so many are skipped after a crash."""
 _SIZE = 42
+_MOST = 2**62
+"""No revision gets so far; SQLite and clients cannot hold twice as much."""
 
 
 class RevisionMark:
@@ -41,7 +43,7 @@ class RevisionMark:
     def _read(self, path: Path) -> tuple[int, int]:
         text = os.pread(self._descriptor, _SIZE, 0)
         words = text.split()
-        if len(words) == 2 and all(word.isdigit() for word in words):
+        if len(words) == 2 and all(word.isdigit() and int(word) <= _MOST for word in words):
             return int(words[0]), int(words[1])
         if text:
             log.warning("%s cannot be read: whether revisions were lost is not known", path)
