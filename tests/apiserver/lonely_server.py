@@ -2,9 +2,25 @@
 
 import asyncio
 import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from apiserver.server_fixture import start_server
+
+
+@asynccontextmanager
+async def server_process(directory):
+    """Run such a process until the block ends; yields it and its address."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "apiserver.lonely_server", str(directory),
+        cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        yield process, (await process.stdout.readline()).decode().strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 async def main(directory):

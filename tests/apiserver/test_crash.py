@@ -1,10 +1,9 @@
 import asyncio
-import sys
-from pathlib import Path
 
 import aiohttp
 import msgspec
 
+from apiserver.lonely_server import server_process
 from apiserver.server_fixture import start_server
 from apiserver.shapes import CONFIGMAPS, configmap
 from holdfast.apiserver.credentials import client_context, ensure_credentials
@@ -33,18 +32,9 @@ async def create_until_it_dies(url, context, process, wanted):
 
 async def test_A049_what_was_acknowledged_survives_a_kill_and_no_version_is_used_twice(tmp_path):
     credentials = ensure_credentials(tmp_path / "pki", SystemClock().now())
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "apiserver.lonely_server", str(tmp_path),
-        cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        url = (await process.stdout.readline()).decode().strip()
+    async with server_process(tmp_path) as (process, url):
         context = client_context(credentials)
         acknowledged = await create_until_it_dies(url, context, process, 300)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
     assert 300 <= len(acknowledged) < 1000
     assert len(set(acknowledged.values())) == len(acknowledged)
     async with start_server(tmp_path) as api:

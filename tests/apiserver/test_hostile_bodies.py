@@ -1,15 +1,13 @@
 """Bodies made to exhaust a parser: each is refused and the server goes on answering."""
 
-import asyncio
 import base64
 import io
-import sys
-from pathlib import Path
 
 import aiohttp
 import msgspec
 import pytest
 
+from apiserver.lonely_server import server_process
 from apiserver.shapes import CONFIGMAPS, PODS, configmap
 from holdfast.apiserver.credentials import client_context, ensure_credentials
 from holdfast.clock import SystemClock
@@ -73,26 +71,20 @@ DEEP = {
 
 async def test_nesting_is_limited_before_a_recursive_parser_reads_it(tmp_path):
     credentials = ensure_credentials(tmp_path / "pki", SystemClock().now())
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "apiserver.lonely_server", str(tmp_path),
-        cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
     connector = aiohttp.TCPConnector(ssl=client_context(credentials))
     statuses = {}
-    try:
-        url = (await process.stdout.readline()).decode().strip()
-        async with aiohttp.ClientSession(connector=connector) as session:
-            for name, (path, media, body) in DEEP.items():
-                method, headers = "POST" if body else "GET", {"content-type": media}
-                sent = io.BytesIO(body) if body else None
-                async with session.request(method, url + path, data=sent, headers=headers) as got:
-                    statuses[name] = got.status
-            async with session.get(url + CONFIGMAPS) as got:
-                assert got.status == 200
+    async with (
+        server_process(tmp_path) as (process, url),
+        aiohttp.ClientSession(connector=connector) as session,
+    ):
+        for name, (path, media, body) in DEEP.items():
+            method, headers = "POST" if body else "GET", {"content-type": media}
+            sent = io.BytesIO(body) if body else None
+            async with session.request(method, url + path, data=sent, headers=headers) as got:
+                statuses[name] = got.status
+        async with session.get(url + CONFIGMAPS) as got:
+            assert got.status == 200
         assert process.returncode is None
-    finally:
-        process.kill()
-        await process.wait()
     assert {n: s for n, s in statuses.items() if s not in (400, 413, 422)} == {}
 
 

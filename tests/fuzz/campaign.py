@@ -35,7 +35,6 @@ UNREAD_BODY = 60_000
 """A larger body that is refused need not be read to its end."""
 RESTART_EVERY = 1_200
 _FRAME = re.compile(r'File "[^"]*?/((?:holdfast|site-packages|python3[^/]*)/[^"]*)", line (\d+)')
-_WATCHED = ("pods", "nodes", "deployments", "events", "customresourcedefinitions")
 
 
 @dataclass

@@ -10,10 +10,11 @@ opinion about what an object means. Only the API server imports this room.
 from holdfast.store.indexing import index_object
 from holdfast.store.records import Change, Event, Indexed, Key, Stored
 from holdfast.store.retention import Retention
-from holdfast.store.store import Store, check_value_size, restore
+from holdfast.store.store import MAX_VALUE, Store, check_value_size, restore
 from holdfast.store.watch import Subscription
 
 __all__ = [
+    "MAX_VALUE",
     "Change",
     "Event",
     "Indexed",

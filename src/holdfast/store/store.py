@@ -36,7 +36,7 @@ from holdfast.store.watch import History, Subscription
 from holdfast.store.writer import Write, Writer
 
 log = logging.getLogger(__name__)
-__all__ = ["Build", "Store", "check_value_size", "restore"]
+__all__ = ["MAX_VALUE", "Build", "Store", "check_value_size", "restore"]
 
 Build = Callable[[int], bytes]
 """Make the bytes to store, given the revision to embed as ``metadata.resourceVersion``."""

@@ -9,9 +9,8 @@ import msgspec
 from holdfast.apiserver.strict import OBJECT_META, prune_type
 from holdfast.apiserver.structural.node import ABSENT, Node
 from holdfast.errors import TooLarge
+from holdfast.store import MAX_VALUE
 
-FILL_LIMIT = 1_572_864
-"""The most bytes of defaults, written as JSON, in one object: the size limit of an object."""
 _FIELD_BYTES = 5  # what even the shortest name of a field adds to its value
 _META = ("apiVersion", "kind", "metadata")
 
@@ -55,16 +54,16 @@ def fill(node: Node, value: Any, *, root: bool = False) -> Any:
 
 
 class _Budget:
-    """Counts the bytes of defaults while an object is filled."""
+    """Counts the bytes of defaults, written as JSON, while an object is filled."""
 
     def __init__(self) -> None:
-        self._left = FILL_LIMIT
+        self._left = MAX_VALUE
 
     def copy(self, node: Node) -> Any:
         """Copy the default of a node."""
         self._left -= len(node.default_text) + _FIELD_BYTES
         if self._left < 0:
-            raise TooLarge(f"the defaults of the object are more than {FILL_LIMIT} bytes long")
+            raise TooLarge(f"the defaults of the object are more than {MAX_VALUE} bytes long")
         return msgspec.json.decode(node.default_text)
 
 
