@@ -137,6 +137,23 @@ async def test_deleting_a_definition_takes_its_objects_along(widgets):
     assert (await widgets.call("GET", WIDGETS)).status == 404
 
 
+async def test_a_definition_goes_though_a_finalizer_is_removed_during_its_clean_up(widgets):
+    held = widget("a-held")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    await widgets.create(WIDGETS, held)
+    for number in range(20):
+        await widgets.create(WIDGETS, widget(f"plain-{number}"))
+    path = f"{CRDS}/widgets.example.com"
+    async with widgets.watch(WIDGETS, fieldSelector="metadata.name=a-held") as w:
+        await w.take(1)
+        deleting = asyncio.create_task(widgets.call("DELETE", path))
+        assert (await w.next())["type"] == "MODIFIED"
+        free = {"metadata": {"finalizers": None}}
+        await widgets.call("PATCH", f"{WIDGETS}/a-held", free, headers=MERGE)
+        await deleting
+    assert (await widgets.call("GET", path)).status == 404
+
+
 async def test_definitions_and_objects_survive_a_restart(tmp_path):
     async with start_server(tmp_path) as api:
         await api.create(CRDS, definition())

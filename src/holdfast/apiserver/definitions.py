@@ -95,8 +95,12 @@ class Definitions:
         return op.served.custom is not None and self._is_terminating(op.served)
 
     def _is_terminating(self, served: Served) -> bool:
-        known = self._known.get(f"{served.resource.plural}.{served.resource.group}")
-        return known is not None and is_terminating(known.definition)
+        """Ask the store: what is served is read again only after all objects are cleaned up."""
+        name = f"{served.resource.plural}.{served.resource.group}"
+        stored = self._context.store.latest(Key(*ID, "", name))
+        if stored is None or b'"deletionTimestamp"' not in stored.value:
+            return False
+        return is_terminating(decode(stored))
 
     async def operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
         """Run a verb, then bring the registry up to date and finish deleting definitions.
