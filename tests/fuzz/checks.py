@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -136,8 +137,15 @@ async def check_restart(target: Target) -> list[str]:
     finally:
         await target._start_components()
     await target.settle()
-    changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
-    return [f"after a restart these objects differ: {sorted(changed)[:5]}"] if changed else []
+    return [
+        f"after a restart {path} is no longer {_shown(before.get(path))} but {_shown(now)}"
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != (now := after.get(path))
+    ]
+
+
+def _shown(obj: Any) -> str:
+    return json.dumps(obj)[:3_000]
 
 
 async def check_components(target: Target) -> list[str]:
