@@ -59,3 +59,10 @@ async def connect(api, *, tls: bool = True, admin: bool = False):
         yield RawClient(reader, writer, where.netloc)
     finally:
         writer.transport.abort()
+
+
+async def ask(api, text, **options):
+    """Send one request on a connection of its own; return the status."""
+    async with connect(api, **options) as client:
+        await client.send(text)
+        return await client.status()
