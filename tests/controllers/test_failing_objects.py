@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from apiserver.direct_store import store_directly
 from controllers.small_cluster import start_small_cluster
 from holdfast.api.scheme import DEPLOYMENTS, EVENTS, PODS
-from holdfast.client.workqueue import RETRY
 from holdfast.controllers.group import ControllerGroup
 from holdfast.controllers.reconciler import Reconciler
 from holdfast.errors import Invalid
@@ -16,11 +17,12 @@ from holdfast.testing import a_deployment, a_pod
 
 
 class Failing(Reconciler):
-    """Fails on the pod called bad, and for its own failing changes it each time."""
+    """Fails on the pod called bad, and changes it each time unless ``changes`` is False."""
 
     name = "failing-controller"
     needs = (PODS,)
-    failure: Exception | None = ZeroDivisionError("a bug")
+    failure: Exception | None = None
+    changes = True
 
     def __init__(self, tools):
         super().__init__(tools)
@@ -35,15 +37,17 @@ class Failing(Reconciler):
     async def reconcile(self, key):
         self.attempts.append((self.clock.monotonic(), key))
         if key == "default/bad" and self.failure is not None:
-            number = str(len(self.attempts))
-            patch = {"metadata": {"annotations": {"attempt": number}}}
-            await self.client.patch(PODS, "bad", patch, "default")
+            if self.changes:
+                number = str(len(self.attempts))
+                patch = {"metadata": {"annotations": {"attempt": number}}}
+                await self.client.patch(PODS, "bad", patch, "default")
             raise self.failure
 
 
 @pytest.fixture
 async def failing(cluster, request):
     Failing.failure = getattr(request, "param", ZeroDivisionError("a bug"))
+    Failing.changes = True
     group = ControllerGroup(cluster.client, cluster.clock, kinds=(Failing,))
     await group.start()
     try:
@@ -65,12 +69,12 @@ async def test_a_failing_object_is_named_in_an_event_and_seldom_in_the_log(
     cluster, failing, caplog
 ):
     await cluster.create(a_pod("bad"), a_pod("good"))
-    await cluster.clock.advance(600)
+    await cluster.clock.advance(150)
     events = [e for e in await events_of(cluster, "bad") if e.reason == "FailedReconcile"]
     assert [e.message for e in events] == ["Error: ZeroDivisionError: a bug"]
     assert not [e for e in await events_of(cluster, "good") if e.reason == "FailedReconcile"]
     logged = [line for line in lines(caplog) if "default/bad" in line]
-    assert 2 <= len(logged) <= 12
+    assert 2 <= len(logged) <= 3
     assert "repeated" in logged[-1]
     assert any(key == "default/good" for _, key in failing.attempts)
 
@@ -84,15 +88,24 @@ async def test_a_failing_object_that_its_controller_changes_is_tried_once_a_seco
     assert len(since) <= 91
 
 
+async def test_a_failing_object_that_stays_as_it_is_is_tried_every_five_minutes(cluster, failing):
+    Failing.changes = False
+    await cluster.create(a_pod("bad"))
+    await cluster.clock.advance(1500)
+    times = [at for at, key in failing.attempts if key == "default/bad"]
+    waits = [later - at for at, later in pairwise(times)]
+    assert waits == sorted(waits)
+    assert waits[-1] == pytest.approx(300)
+
+
 async def test_the_object_is_tried_again_a_second_after_it_was_mended(cluster, failing):
     await cluster.create(a_pod("bad"))
-    await cluster.clock.advance(300)
+    await cluster.clock.advance(30)
     Failing.failure = None
     mended = {"metadata": {"labels": {"mended": "true"}}}
     await cluster.client.patch(PODS, "bad", mended, "default")
     await cluster.clock.advance(1)
     assert failing.queue.failures("default/bad") == 0
-    assert RETRY.limit == 300
 
 
 @pytest.mark.parametrize("failing", [Invalid("spec is wrong")], indirect=True)
