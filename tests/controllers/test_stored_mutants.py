@@ -121,7 +121,8 @@ async def everything_else_works(cluster, resource):
     await cluster.create(a_node("sound"))
     for round_ in range(2):
         await cluster.create(a_deployment(f"sound{round_}", replicas=2))
-        await cluster.bind_all("sound") if resource is not scheme.PODS else None
+        if resource is not scheme.PODS:
+            await cluster.bind_all("sound")
         await cluster.clock.advance(5)
     names = {pod.name for pod in await readable_pods(cluster)}
     assert len([name for name in names if name.startswith("sound")]) == 4
