@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 
@@ -215,3 +216,27 @@ async def test_a_stored_definition_that_cannot_be_served_can_be_deleted(tmp_path
         assert (await api.call("PATCH", PATH, change, headers=MERGE)).status == 200
         assert (await api.call("GET", PATH)).status == 404
         assert not api.store.list("example.com", "widgets")
+
+
+def another_definition(number):
+    body = definition()
+    body["metadata"]["name"] = f"others{number}.example.com"
+    body["spec"]["names"] = {"plural": f"others{number}", "kind": f"Other{number}"}
+    return body
+
+
+async def test_a_definition_is_deleted_and_made_again_beside_other_writes(api):
+    async def write_others(number):
+        for _ in range(10):
+            await api.create(CRDS, another_definition(number))
+            path = f"{CRDS}/others{number}.example.com"
+            assert (await api.call("DELETE", path)).status == 200
+
+    async def make_again():
+        for _ in range(10):
+            await api.create(CRDS, definition())
+            await asyncio.gather(*(api.create(WIDGETS, widget(f"w{n}")) for n in range(5)))
+            assert (await api.call("DELETE", PATH)).status == 200
+
+    await asyncio.gather(make_again(), *map(write_others, range(8)))
+    assert (await api.call("GET", CRDS)).status == 200

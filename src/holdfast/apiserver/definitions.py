@@ -52,6 +52,8 @@ class Definitions:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._known: dict[str, _Known] = {}
+        self._settling = asyncio.Lock()
+        """A definition, and objects of its name, may be new when another task has settled them."""
 
     def documents(self) -> list[Object]:
         """Give every definition that is served."""
@@ -122,6 +124,10 @@ class Definitions:
 
         At start every definition is new, and no object is left over.
         """
+        async with self._settling:
+            await self._settle(discard_leftovers)
+
+    async def _settle(self, discard_leftovers: bool) -> None:
         for stored in self._context.store.list(*ID):
             # The bytes are searched first: almost no definition is being deleted.
             if b'"deletionTimestamp"' in stored.value and is_terminating(decode(stored)):
