@@ -21,7 +21,7 @@ from fuzz.checks import (
     check_still_works,
     judge,
 )
-from fuzz.fuzzer import Fuzzer, Shot
+from fuzz.fuzzer import Fuzzer, Probe
 from fuzz.target import HANG_SECONDS, Answer, Front, HttpsWire, Target
 from fuzz.trail import Journal
 from fuzz.watchdog import Hang, Watchdog
@@ -42,7 +42,7 @@ class Fault:
     """Something that must not be, and the requests that led to it."""
 
     what: str
-    trail: list[Shot]
+    trail: list[Probe]
     trace: str = ""
 
     @property
@@ -88,7 +88,7 @@ class Campaign:
         self.target = target
         self._journal = Journal(target.root / JOURNAL)
         self.report = Report()
-        self.trail: list[Shot] = []
+        self.trail: list[Probe] = []
         self._seed = seed
         self._dog = Watchdog(target.busy_with)
         self._front: Front = target
@@ -110,12 +110,12 @@ class Campaign:
         self.report.refused = self.target.logged.refused
         return self.report
 
-    async def replay(self, shots: list[Shot]) -> Report:
+    async def replay(self, probes: list[Probe]) -> Report:
         """Send given requests one by one, then check everything."""
         self._journal.close()
         with self._dog.watch(), self._until_a_hang():
-            for shot in shots:
-                await self._send(shot)
+            for probe in probes:
+                await self._send(probe)
             await self._check(restart=True)
             if not self._hopeless:
                 await self._prove()
@@ -138,40 +138,40 @@ class Campaign:
         self._front = wire or self.target
         try:
             for size in _sizes(count, GROUP):
-                shots = [fuzzer.next() for _ in range(size)]
-                self._journal.add(shots)
-                answers = await asyncio.gather(*(self._send(shot) for shot in shots))
+                probes = [fuzzer.next() for _ in range(size)]
+                self._journal.add(probes)
+                answers = await asyncio.gather(*(self._send(probe) for probe in probes))
                 if wire is not None:
                     await self._send_bytes(wire, write_bytes(fuzzer.values))
-                for shot, answer in zip(shots, answers, strict=True):
+                for probe, answer in zip(probes, answers, strict=True):
                     if answer is not None:
-                        fuzzer.heard(shot, answer.status, answer.body)
+                        fuzzer.heard(probe, answer.status, answer.body)
                 await self.target.clock.settle()
         finally:
             self._front = self.target
             if wire is not None:
                 await wire.close()
 
-    async def _send(self, shot: Shot) -> Answer | None:
-        self.trail.append(shot)
+    async def _send(self, probe: Probe) -> Answer | None:
+        self.trail.append(probe)
         began = time.process_time()
         try:
-            answer = await asyncio.wait_for(self._front.send(shot), HANG_SECONDS)
+            answer = await asyncio.wait_for(self._front.send(probe), HANG_SECONDS)
         except TimeoutError:
-            self._fault(f"no answer to {shot.method} {shot.path[:80]} in {HANG_SECONDS:g} s")
+            self._fault(f"no answer to {probe.method} {probe.path[:80]} in {HANG_SECONDS:g} s")
             return None
         except Exception as broken:
-            if isinstance(broken, aiohttp.ClientError) and len(shot.body) > UNREAD_BODY:
+            if isinstance(broken, aiohttp.ClientError) and len(probe.body) > UNREAD_BODY:
                 self.report.requests += 1  # refused, and hung up on before all of it was sent
                 return None
-            self._fault(f"{shot.method} {shot.path[:80]}: {type(broken).__name__}: {broken}")
+            self._fault(f"{probe.method} {probe.path[:80]}: {type(broken).__name__}: {broken}")
             return None
-        self._note(shot, time.process_time() - began)
+        self._note(probe, time.process_time() - began)
         self.report.requests += 1
         self.report.statuses[answer.status] += 1
-        if problem := judge(shot, answer):
-            trace = self.target.logged.take(f"{shot.method} {shot.path} failed")
-            self._fault(f"{shot.method} {shot.path[:200]}: {problem}", trace)
+        if problem := judge(probe, answer):
+            trace = self.target.logged.take(f"{probe.method} {probe.path} failed")
+            self._fault(f"{probe.method} {probe.path[:200]}: {problem}", trace)
         return answer
 
     async def _send_bytes(self, wire: HttpsWire, raw: bytes) -> None:
@@ -181,9 +181,9 @@ class Campaign:
         if problem := judge_bytes(raw, answer):
             self._fault(problem)
 
-    def _note(self, shot: Shot, seconds: float) -> None:
+    def _note(self, probe: Probe, seconds: float) -> None:
         self._dog.feed()
-        what = f"{shot.method} {shot.path[:80]} ({len(shot.body)} bytes)"
+        what = f"{probe.method} {probe.path[:80]} ({len(probe.body)} bytes)"
         self.report.slowest = sorted([*self.report.slowest, (seconds, what)], reverse=True)[:10]
         while self._dog.stacks:
             self._fault(f"{what} took {seconds:.1f} s of processor time", self._dog.stacks.pop())
@@ -229,7 +229,7 @@ async def campaign(directory: Path, seed: int, count: int, *, https: bool = Fals
         return await Campaign(target, seed).run(count, https=https)
 
 
-async def replay(directory: Path, shots: list[Shot]) -> Report:
+async def replay(directory: Path, probes: list[Probe]) -> Report:
     """Send given requests to a cluster of their own."""
     async with Target(directory) as target:
-        return await Campaign(target, 0).replay(shots)
+        return await Campaign(target, 0).replay(probes)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from fuzz.fuzzer import Shot
+from fuzz.fuzzer import Probe
 from fuzz.kinds import Kind
 from fuzz.target import Answer, Target
 from fuzz.vocabulary import FORMS
@@ -35,15 +35,15 @@ _INSTALLED = (
 _PROOF_SECONDS = 120.0
 
 
-def judge(shot: Shot, answer: Answer) -> str:
+def judge(probe: Probe, answer: Answer) -> str:
     """Say what is wrong with an answer; "" if nothing is."""
     for name, value in answer.headers.items():
         if _CONTROL.search(name + value):
             return f"header {name} cannot be sent: {value[:80]!r}"
     media = answer.headers.get("content-type", answer.headers.get("Content-Type", ""))
-    if shot.method == "HEAD" or answer.status == 304:
+    if probe.method == "HEAD" or answer.status == 304:
         return ""
-    if answer.status < 400 and shot.watches and shot.method == "GET":
+    if answer.status < 400 and probe.watches and probe.method == "GET":
         return _judge_stream(answer.body)
     try:
         value = _read(media, answer.body)
@@ -94,10 +94,10 @@ async def _list(target: Target, kind: Kind) -> list[str]:
     counts, wrong = set(), []
     for form in FORMS[:4]:
         answer = await target.get(kind.path(), form)
-        shot = Shot("GET", kind.path(), {}, {"accept": form})
+        probe = Probe("GET", kind.path(), {}, {"accept": form})
         if answer.status != 200:
             wrong.append(f"list of {kind.path()} as {form}: {answer.status} {answer.body[:300]!r}")
-        elif problem := judge(shot, answer):
+        elif problem := judge(probe, answer):
             wrong.append(f"list of {kind.path()} as {form}: {problem}")
         elif form.startswith("application/json"):
             listed = msgspec.json.decode(answer.body)

@@ -36,7 +36,7 @@ _PATHS = ("/", "/api", "/apis", "/version", "/healthz", "/livez/ping", "/readyz"
 
 
 @dataclass
-class Shot:
+class Probe:
     """One request, and what it is for."""
 
     method: str
@@ -74,7 +74,7 @@ class Fuzzer:
         self.stored: deque[tuple[Kind, Raw]] = deque(maxlen=_KEPT)
         self._continues: deque[str] = deque(["!!"], maxlen=5)
 
-    def next(self) -> Shot:
+    def next(self) -> Probe:
         """The next request."""
         roll, values = self.values.rng.random(), self.values
         for share, make in (
@@ -83,31 +83,31 @@ class Fuzzer:
             (0.96, self._define), (0.98, self._review),
         ):  # fmt: skip
             if roll < share:
-                shot = make()
+                probe = make()
                 break
         else:
-            shot = Shot("GET", values.pick(_PATHS))
+            probe = Probe("GET", values.pick(_PATHS))
         if values.chance(0.3):
-            shot.headers["accept"] = values.usual(ACCEPTS, 7)
+            probe.headers["accept"] = values.usual(ACCEPTS, 7)
         if values.chance(0.03):
-            shot.headers |= values.pick(IMPERSONATIONS)
+            probe.headers |= values.pick(IMPERSONATIONS)
         if values.chance(0.01):
-            shot.method = values.pick(("POST", "PUT", "PATCH", "DELETE", "GET", "HEAD", "OPTIONS"))
-        return shot
+            probe.method = values.pick(("POST", "PUT", "PATCH", "DELETE", "GET", "HEAD", "OPTIONS"))
+        return probe
 
-    def heard(self, shot: Shot, status: int, body: bytes) -> None:
+    def heard(self, probe: Probe, status: int, body: bytes) -> None:
         """Learn from an answer: what is stored, what is served, where a list goes on."""
-        unread = shot.watches or shot.kind is None or not body.startswith(b"{")
+        unread = probe.watches or probe.kind is None or not body.startswith(b"{")
         if status >= 300 or unread:
             return
         answer = msgspec.json.decode(body)
-        if shot.kind is self._definitions and answer.get("kind") == shot.kind.kind:
+        if probe.kind is self._definitions and answer.get("kind") == probe.kind.kind:
             for kind, schema in defined(answer):
                 self._custom[kind.version, kind.plural] = kind
                 self._schemas.define(kind, schema)
-        if shot.method in ("POST", "PUT", "PATCH") and "dryRun" not in shot.query:
-            if answer.get("kind") == shot.kind.kind and "name" in answer.get("metadata", {}):
-                self.stored.append((shot.kind, answer))
+        if probe.method in ("POST", "PUT", "PATCH") and "dryRun" not in probe.query:
+            if answer.get("kind") == probe.kind.kind and "name" in answer.get("metadata", {}):
+                self.stored.append((probe.kind, answer))
                 self.values.uids.append(answer["metadata"]["uid"])
         elif token := (answer.get("metadata") or {}).get("continue"):
             self._continues.append(token)
@@ -155,14 +155,14 @@ class Fuzzer:
         name = values.pick(NAMES) if values.chance(0.9) else values.pick(TEXTS)
         return kind, namespace, name, None
 
-    def _create(self) -> Shot:
+    def _create(self) -> Probe:
         values, kind = self.values, self._kind()
         namespace = values.pick(NAMESPACES) if kind.namespaced else ""
         media, body = write_body(values, self._new(kind))
-        return Shot("POST", kind.path(namespace), write_query(values), {"content-type": media},
+        return Probe("POST", kind.path(namespace), write_query(values), {"content-type": media},
                     body, kind)  # fmt: skip
 
-    def _update(self) -> Shot:
+    def _update(self) -> Probe:
         values = self.values
         kind, namespace, name, obj = self._target()
         obj = obj or self._new(kind)
@@ -170,20 +170,20 @@ class Fuzzer:
             obj["metadata"].pop("resourceVersion", None)
         self._spoil(kind, obj)
         media, body = write_body(values, obj)
-        return Shot("PUT", kind.path(namespace, name), write_query(values),
+        return Probe("PUT", kind.path(namespace, name), write_query(values),
                     {"content-type": media}, body, kind)  # fmt: skip
 
-    def _patch(self) -> Shot:
+    def _patch(self) -> Probe:
         values = self.values
         kind, namespace, name, obj = self._target()
         old = obj or {}
         new = copy.deepcopy(old) if obj else self._new(kind)
         self._spoil(kind, new)
         media, body = write_patch(values, old, new, custom=kind.custom)
-        return Shot("PATCH", kind.path(namespace, name), write_query(values),
+        return Probe("PATCH", kind.path(namespace, name), write_query(values),
                     {"content-type": media}, body, kind)  # fmt: skip
 
-    def _part(self) -> Shot:
+    def _part(self) -> Probe:
         values = self.values
         kind, namespace, name, obj = self._target()
         if not kind.parts and values.chance(0.9):
@@ -197,33 +197,33 @@ class Fuzzer:
         method, media, body = write_part(values, part, name, obj or self._new(kind))
         headers = {"content-type": media} if body else {}
         where = kind.path(namespace, name, part)
-        return Shot(method, where, write_query(values), headers, body, kind)
+        return Probe(method, where, write_query(values), headers, body, kind)
 
-    def _delete(self) -> Shot:
+    def _delete(self) -> Probe:
         kind, namespace, name, _ = self._target()
         media, body = delete_options(self.values)
-        return Shot("DELETE", kind.path(namespace, name), write_query(self.values),
+        return Probe("DELETE", kind.path(namespace, name), write_query(self.values),
                     {"content-type": media}, body, kind)  # fmt: skip
 
-    def _delete_all(self) -> Shot:
+    def _delete_all(self) -> Probe:
         values, kind = self.values, self._kind()
         namespace = values.pick(NAMESPACES) if kind.namespaced else ""
-        return Shot("DELETE", kind.path(namespace), list_query(values, self._continues), {}, b"",
+        return Probe("DELETE", kind.path(namespace), list_query(values, self._continues), {}, b"",
                     kind)  # fmt: skip
 
-    def _get(self) -> Shot:
+    def _get(self) -> Probe:
         kind, namespace, name, _ = self._target()
-        return Shot("GET", kind.path(namespace, name), {}, {}, b"", kind)
+        return Probe("GET", kind.path(namespace, name), {}, {}, b"", kind)
 
-    def _list(self) -> Shot:
+    def _list(self) -> Probe:
         values, kind = self.values, self._kind()
         namespace = values.pick((*NAMESPACES, "")) if kind.namespaced else ""
         query = list_query(values, self._continues)
         if values.chance(0.3):
             query["watch"] = "true"
-        return Shot("GET", kind.path(namespace), query, {}, b"", kind)
+        return Probe("GET", kind.path(namespace), query, {}, b"", kind)
 
-    def _define(self) -> Shot:
+    def _define(self) -> Probe:
         """Create, change or delete a definition."""
         values, kind = self.values, self._definitions
         obj = self._new(kind)
@@ -232,19 +232,19 @@ class Fuzzer:
         old = [o["metadata"] for k, o in self.stored if k is kind and o["metadata"]["name"] == name]
         if not isinstance(name, str) or not old or values.chance(0.1):
             media, body = write_body(values, obj)
-            return Shot("POST", kind.path(), write_query(values), {"content-type": media}, body,
+            return Probe("POST", kind.path(), write_query(values), {"content-type": media}, body,
                         kind)  # fmt: skip
         if values.chance(0.2):
-            return Shot("DELETE", kind.path("", name), {}, {}, b"", kind)
+            return Probe("DELETE", kind.path("", name), {}, {}, b"", kind)
         meta["resourceVersion"] = old[-1]["resourceVersion"]
         media, body = write_body(values, obj)
-        return Shot("PUT", kind.path("", name), write_query(values), {"content-type": media}, body,
+        return Probe("PUT", kind.path("", name), write_query(values), {"content-type": media}, body,
                     kind)  # fmt: skip
 
-    def _review(self) -> Shot:
+    def _review(self) -> Probe:
         values, kind = self.values, self.values.pick(self._reviews)
         obj = values.object(kind)
         self._spoil(kind, obj)
         media, body = write_body(values, obj)
         namespace = values.pick(NAMESPACES) if kind.namespaced else ""
-        return Shot("POST", kind.path(namespace), {}, {"content-type": media}, body, kind)
+        return Probe("POST", kind.path(namespace), {}, {"content-type": media}, body, kind)

@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fuzz.campaign import JOURNAL, Fault, Report, campaign, replay
-from fuzz.fuzzer import Shot
+from fuzz.fuzzer import Probe
 from fuzz.trail import read_trail, shorten, write_trail
 
 PER_CLUSTER = 2_500
@@ -89,10 +89,10 @@ def _campaign(directory: Path, seed: int, size: int, https: bool) -> Report:
     return asyncio.run(campaign(directory, seed, size, https=https))
 
 
-def _replayed(directory: Path, shots: list[Shot]) -> Report:
+def _replayed(directory: Path, probes: list[Probe]) -> Report:
     _quiet()
-    write_trail(directory / JOURNAL, shots)
-    return asyncio.run(replay(directory, shots))
+    write_trail(directory / JOURNAL, probes)
+    return asyncio.run(replay(directory, probes))
 
 
 def _quiet() -> None:
@@ -100,14 +100,14 @@ def _quiet() -> None:
     logging.getLogger("holdfast").addHandler(logging.NullHandler())
 
 
-def _replay(shots: list[Shot]) -> Report:
-    return _apart(lambda where: (_replayed, where, shots))
+def _replay(probes: list[Probe]) -> Report:
+    return _apart(lambda where: (_replayed, where, probes))
 
 
 def _tell(fault: Fault, seed: int, wanted: argparse.Namespace) -> None:
     trail = fault.trail
     if not wanted.no_shrink:
-        trail = shorten(trail, lambda shots: fault.signature in _replay(shots).faults)
+        trail = shorten(trail, lambda probes: fault.signature in _replay(probes).faults)
     name = "".join(c if c.isalnum() else "-" for c in fault.signature)[-80:]
     where = wanted.faults / f"{seed}-{name}.jsonl"
     write_trail(where, trail)

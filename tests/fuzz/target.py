@@ -18,7 +18,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from fuzz.fuzzer import Shot
+from fuzz.fuzzer import Probe
 from fuzz.kinds import AGGREGATED, Kind, Schemas, read_discovery
 from holdfast.apiserver.answers import StreamResponse
 from holdfast.apiserver.credentials import client_context, ensure_credentials
@@ -53,7 +53,7 @@ class Answer:
 class Front(Protocol):
     """A way to send requests."""
 
-    async def send(self, shot: Shot) -> Answer: ...
+    async def send(self, probe: Probe) -> Answer: ...
 
 
 class _Failures(logging.Handler):
@@ -151,17 +151,17 @@ class Target(Harness):
         while_down()
         await self._start_server()
 
-    async def send(self, shot: Shot) -> Answer:
+    async def send(self, probe: Probe) -> Answer:
         """Send a request without a wire; of a watch, what there is at once."""
-        headers = {"accept": "application/json"} | shot.headers
-        request = Request(shot.method, shot.path, shot.query, headers, shot.body)
+        headers = {"accept": "application/json"} | probe.headers
+        request = Request(probe.method, probe.path, probe.query, headers, probe.body)
         answer = await self.server.handle(request, ADMIN)
         if isinstance(answer, StreamResponse):
             return Answer(answer.status, dict(answer.headers), await _beginning(answer))
         return Answer(answer.status, dict(answer.headers), answer.body)
 
     async def get(self, path: str, accept: str = "application/json", **query: str) -> Answer:
-        return await self.send(Shot("GET", path, query, {"accept": accept}))
+        return await self.send(Probe("GET", path, query, {"accept": accept}))
 
     async def read_kinds(self) -> tuple[list[Kind], Schemas]:
         """What is served, and the schemas of it."""
@@ -230,15 +230,15 @@ class HttpsWire:
     def url(self) -> str:
         return self._front.url
 
-    async def send(self, shot: Shot) -> Answer:
-        path = quote(shot.path, safe="/")
-        query = urlencode(shot.query)
+    async def send(self, probe: Probe) -> Answer:
+        path = quote(probe.path, safe="/")
+        query = urlencode(probe.query)
         url = URL(f"{self.url}{path}{'?' + query if query else ''}", encoded=True)
         async with self._session.request(
-            shot.method, url, data=shot.body or None, headers=shot.headers,
+            probe.method, url, data=probe.body or None, headers=probe.headers,
             skip_auto_headers=("content-type",),
         ) as response:  # fmt: skip
-            body = await _until_quiet(response) if shot.watches else await response.read()
+            body = await _until_quiet(response) if probe.watches else await response.read()
             return Answer(response.status, dict(response.headers), body)
 
     async def close(self) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from fuzz.bodies import as_json
 from fuzz.campaign import replay
-from fuzz.fuzzer import Shot
+from fuzz.fuzzer import Probe
 from fuzz.trail import read_trail, shorten, write_trail
 from holdfast.apiserver import tables
 from holdfast.apiserver.paths import Paths
@@ -13,25 +13,25 @@ from holdfast.testing import a_deployment
 
 JSON = {"content-type": "application/json"}
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-DEPLOYMENT = Shot("POST", DEPLOYMENTS, {}, JSON, as_json(a_deployment("web")))
+DEPLOYMENT = Probe("POST", DEPLOYMENTS, {}, JSON, as_json(a_deployment("web")))
 
 
 def broken(*_args, **_keywords):
     raise ZeroDivisionError("a defect")
 
 
-async def whats(directory, *shots):
-    report = await replay(directory, list(shots))
+async def whats(directory, *probes):
+    report = await replay(directory, list(probes))
     return [fault.what for fault in report.faults.values()]
 
 
 async def test_nothing_is_found_where_nothing_is_wrong(tmp_path):
-    assert await whats(tmp_path, DEPLOYMENT, Shot("GET", "/version")) == []
+    assert await whats(tmp_path, DEPLOYMENT, Probe("GET", "/version")) == []
 
 
 async def test_an_internal_error_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(Paths, "_listed", broken)
-    [what] = await whats(tmp_path, Shot("GET", "/"))
+    [what] = await whats(tmp_path, Probe("GET", "/"))
     assert what == "GET /: answer of 500: Internal error occurred: a defect"
 
 
@@ -50,20 +50,20 @@ async def test_a_list_that_cannot_be_shown_is_noticed(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("needed", [{7}, {2, 7}, {0, 3, 7}])
 def test_a_sequence_is_made_as_short_as_it_can_be(needed):
-    shots = [Shot("GET", f"/{number}") for number in range(8)]
+    probes = [Probe("GET", f"/{number}") for number in range(8)]
 
     def fails(some):
-        return needed <= {int(shot.path[1:]) for shot in some}
+        return needed <= {int(probe.path[1:]) for probe in some}
 
-    found = shorten(shots, fails)
-    assert {int(shot.path[1:]) for shot in found} == needed
+    found = shorten(probes, fails)
+    assert {int(probe.path[1:]) for probe in found} == needed
 
 
 def test_a_sequence_is_read_as_it_was_written(tmp_path):
-    shots = [
-        Shot("GET", "/a", {"q": "é"}),
-        Shot("POST", "/b", {}, {"content-type": "x"}, b"\xff\x00"),
-        Shot("PUT", "/c", {}, {}, '{"a":"日本"}'.encode()),
+    probes = [
+        Probe("GET", "/a", {"q": "é"}),
+        Probe("POST", "/b", {}, {"content-type": "x"}, b"\xff\x00"),
+        Probe("PUT", "/c", {}, {}, '{"a":"日本"}'.encode()),
     ]
-    write_trail(tmp_path / "trail.jsonl", shots)
-    assert read_trail(tmp_path / "trail.jsonl") == shots
+    write_trail(tmp_path / "trail.jsonl", probes)
+    assert read_trail(tmp_path / "trail.jsonl") == probes

@@ -27,8 +27,8 @@ class Standing:
         self.loop.run_until_complete(self.target.__aenter__())
         self.kinds, self.schemas = self.loop.run_until_complete(self.target.read_kinds())
 
-    def send(self, shot):
-        return self.loop.run_until_complete(self.target.send(shot))
+    def send(self, probe):
+        return self.loop.run_until_complete(self.target.send(probe))
 
     def close(self):
         self.loop.run_until_complete(self.target.__aexit__(None, None, None))
@@ -47,9 +47,9 @@ def stored(standing):
     """What the requests of one seed have stored, to be updated, patched and deleted."""
     fuzzer = Fuzzer(random.Random(1), standing.kinds, standing.schemas)
     while len(fuzzer.stored) < 40:
-        shot = fuzzer.next()
-        answer = standing.send(shot)
-        fuzzer.heard(shot, answer.status, answer.body)
+        probe = fuzzer.next()
+        answer = standing.send(probe)
+        fuzzer.heard(probe, answer.status, answer.body)
     return list(fuzzer.stored)
 
 
@@ -59,7 +59,7 @@ def stored(standing):
 def test_no_request_is_answered_with_an_internal_error(standing, stored, rng):
     fuzzer = Fuzzer(rng, standing.kinds, standing.schemas)
     fuzzer.stored.extend(stored)
-    shot = fuzzer.next()
-    shot.query["dryRun"] = "All"
-    answer = standing.send(shot)
-    assert not judge(shot, answer), shot
+    probe = fuzzer.next()
+    probe.query["dryRun"] = "All"
+    answer = standing.send(probe)
+    assert not judge(probe, answer), probe
