@@ -58,10 +58,15 @@ def spread(recorder, count):
         recorder.record(pod, "Normal", "Scheduled", "assigned")
 
 
+def started(transport, clock):
+    recorder = EventRecorder(Client(transport), clock)
+    recorder.start()
+    return recorder
+
+
 async def test_writers_grow_while_the_server_keeps_up(clock):
     server = Server(clock, seconds=0.1)
-    recorder = EventRecorder(Client(server), clock)
-    recorder.start()
+    recorder = started(server, clock)
     spread(recorder, 500)
     await clock.advance_until(lambda: len(server.stored) == 500, limit=20)
     assert server.peak == HIGHEST
@@ -71,8 +76,7 @@ async def test_writers_grow_while_the_server_keeps_up(clock):
 
 async def test_writers_shrink_when_the_server_refuses(clock):
     server = Server(clock, seconds=0.1)
-    recorder = EventRecorder(Client(server), clock)
-    recorder.start()
+    recorder = started(server, clock)
     spread(recorder, 1000)
     await clock.advance_until(lambda: server.peak == HIGHEST)
     server.most = 3
@@ -88,8 +92,7 @@ async def test_writers_shrink_when_the_server_refuses(clock):
 
 async def test_idle_writers_end_too_when_the_limit_falls(clock):
     server = Server(clock, seconds=0.1)
-    recorder = EventRecorder(Client(server), clock)
-    recorder.start()
+    recorder = started(server, clock)
     spread(recorder, 500)
     await clock.advance_until(lambda: len(server.stored) == 500)
     server.most = 0
@@ -106,8 +109,7 @@ async def test_idle_writers_end_too_when_the_limit_falls(clock):
 async def test_events_about_one_object_are_stored_in_their_order(wire, clock):
     chances = Chances(unavailable=0.1, unavailable_after=0.1, lost=0.1, delay=0.3, seconds=0.4)
     faulty = FaultyTransport(wire, chances=chances, rng=random.Random(4), clock=clock)
-    recorder = EventRecorder(Client(faulty), clock)
-    recorder.start()
+    recorder = started(faulty, clock)
     for n in range(0, 200, 20):
         record(recorder, 20, first=n)
         await clock.advance(0.3)
@@ -122,8 +124,7 @@ async def test_events_about_one_object_are_stored_in_their_order(wire, clock):
 
 
 async def test_repeats_do_not_delay_other_events_of_the_object(clock, wire):
-    recorder = EventRecorder(Client(wire), clock)
-    recorder.start()
+    recorder = started(wire, clock)
     for _ in range(12):
         recorder.record(PODS[0], "Warning", "FailedScheduling", "no room")
         await clock.advance(1)
@@ -145,8 +146,7 @@ async def test_a_burst_of_25_000_events_is_written_whole(clock, caplog):
 
 
 async def test_events_dropped_for_one_cause_are_logged_once_a_minute(wire, clock, caplog):
-    recorder = EventRecorder(Client(wire), clock)
-    recorder.start()
+    recorder = started(wire, clock)
     for n in range(100):
         nowhere = typed(a_pod(f"p-{n}", namespace="no-such-namespace"))
         recorder.record(nowhere, "Normal", "Scheduled", "assigned")
@@ -160,8 +160,7 @@ async def test_events_dropped_for_one_cause_are_logged_once_a_minute(wire, clock
 
 async def test_stopping_goes_on_as_long_as_events_are_written(clock, caplog):
     server = Server(clock, seconds=1.0)
-    recorder = EventRecorder(Client(server), clock)
-    recorder.start()
+    recorder = started(server, clock)
     spread(recorder, 600)
     stopping = asyncio.create_task(recorder.stop())
     await clock.advance_until(stopping.done)
@@ -172,8 +171,7 @@ async def test_stopping_goes_on_as_long_as_events_are_written(clock, caplog):
 
 async def test_stopping_waits_for_events_that_are_to_be_tried_again(clock):
     server = Server(clock, seconds=0.1, most=0)
-    recorder = EventRecorder(Client(server), clock)
-    recorder.start()
+    recorder = started(server, clock)
     spread(recorder, 20)
     await clock.advance(0.5)
     server.most = 10**9
@@ -184,8 +182,7 @@ async def test_stopping_waits_for_events_that_are_to_be_tried_again(clock):
 
 async def test_stopping_ends_after_its_longest_time(clock, caplog):
     server = Server(clock, seconds=4.0)
-    recorder = EventRecorder(Client(server), clock)
-    recorder.start()
+    recorder = started(server, clock)
     spread(recorder, 100)
     stopping = asyncio.create_task(recorder.stop())
     await clock.advance(DRAIN_SECONDS)
@@ -196,8 +193,7 @@ async def test_stopping_ends_after_its_longest_time(clock, caplog):
 
 async def test_stopping_that_is_cancelled_leaves_no_writer_behind(clock):
     server = Server(clock, seconds=10**6)
-    recorder = EventRecorder(Client(server), clock)
-    recorder.start()
+    recorder = started(server, clock)
     spread(recorder, 20)
     stopping = asyncio.create_task(recorder.stop())
     await clock.settle()
@@ -210,8 +206,7 @@ async def test_stopping_that_is_cancelled_leaves_no_writer_behind(clock):
 
 async def test_over_https_each_event_is_stored_once(embedded):
     async with embedded.https() as transport:
-        recorder = EventRecorder(Client(transport), SystemClock())
-        recorder.start()
+        recorder = started(transport, SystemClock())
         record(recorder, 300)
         await asyncio.wait_for(recorder.stop(), 30)
         events = (await Client(transport).list(EVENTS, "default")).items

@@ -82,7 +82,7 @@ class Report:
 
 
 class Campaign:
-    """One cluster's life under fire; everything follows from the seed."""
+    """Random requests to one cluster, and checks in between; the seed decides all of it."""
 
     def __init__(self, target: Target, seed: int) -> None:
         self.target = target

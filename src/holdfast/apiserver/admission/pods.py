@@ -73,8 +73,7 @@ def set_priority(context: Context, pod: Object, op: Operation) -> None:
 
 def priority_of(priority_class: Mapping[str, Any]) -> int:
     """Read the value of a stored PriorityClass; one that has none has 0, as upstream."""
-    value = priority_class.get("value")
-    return value if isinstance(value, int) and abs(value) < 1 << 31 else 0
+    return priority_class.get("value") or 0
 
 
 def _class_named(context: Context, name: str) -> Mapping[str, Any] | None:
