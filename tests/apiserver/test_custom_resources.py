@@ -215,3 +215,15 @@ async def test_definitions_may_be_made_side_by_side(api):
 
     await asyncio.gather(*(make(i) for i in range(8)))
     assert (await api.call("GET", NAMESPACES)).status == 200
+
+
+async def test_clients_are_told_to_prefer_the_newest_stable_version(api):
+    body = definition()
+    (version,) = body["spec"]["versions"]
+    versions = [version | {"name": name, "storage": name == "v1"}
+                for name in ("v1alpha1", "v1", "v1beta1", "v2beta1")]  # fmt: skip
+    await api.create(CRDS, body | {"spec": body["spec"] | {"versions": versions}})
+    group = (await api.call("GET", "/apis/example.com")).json
+    assert group["preferredVersion"]["version"] == "v1"
+    listed = [version["version"] for version in group["versions"]]
+    assert listed == ["v1", "v2beta1", "v1beta1", "v1alpha1"]

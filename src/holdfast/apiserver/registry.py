@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,15 +114,32 @@ class Registry:
         return next((s for s in self if s.id == (group, plural)), None)
 
     def groups(self) -> dict[str, dict[str, list[Served]]]:
-        """Sort everything served by group and version, the core group first."""
+        """Sort everything served by group, the core group first, and version, the best first."""
         tree: dict[str, dict[str, list[Served]]] = {}
         for served in self:
             r = served.resource
             tree.setdefault(r.group, {}).setdefault(r.version, []).append(served)
-        return tree
+        return {group: dict(sorted(found.items(), key=_rank)) for group, found in tree.items()}
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._served.values())
+
+
+_VERSION = re.compile(r"v([1-9]\d{0,8})(?:(alpha|beta)([1-9]\d{0,8}))?")
+
+
+def _rank(entry: tuple[str, object]) -> tuple[int, int, int, str]:
+    """Order versions as Kubernetes does: stable, beta, alpha, each newest first; then others.
+
+    >>> sorted([("foo", 0), ("v1alpha1", 0), ("v2", 0), ("v1beta2", 0), ("v10", 0)], key=_rank)
+    [('v10', 0), ('v2', 0), ('v1beta2', 0), ('v1alpha1', 0), ('foo', 0)]
+    """
+    version = entry[0]
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return 3, 0, 0, version
+    stage = ("", "beta", "alpha").index(found[2] or "")
+    return stage, -int(found[1]), -int(found[3] or 0), ""
 
 
 def digest(value: Any) -> str:
