@@ -187,3 +187,9 @@ def test_I3_holdings_that_do_not_add_up():
     del world.devices.holdings.whole["d", "n", "whole"]
     with pytest.raises(AssertionError, match="holdings say"):
         check_invariants(world)
+
+
+def test_a_counter_below_zero_that_nothing_uses_is_no_broken_promise(cluster, audit):
+    counters = [{"name": "set", "counters": {"memory": {"value": "-1"}}}]
+    cluster.add(a_slice("odd", node="n1", devices=[], shared_counters=counters))
+    audit.after(placed(cluster, "p", node="n1", cpu="2"))

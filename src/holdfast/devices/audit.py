@@ -48,7 +48,7 @@ def _capacities(inventory: Inventory, true: Holdings) -> Iterator[str]:
     for device, amounts in true.consumed.items():
         has = known[device].device.capacity if device in known else {}
         for name in amounts.keys() & has.keys():
-            if amounts[name] > Quantity.parse(has[name].value):
+            if amounts[name] > max(Quantity.parse(has[name].value), ZERO):
                 yield f"I3: device {device} has {has[name].value} of {name}, used {amounts[name]}"
 
 
@@ -66,7 +66,7 @@ def _counters(inventory: Inventory, true: Holdings) -> Iterator[str]:
         for set_name, amounts in facts.counters:
             for name, has in amounts.items():
                 used = taken.get((facts.pool, set_name, name), ZERO)
-                if used > has:
+                if used > max(has, ZERO):  # a slice may say less than nothing
                     yield f"I3: {facts.pool} has {has} of counter {set_name}/{name}, used {used}"
 
 
