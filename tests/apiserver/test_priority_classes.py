@@ -40,3 +40,18 @@ async def test_a_stored_class_with_a_wrong_value_counts_as_zero(tmp_path, value)
         assert (await api.call("POST", CLASSES, other)).status == 403
         assert (await api.call("DELETE", f"{CLASSES}/old")).status == 200
         await api.create(CLASSES, other)
+
+
+async def test_a_stored_class_with_a_wrong_value_is_named_in_the_log_once(tmp_path, caplog):
+    body = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1",
+            "metadata": {"name": "logged"}, "globalDefault": True, "value": "7"}  # fmt: skip
+    key = Key("scheduling.k8s.io", "priorityclasses", "", "logged")
+    await store_directly(tmp_path / "store", (key, body))
+    async with start_server(tmp_path) as api:
+        for number in range(3):
+            await api.create(PODS, pod(f"p{number}"))
+    lines = [line for line in caplog.messages if "fields of wrong types" in line]
+    assert len(lines) == 1
+    assert lines[0].endswith(
+        '"logged" is stored with fields of wrong types, which are ignored: value'
+    )

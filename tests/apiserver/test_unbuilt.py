@@ -10,7 +10,7 @@ from apiserver import every_kind
 from holdfast.api import catalog, scheme
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.patching import merge
-from holdfast.apiserver.unbuilt import ACTED_ON, FIELDS, KINDS
+from holdfast.apiserver.unbuilt import FIELDS, KINDS
 from holdfast.apiserver.user import MASTERS, User, component
 from holdfast.client.transport import Request
 
@@ -46,6 +46,44 @@ ITEMS = {
     "units": {"name": "first"},
 }
 """What else an item of a list needs in which a field is set."""
+ACTED_ON = {
+    ("", "bindings"): "the API server binds the pod",
+    ("", "configmaps"): "data",
+    ("", "endpoints"): "data, written by controllers",
+    ("", "events"): "data, kept for an hour",
+    ("", "namespaces"): "the namespace controller",
+    ("", "nodes"): "the scheduler and the simulated nodes",
+    ("", "pods"): "the scheduler and the simulated nodes",
+    ("", "podtemplates"): "data",
+    ("", "secrets"): "data",
+    ("apps", "controllerrevisions"): "data, written by controllers",
+    ("apps", "deployments"): "the Deployment controller",
+    ("apps", "replicasets"): "the ReplicaSet controller",
+    ("events.k8s.io", "events"): "data, kept for an hour",
+    ("authentication.k8s.io", "selfsubjectreviews"): "the API server answers",
+    ("authentication.k8s.io", "tokenreviews"): "the API server refuses",
+    ("authorization.k8s.io", "localsubjectaccessreviews"): "the API server answers",
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): "the API server answers",
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): "the API server answers",
+    ("authorization.k8s.io", "subjectaccessreviews"): "the API server answers",
+    ("policy", "poddisruptionbudgets"): "the disruption controller, evictions and preemption",
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): "authorization",
+    ("rbac.authorization.k8s.io", "clusterroles"): "authorization",
+    ("rbac.authorization.k8s.io", "rolebindings"): "authorization",
+    ("rbac.authorization.k8s.io", "roles"): "authorization",
+    ("storage.k8s.io", "csidrivers"): "the scheduler",
+    ("storage.k8s.io", "csinodes"): "the scheduler",
+    ("storage.k8s.io", "csistoragecapacities"): "the scheduler",
+    ("apiextensions.k8s.io", "customresourcedefinitions"): "the API server serves the resource",
+    ("scheduling.k8s.io", "priorityclasses"): "admission and the scheduler",
+    ("coordination.k8s.io", "leases"): "leader election and the heartbeats of nodes",
+    ("discovery.k8s.io", "endpointslices"): "data, written by controllers",
+    ("resource.k8s.io", "deviceclasses"): "the scheduler",
+    ("resource.k8s.io", "resourceclaims"): "the scheduler and the claim controllers",
+    ("resource.k8s.io", "resourceclaimtemplates"): "the claim controllers",
+    ("resource.k8s.io", "resourceslices"): "the scheduler",
+}
+"""The built-in kinds without a warning, and what acts on each; data needs nothing that does."""
 ROWS = [(where, field) for where, fields in FIELDS.items() for field in fields]
 
 

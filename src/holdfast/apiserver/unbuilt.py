@@ -14,9 +14,7 @@ from holdfast.apiserver.policies import Id
 _ADMISSION = "admissionregistration.k8s.io"
 _NETWORK = "networking.k8s.io"
 _STORAGE = "storage.k8s.io"
-_RBAC = "rbac.authorization.k8s.io"
 _DEVICES = "resource.k8s.io"
-_REVIEWS = "authorization.k8s.io"
 
 KINDS: Mapping[Id, str] = {
     ("", "limitranges"):
@@ -80,45 +78,6 @@ KINDS: Mapping[Id, str] = {
         "RuntimeClasses are stored but not read: pods get neither their overhead nor their "
         "scheduling constraints",
 }  # fmt: skip
-
-ACTED_ON: Mapping[Id, str] = {
-    ("", "bindings"): "the API server binds the pod",
-    ("", "configmaps"): "data",
-    ("", "endpoints"): "data, written by controllers",
-    ("", "events"): "data, kept for an hour",
-    ("", "namespaces"): "the namespace controller",
-    ("", "nodes"): "the scheduler and the simulated nodes",
-    ("", "pods"): "the scheduler and the simulated nodes",
-    ("", "podtemplates"): "data",
-    ("", "secrets"): "data",
-    ("apps", "controllerrevisions"): "data, written by controllers",
-    ("apps", "deployments"): "the Deployment controller",
-    ("apps", "replicasets"): "the ReplicaSet controller",
-    ("events.k8s.io", "events"): "data, kept for an hour",
-    ("authentication.k8s.io", "selfsubjectreviews"): "the API server answers",
-    ("authentication.k8s.io", "tokenreviews"): "the API server refuses",
-    (_REVIEWS, "localsubjectaccessreviews"): "the API server answers",
-    (_REVIEWS, "selfsubjectaccessreviews"): "the API server answers",
-    (_REVIEWS, "selfsubjectrulesreviews"): "the API server answers",
-    (_REVIEWS, "subjectaccessreviews"): "the API server answers",
-    ("policy", "poddisruptionbudgets"): "the disruption controller, evictions and preemption",
-    (_RBAC, "clusterrolebindings"): "authorization",
-    (_RBAC, "clusterroles"): "authorization",
-    (_RBAC, "rolebindings"): "authorization",
-    (_RBAC, "roles"): "authorization",
-    (_STORAGE, "csidrivers"): "the scheduler",
-    (_STORAGE, "csinodes"): "the scheduler",
-    (_STORAGE, "csistoragecapacities"): "the scheduler",
-    ("apiextensions.k8s.io", "customresourcedefinitions"): "the API server serves the resource",
-    ("scheduling.k8s.io", "priorityclasses"): "admission and the scheduler",
-    ("coordination.k8s.io", "leases"): "leader election and the heartbeats of nodes",
-    ("discovery.k8s.io", "endpointslices"): "data, written by controllers",
-    (_DEVICES, "deviceclasses"): "the scheduler",
-    (_DEVICES, "resourceclaims"): "the scheduler and the claim controllers",
-    (_DEVICES, "resourceclaimtemplates"): "the claim controllers",
-    (_DEVICES, "resourceslices"): "the scheduler",
-}
-"""The other built-in kinds, and what acts on each; what is only data is whole once it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
