@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver.shapes import CONFIGMAPS, configmap
+from apiserver.shapes import CONFIGMAPS, PODS, configmap
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 
@@ -51,3 +51,17 @@ async def test_a_null_in_a_known_field_is_not_stored(api):
     made = await api.create(CONFIGMAPS, {**owned(owner), "immutable": None})
     assert made["metadata"]["ownerReferences"] == [OWNER]
     assert "immutable" not in made
+
+
+async def test_a_null_in_a_list_or_map_of_scalars_is_the_zero_value(api):
+    made = await api.create(PODS, {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": {"a": None}},
+        "spec": {"nodeSelector": {"b": None}, "containers": [{
+            "name": "c", "image": "i", "args": ["x", None],
+            "resources": {"requests": {"cpu": None}}}]},
+    })  # fmt: skip
+    (container,) = made["spec"]["containers"]
+    assert (made["metadata"]["annotations"], made["spec"]["nodeSelector"]) == ({"a": ""}, {"b": ""})
+    assert (container["args"], container["resources"]) == (["x", ""], {"requests": {"cpu": "0"}})
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": None}}
+    assert (await api.create("/api/v1/namespaces/default/secrets", secret))["data"] == {"k": ""}

@@ -58,6 +58,26 @@ _GO = {"number": "float64", "quantity": "resource.Quantity", "bytes": "[]uint8",
        "int-or-string": "intstr.IntOrString"}  # fmt: skip
 
 
+_ZERO: Mapping[str, Any] = {
+    "string": "", "bool": False, "int32": 0, "int64": 0, "number": 0, "quantity": "0", "bytes": "",
+}  # fmt: skip
+
+
+def fill_nulls(info: FieldInfo, value: Any) -> Any:
+    """Put the zero value of its type in the place of each null in a list or map of scalars.
+
+    Go reads it so: an annotation that a template left empty is a null in JSON.
+    """
+    zero = _ZERO.get(info.scalar)
+    if zero is None:
+        return value
+    if info.shape == "list" and isinstance(value, list) and None in value:
+        return [zero if one is None else one for one in value]
+    if info.shape == "map" and isinstance(value, dict) and None in value.values():
+        return {key: zero if one is None else one for key, one in value.items()}
+    return value
+
+
 def check_scalars(holder: str, info: FieldInfo, value: Any, path: str) -> None:
     """Refuse a value that is not the scalar, or the list or map of scalars, the field holds.
 

@@ -15,7 +15,7 @@ from holdfast.api.causes import go_quoted
 from holdfast.api.quantity import Quantity
 from holdfast.api.resource import Resource
 from holdfast.apiserver.fields import FieldInfo, Gvk, Shape, fields_of, type_of
-from holdfast.apiserver.scalars import check_scalars, misfit
+from holdfast.apiserver.scalars import check_scalars, fill_nulls, misfit
 from holdfast.errors import BadRequest
 
 COMPLAINT_LIMIT = 100
@@ -117,6 +117,7 @@ def _item(place: _Place, step: str) -> _Place:
 
 def _prune_field(holder: str, info: FieldInfo, value: Any, path: str, dropped: list[str]) -> Any:
     if not info.type:
+        value = fill_nulls(info, value)
         check_scalars(holder, info, value, path)
         return value
     if info.union:
