@@ -15,17 +15,17 @@ def page(
     r"""Return the status and the text of a page of all checks.
 
     >>> page("readyz", {"ping": lambda: "", "store": lambda: "disk full"})
-    (500, '[+]ping ok\\n[-]store failed: disk full\\nreadyz check failed\\n')
+    (500, '[+]ping ok\n[-]store failed: disk full\nreadyz check failed\n')
     """
     failed, lines = False, []
-    for check, wrong_of in checks.items():
-        if check in excluded:
-            lines.append(f"[+]{check} excluded: ok")
-        elif wrong := wrong_of():
+    for check_name, check in checks.items():
+        if check_name in excluded:
+            lines.append(f"[+]{check_name} excluded: ok")
+        elif wrong := check():
             failed = True
-            lines.append(f"[-]{check} failed: {wrong}")
+            lines.append(f"[-]{check_name} failed: {wrong}")
         else:
-            lines.append(f"[+]{check} ok")
+            lines.append(f"[+]{check_name} ok")
     if not failed and not verbose:
         return PASSED, "ok"
     lines.append(f"{name} check {'failed' if failed else 'passed'}\n")
@@ -36,7 +36,7 @@ def single(check: Check) -> tuple[int, str]:
     r"""Return the status and the text of the page of one check.
 
     >>> single(lambda: "disk full")
-    (500, 'internal server error: disk full\\n')
+    (500, 'internal server error: disk full\n')
     """
     wrong = check()
     return (FAILED, f"internal server error: {wrong}\n") if wrong else (PASSED, "ok")

@@ -86,7 +86,7 @@ async def test_the_server_may_bring_its_own_index(opened):
 
 
 def test_an_object_without_the_optional_parts_is_indexed():
-    assert index_object(key("a"), b'{"metadata":{}}') == Indexed()
+    assert index_object(key("a"), b'{"metadata":{}}') == Indexed(misnamed=True)
     assert index_object(key("e", "events"), b'{"metadata":{}}').fields["involvedObject.uid"] == ""
     odd = index_object(key("x", "things"), b'{"metadata":{"uid":"u"},"spec":"not an object"}')
     assert odd.uid == "u"

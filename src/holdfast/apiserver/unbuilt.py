@@ -1,7 +1,8 @@
 """What is stored but not acted on: kinds and fields, each with the sentence that users are told.
 
 Writing such an object is answered with the sentence as a warning. docs/status.md lists the same
-sentences, and a test compares the two. Remove a row here, and there, when the thing is built.
+sentences, and a test compares the two. Remove a row here, and there, when the thing is built; the
+test also names what acts on each of the other built-in kinds.
 """
 
 from __future__ import annotations
