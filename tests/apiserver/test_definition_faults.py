@@ -11,6 +11,7 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.server_fixture import start_server
 from apiserver.test_custom_resources import CRDS, MERGE, WIDGETS, definition, widget
+from holdfast.apiserver.strict import fitting, prune_type
 from holdfast.store import Key
 
 PATH = f"{CRDS}/widgets.example.com"
@@ -240,3 +241,26 @@ async def test_a_definition_is_deleted_and_made_again_beside_other_writes(api):
 
     await asyncio.gather(make_again(), *map(write_others, range(8)))
     assert (await api.call("GET", CRDS)).status == 200
+
+
+async def test_a_null_among_the_values_of_a_property_outlives_a_restart(tmp_path, caplog):
+    body = with_property("mode")
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    mode = {"type": "string", "nullable": True, "enum": ["a", None]}
+    schema["properties"]["spec"]["properties"]["mode"] = mode
+    async with start_server(tmp_path) as api:
+        await api.create(CRDS, body)
+        await api.create(WIDGETS, widget(size=1, mode=None))
+    async with start_server(tmp_path) as api:
+        labels = {"metadata": {"labels": {"a": "b"}}}
+        kept = (await api.call("PATCH", PATH, labels, headers=MERGE)).json
+        shown = kept["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        assert shown["properties"]["spec"]["properties"]["mode"] == mode
+        await api.create(WIDGETS, widget("v", size=1, mode=None))
+    assert "wrong types" not in caplog.text
+
+
+def test_objects_as_kubernetes_writes_them_are_read_whole():
+    kind = "io.k8s.api.policy.v1.PodDisruptionBudget"
+    disrupted = {"status": {"disruptedPods": {"pod": None}}}
+    assert prune_type(kind, disrupted, "", []) == fitting(kind, disrupted, "", []) == disrupted

@@ -87,7 +87,7 @@ def _put_fitting(
 ) -> None:
     """Put what fits of a value into ``out``; a list or map keeps its items that fit."""
     info = place.info
-    if value is None:
+    if value is None and info.shape != "any" and info.scalar != "time":
         misfits.append(place.path)
     elif isinstance(value, dict) and info.type and info.shape in ("object", "any"):
         out[name] = fitting(info.type, value, place.path, misfits)
