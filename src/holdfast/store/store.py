@@ -21,7 +21,6 @@ from pathlib import Path
 
 from holdfast import errors
 from holdfast.clock import Clock
-from holdfast.repeated_log import Repeats
 from holdfast.store.archive import restore, write_backup
 from holdfast.store.database import Database, Fault
 from holdfast.store.directory import Directory
@@ -33,6 +32,7 @@ from holdfast.store.retention import Retention
 from holdfast.store.revision_mark import Gaps, RevisionMark
 from holdfast.store.state import undo
 from holdfast.store.watch import History, Subscription
+from holdfast.store.write_refusal import WriteRefusal
 from holdfast.store.writer import Write, Writer
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,6 @@ Resources = list[tuple[str, str]]
 
 MAX_VALUE = 1_572_864
 """The largest object, as etcd's default request limit: 1.5 MiB."""
-PROBE_SECONDS = 1.0
-"""How often a store that cannot commit tries again."""
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
@@ -75,11 +73,8 @@ class Store:
         self._retention = retention
         self._loop = asyncio.get_running_loop()
         self._overlay: dict[Key, Write] = {}
-        self._refusal: Exception | None = None
+        self._refusal = WriteRefusal(directory.path, clock, self._recover)
         self._closed = False
-        # A disk may be full, and have room again, every other second.
-        self._repeats = Repeats(now=clock.monotonic)
-        self._recovery: asyncio.Task[None] | None = None
         self._compaction: asyncio.Task[None] | None = None
         self._uncompacted = 0
         self._histories: dict[tuple[str, str], History] = {}
@@ -139,11 +134,11 @@ class Store:
         if self._closed:
             return
         self._closed = True
-        for task in (self._recovery, self._compaction):
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        await self._refusal.close()
+        if self._compaction is not None:
+            self._compaction.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._compaction
         await self._writer.stop()
         for history in self._histories.values():
             history.close()
@@ -164,7 +159,7 @@ class Store:
     @property
     def refusal(self) -> str:
         """Say why writes are refused at present, "" if they are not."""
-        return "" if self._refusal is None else str(self._refusal)
+        return self._refusal.reason
 
     # Reading what is committed.
 
@@ -249,8 +244,7 @@ class Store:
         self, change: Change, key: Key, previous: Stored | None, build: Build
     ) -> asyncio.Future[Stored]:
         self._check_open()
-        if self._refusal is not None:
-            raise self._unavailable(self._refusal)
+        self._refusal.check()
         revision = self._assigned + 1
         value = build(revision)
         check_value_size(key, value)
@@ -323,47 +317,13 @@ class Store:
         self._overlay.clear()
         for write in batch:
             if not write.done.done():
-                write.done.set_exception(self._unavailable(error))
-        self._refuse(error)
-
-    def _refuse(self, error: Exception) -> None:
-        """Refuse writes, until a trial commit succeeds or, if the file is damaged, for good."""
-        if self._refusal is None:
-            self._repeats.log(log, logging.ERROR, str(self._unavailable(error)))
-        self._refusal = error
-        if self._recovery is None and not self._closed and not is_damage(error):
-            self._recovery = self._loop.create_task(self._recover())
-
-    def _unavailable(self, error: Exception) -> errors.Unavailable:
-        path = self._directory.path
-        if is_damage(error):
-            return errors.Unavailable(
-                f"the store in {path} is damaged ({error}): the write was not acknowledged; reads "
-                "go on from memory, writes are refused until the server is started on a sound file"
-            )
-        return errors.Unavailable(
-            f"the store in {path} cannot commit ({error}): the write was not "
-            "acknowledged; reads go on, writes are refused until a trial commit succeeds",
-            after=PROBE_SECONDS,
-        )
+                write.done.set_exception(self._refusal.unavailable(error))
+        self._refusal.begin(error)
 
     async def _recover(self) -> None:
-        while True:
-            try:
-                rows = await self._writer.recover(self._revision)
-                break
-            except Exception as error:  # still broken, and every refused write says how
-                if is_damage(error):
-                    self._refusal, self._recovery = error, None
-                    self._repeats.log(log, logging.ERROR, str(self._unavailable(error)))
-                    return
-                await self._clock.sleep(PROBE_SECONDS)
-        # Should a commit have reached the disk and been reported as failed, it counts.
+        """Commit for trial; a commit that reached the disk and was reported as failed counts."""
+        rows = await self._writer.recover(self._revision)
         self._apply(list(replay(rows, self._state, self._index)))
-        self._refusal = self._recovery = None
-        self._repeats.log(
-            log, logging.WARNING, f"the store in {self._directory.path} commits again"
-        )
 
     # Keeping house.
 
@@ -382,8 +342,8 @@ class Store:
                 more = await self._writer.do(lambda database: database.compact({}))
         except (sqlite3.Error, OSError) as error:
             if is_damage(error):
-                self._refuse(error)
-            raise self._unavailable(error) from error
+                self._refusal.begin(error)
+            raise self._refusal.unavailable(error) from error
         self._compacted |= moved
         for resource, floor in moved.items():
             self._histories[resource].forget(floor)
