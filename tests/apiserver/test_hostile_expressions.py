@@ -8,7 +8,7 @@ from holdfast.api.quantity import Quantity
 from holdfast.apiserver import jsonpath
 from holdfast.apiserver.structural.formats import FORMATS
 from holdfast.cel.failures import EvaluationError
-from holdfast.cel.rules import compile_expression
+from holdfast.cel.rules import RuleInput, compile_expression
 from holdfast.errors import BadRequest
 
 
@@ -95,4 +95,4 @@ def test_a_duration_is_short():
 ])  # fmt: skip
 def test_a_rule_over_forged_amounts_fails_at_once(rule):
     with pytest.raises(EvaluationError):
-        compile_expression(rule).value("9" * 5000, None)
+        compile_expression(rule).value(RuleInput("9" * 5000))

@@ -7,8 +7,8 @@ validating objects), I/O, clocks.
 
 What the engine cannot do is refused, never guessed: two-variable comprehensions, the url, ip,
 cidr and format libraries and a bare ``device`` do not compile; ``find`` and ``findAll`` compile
-and fail when evaluated. Instead of upstream's cost estimate there is the engine's own limit on
-loop steps.
+and fail when evaluated. The engine counts no cost, only the steps of loops; ``cost`` bounds the
+cost of an evaluation beforehand, and what may cost too much is refused in upstream's words.
 """
 
 from holdfast.cel.devices import DeviceSelectors, Selector, Subject

@@ -1,14 +1,15 @@
 """Selectors over devices: compile an expression once, ask it about many devices.
 
 The engine has no object types, so the four fields of ``device`` are declared as four dotted
-variables: an unknown field then fails to compile, as it should. A device is turned into engine
-values once (``Subject``) however many selectors look at it.
+variables: an unknown field then fails to compile, as it should. The cost of a selector is bounded
+once for all devices of about the same size.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -17,11 +18,23 @@ from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
 from holdfast.api.devices import Device
 from holdfast.cel import functions, values
-from holdfast.cel.failures import CompileError, EvaluationError, in_upstreams_words
+from holdfast.cel.cost import cost_over_sizes
+from holdfast.cel.device_sizes import NO_SIZES, DeviceSizes, sizes_of
+from holdfast.cel.failures import (
+    CompileError,
+    CostExceeded,
+    EvaluationError,
+    failed,
+    in_upstreams_words,
+)
 from holdfast.cel.rewriting import with_default_domains
+from holdfast.cel.syntax import Node, read_tree
 from holdfast.errors import BadRequest
 
 MAX_EXPRESSION_BYTES = 10 * 1024
+COST_LIMIT = 50_000
+"""Steps, about 5 ms: a selector is asked about every device, and in practice takes hundreds."""
+_ACTIVATION_LIMIT = 1_000
 _REMEMBERED = 512
 _T = cel.Type
 
@@ -48,12 +61,38 @@ def _environment(shared_devices: bool, list_attributes: bool) -> Any:
     return environment
 
 
-@dataclass(frozen=True, slots=True)
 class Subject:
     """One device as selectors see it; ``fault`` says why none can (a value we cannot read)."""
 
-    activation: Any
-    fault: str = ""
+    __slots__ = ("_activation", "_environment", "_spent", "_values", "fault", "sizes")
+
+    def __init__(
+        self,
+        environment: Any,
+        values: Mapping[str, Any],
+        sizes: DeviceSizes = NO_SIZES,
+        fault: str = "",
+    ) -> None:
+        self.sizes = sizes
+        self.fault = fault
+        self._environment = environment
+        self._values = values
+        self._activation: Any = None
+        self._spent = 0
+
+    def activation(self, cost: int) -> Any:
+        """The engine's form of the device, for an evaluation of this cost.
+
+        What an evaluation allocates is freed with its activation, so one activation is used only
+        as long as the evaluations with it cost little together.
+        """
+        self._spent += cost
+        if self._activation is None or self._spent > _ACTIVATION_LIMIT:
+            activation = self._environment.Activation(self._values)
+            if cost > _ACTIVATION_LIMIT:
+                return activation
+            self._activation, self._spent = activation, cost
+        return self._activation
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +101,20 @@ class Selector:
 
     expression: str
     program: Any
+    tree: Node
+    _costs: dict[DeviceSizes, int | None] = field(default_factory=dict)
 
     def matches(self, subject: Subject) -> bool:
         """Tell whether the device is chosen; anything but a bool is an EvaluationError."""
         if subject.fault:
             raise EvaluationError(self.expression, subject.fault)
+        cost = self._cost(subject.sizes)
+        if cost is None:
+            raise CostExceeded(self.expression)
         try:
-            answer = self.program.eval(subject.activation)
+            answer = self.program.eval(subject.activation(cost))
         except RuntimeError as limit:
-            raise EvaluationError(self.expression, in_upstreams_words(str(limit))) from None
+            raise failed(self.expression, str(limit)) from None
         kind = answer.type()
         if kind == _T.BOOL:
             return bool(answer.value())
@@ -81,26 +125,41 @@ class Selector:
             f"CEL result of type {kind.name().lower()} could not be converted to bool",
         )
 
+    def _cost(self, sizes: DeviceSizes) -> int | None:
+        """Bound the cost for a device of these sizes; None beyond the limit."""
+        if sizes not in self._costs:
+            self._costs[sizes] = cost_over_sizes(self.tree, sizes.scope(), COST_LIMIT)
+        return self._costs[sizes]
+
 
 class DeviceSelectors:
-    """Compile selectors, remembering the latest; failures are not remembered."""
+    """Compile selectors, remembering the latest and why those failed that did."""
 
     def __init__(self, *, shared_devices: bool = True, list_attributes: bool = False) -> None:
         self._environment = _environment(shared_devices, list_attributes)
         self._lists = list_attributes
         self._shared = shared_devices
-        self._known: OrderedDict[str, Selector] = OrderedDict()
+        self._known: OrderedDict[str, Selector | CompileError] = OrderedDict()
 
     def compile(self, expression: str) -> Selector:
         """Compile an expression whose static type is bool or unknown, or raise CompileError."""
-        if known := self._known.get(expression):
+        known = self._known.get(expression)
+        if known is None:
+            known = self._known[expression] = self._compile(expression)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        else:
             self._known.move_to_end(expression)
-            return known
-        selector = Selector(expression, self._program(expression))
-        self._known[expression] = selector
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-        return selector
+        if isinstance(known, CompileError):
+            raise known.with_traceback(None)
+        return known
+
+    def _compile(self, expression: str) -> Selector | CompileError:
+        try:
+            program = self._program(expression)
+        except CompileError as refusal:
+            return refusal
+        return Selector(expression, program, read_tree(program.serialize()))
 
     def _program(self, expression: str) -> Any:
         if len(expression.encode()) > MAX_EXPRESSION_BYTES:
@@ -131,7 +190,7 @@ class DeviceSelectors:
                 domain, identifier = split_name(name, driver)
                 capacity.setdefault(domain, {})[identifier] = values.quantity(amount.value)
         except BadRequest as unreadable:
-            return Subject(None, unreadable.message)
+            return Subject(None, {}, fault=unreadable.message)
         data: dict[str, Any] = {
             "device.driver": driver,
             "device.attributes": attributes,
@@ -139,7 +198,7 @@ class DeviceSelectors:
         }
         if self._shared:
             data["device.allowMultipleAllocations"] = bool(device.allow_multiple_allocations)
-        return Subject(self._environment.Activation(data))
+        return Subject(self._environment, data, sizes_of(driver, attributes, capacity))
 
 
 def _readable(name: str, attribute: Any, lists: bool) -> Any:

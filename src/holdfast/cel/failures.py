@@ -6,12 +6,13 @@ import re
 
 from holdfast.errors import Refused
 
+COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 _STATUS = re.compile(r"^[A-Z_]+: |\[[A-Z_]+\]$")
 _REWORDED = (
     (re.compile(r"undeclared reference to 'device\.(\w+)'"), r"undefined field '\1'"),
     (re.compile(r'Key not found in map : "?([^"]*)"?'), r"no such key: \1"),
     (re.compile(r"No matching overloads found : (.*)"), r"no such overload: \1"),
-    (re.compile(r"Iteration budget exceeded"), "actual cost limit exceeded: too many loop steps"),
+    (re.compile(r"Iteration budget exceeded"), COST_EXCEEDED),
 )
 _BARE_DEVICE = re.compile(r"undeclared reference to 'device'")
 _HINT = "; write device.attributes[...] in full, a bare `device` is not supported"
@@ -31,6 +32,25 @@ class EvaluationError(Refused):
     def __init__(self, expression: str, message: str) -> None:
         super().__init__(message)
         self.expression = expression
+
+
+class CostExceeded(EvaluationError):
+    """An evaluation that takes, or may take, more steps than it is allowed to."""
+
+    def __init__(self, expression: str) -> None:
+        super().__init__(expression, COST_EXCEEDED)
+
+
+class BudgetExceeded(Refused):
+    """All evaluations over one object together take more steps than they are allowed to."""
+
+
+def failed(expression: str, engine_words: str) -> EvaluationError:
+    """Make the error for an evaluation that the engine gave up."""
+    words = in_upstreams_words(engine_words)
+    if words == COST_EXCEEDED:
+        return CostExceeded(expression)
+    return EvaluationError(expression, words)
 
 
 def in_upstreams_words(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -138,8 +138,19 @@ def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     return pick
 
 
-def _contains(items: list[Any], others: list[Any]) -> bool:
-    return all(item in items for item in others)
+def _comparable(value: Any) -> Hashable:
+    """A key that equal values share; booleans equal no numbers."""
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, list):
+        return (list, *map(_comparable, value))
+    if isinstance(value, dict):
+        return (dict, frozenset((_comparable(k), _comparable(v)) for k, v in value.items()))
+    return (bool(value), bool) if isinstance(value, bool) else value
+
+
+def _as_set(items: list[Any]) -> set[Hashable]:
+    return set(map(_comparable, items))
 
 
 def quantity_functions() -> list[Any]:
@@ -182,9 +193,9 @@ def list_functions() -> list[Any]:
         _member("sum", _T.DYN, lambda items: sum(_ordered(items)), [many]),
         _member("min", _T.DYN, _extreme(min), [many]),
         _member("max", _T.DYN, _extreme(max), [many]),
-        _free("sets.contains", _T.BOOL, _contains, both),
-        _free("sets.equivalent", _T.BOOL, lambda a, b: _contains(a, b) and _contains(b, a), both),
-        _free("sets.intersects", _T.BOOL, lambda a, b: any(i in b for i in a), both),
+        _free("sets.contains", _T.BOOL, lambda a, b: _as_set(a) >= _as_set(b), both),
+        _free("sets.equivalent", _T.BOOL, lambda a, b: _as_set(a) == _as_set(b), both),
+        _free("sets.intersects", _T.BOOL, lambda a, b: not _as_set(a).isdisjoint(_as_set(b)), both),
         _member("find", _T.STRING, _not_built("find"), pattern),
         _member("findAll", texts, _not_built("findAll"), pattern, limited),
     ]

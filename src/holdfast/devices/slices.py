@@ -18,6 +18,8 @@ PoolId = tuple[str, str]
 Counters = Mapping[str, Mapping[str, Quantity]]
 """Amounts by counter set and counter."""
 
+_REMEMBERED_ANSWERS = 256
+
 
 @lru_cache(maxsize=1024)
 def _terms(selector: NodeSelector) -> NodeTerms:
@@ -68,9 +70,11 @@ class Candidate:
         """Evaluate a selector, once; raises CompileError or EvaluationError."""
         answer = self._answers.get(expression)
         if answer is None:
+            if len(self._answers) >= _REMEMBERED_ANSWERS:
+                self._answers.clear()
             answer = self._answers[expression] = self._evaluate(expression, selectors)
         if isinstance(answer, EvaluationError):
-            raise answer
+            raise answer.with_traceback(None)
         return answer
 
     def _evaluate(self, expression: str, selectors: DeviceSelectors) -> bool | EvaluationError:

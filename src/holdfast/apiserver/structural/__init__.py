@@ -17,7 +17,8 @@ import msgspec
 from holdfast.apiserver import data
 from holdfast.apiserver.structural.defaults import default_problems
 from holdfast.apiserver.structural.node import ABSENT, Node, compile_node
-from holdfast.apiserver.structural.rules import checked_rules, rule_problems, rules_in
+from holdfast.apiserver.structural.rule_checks import checked_rules
+from holdfast.apiserver.structural.rules import rule_problems, rules_in
 from holdfast.apiserver.structural.shaping import fill, prune
 from holdfast.apiserver.structural.validation import duplicates, violations
 from holdfast.apiserver.structural.wellformed import problems

@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 
 from holdfast.apiserver.structural.checks import Check, format_check, value_checks
-from holdfast.apiserver.structural.rules import ABSENT, Rule, read_rules
+from holdfast.apiserver.structural.rules import Rule, read_rules
 
 __all__ = ["ABSENT", "Node", "compile_node"]
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

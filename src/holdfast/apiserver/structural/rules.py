@@ -6,34 +6,47 @@ told so: other people's CRDs stay usable. What is no CEL at all is refused.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.api import causes
-from holdfast.cel.failures import CompileError, EvaluationError
-from holdfast.cel.rules import compile_expression, escaped
+from holdfast.cel.failures import BudgetExceeded, CompileError, CostExceeded, EvaluationError
+from holdfast.cel.rules import RuleInput, compile_expression, escaped
 from holdfast.errors import Cause
 
 if TYPE_CHECKING:
     from holdfast.apiserver.structural.node import Node
 
-ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 KEY = "x-kubernetes-validations"
-_NAMES = ("name", "generateName")
 _TYPED = frozenset({"date-time", "datetime", "date", "duration", "byte"})
 """Formats whose values are no strings in rules; the engine cannot be given such values."""
 _UNKNOWN = ("undeclared reference", "no matching overload", "unsupported")
-_BLOCKING = frozenset({
-    "FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
-    "FieldValueTypeInvalid",
-})  # fmt: skip
-_UNASKED = (
-    "some validation rules were not checked because the object was invalid; correct the existing "
-    "errors to complete validation"
-)
 _STEP = re.compile(r"\.([^.\[\]]+)|\['([^']+)'\]")
+
+
+_OUT_OF_BUDGET = "running out of cost budget, no further validation rules will be run"
+_CALL_COST = "no further validation rules will be run due to call cost exceeds limit for"
+_LONGEST_MESSAGE = 5 * 1024
+_TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer"}
+
+
+class Stopped(Exception):
+    """No further rule is evaluated, for the reason that ``cause`` gives."""
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(cause.message)
+        self.cause = cause
+
+
+def _stopped(path: str, value: Any, words: str) -> Stopped:
+    return Stopped(causes.invalid(path, _TYPES.get(type(value), "number"), words))
+
+
+def _can_be_message(text: str) -> bool:
+    return bool(text) and len(text.encode()) <= _LONGEST_MESSAGE and "\n" not in text
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +70,36 @@ class Rule:
             raw.get("reason") or "", raw.get("fieldPath") or "", _unbuilt(raw, text, typed),
         )  # fmt: skip
 
-    def broken_by(self, seen: Any, before: Any, value: Any, path: str) -> Cause | None:
-        """Judge one value; None when the rule holds."""
+    def broken_by(self, given: RuleInput, value: Any, path: str) -> Cause | None:
+        """Judge one value; None when the rule holds. Raises Stopped when it costs too much."""
+        about = self.message or self.text.strip()
         try:
-            verdict = compile_expression(self.text).value(seen, before)
+            verdict = compile_expression(self.text).value(given)
+        except BudgetExceeded:
+            raise _stopped(path, value, f"validation failed due to {_OUT_OF_BUDGET}") from None
+        except CostExceeded as failure:
+            words = f"'{failure.message}': {_CALL_COST} rule: {about}"
+            raise _stopped(path, value, words) from None
         except (CompileError, EvaluationError) as failure:
-            words = f"{failure.message} evaluating rule: {self.message or self.text.strip()}"
-            return _invalid(path, value, words)
+            return _invalid(path, value, f"{failure.message} evaluating rule: {about}")
         if verdict is True:
             return None
-        return self._cause(self._words(seen, before), value, path + _plain(self.field_path))
+        at = path + _plain(self.field_path)
+        return self._cause(self._words(given, value, at), value, at)
 
-    def _words(self, seen: Any, before: Any) -> str:
+    def _words(self, given: RuleInput, value: Any, path: str) -> str:
         if self.message_expression:
             try:
-                made = compile_expression(self.message_expression).value(seen, before)
+                made = compile_expression(self.message_expression).value(given)
+            except BudgetExceeded:
+                words = f"messageExpression evaluation failed due to {_OUT_OF_BUDGET}"
+                raise _stopped(path, value, words) from None
+            except CostExceeded:
+                words = f"{_CALL_COST} messageExpression: {json.dumps(self.message_expression)}"
+                raise _stopped(path, value, words) from None
             except (CompileError, EvaluationError):
                 made = ""
-            if isinstance(made, str) and made.strip():
+            if isinstance(made, str) and _can_be_message(made.strip()):
                 return made.strip()
         return self.message or f"failed rule: {self.text.strip()}"
 
@@ -157,83 +182,6 @@ def _children(node: Node) -> Iterator[tuple[str, Node]]:
         yield "items", node.items
     if node.additional is not None and not isinstance(node.additional, bool):
         yield "additionalProperties", node.additional
-
-
-def checked_rules(node: Node, value: Any, old: Any, found: Collection[Cause]) -> Iterator[Cause]:
-    """Yield the rules a whole object breaks; a shape too wrong for them keeps them unasked."""
-    if not node.has_rules:
-        return
-    if any(cause.reason in _BLOCKING for cause in found):
-        yield Cause("<nil>", f"Invalid value: null: {_UNASKED}", "FieldValueInvalid")
-    else:
-        yield from broken_rules(node, value, "", old)
-
-
-def broken_rules(node: Node, value: Any, path: str, old: Any = ABSENT) -> Iterator[Cause]:
-    """Yield every rule a value breaks; what has not changed is not judged again.
-
-    A rule that speaks of ``oldSelf`` is asked only where there was a value before. Items of a
-    list have one only if the list is a map.
-    """
-    if not node.has_rules or value is None:
-        return
-    if node.rules:
-        yield from _here(node, value, path, old)
-    if isinstance(value, dict):
-        before = old if isinstance(old, dict) else {}
-        for name, one in value.items():
-            child = node.child(name)
-            if child is not None and not isinstance(child, bool):
-                where = f"{path}.{name}" if path else name
-                yield from broken_rules(child, one, where, before.get(name, ABSENT))
-    elif isinstance(value, list) and node.items is not None:
-        known = _by_key(node, old)
-        for i, one in enumerate(value):
-            was = known.get(_key(node, one), ABSENT) if known else ABSENT
-            yield from broken_rules(node.items, one, f"{path}[{i}]", was)
-
-
-def _here(node: Node, value: Any, path: str, old: Any) -> Iterator[Cause]:
-    seen = _seen(node, value, root=not path)
-    before = None if old is ABSENT else _seen(node, old, root=not path)
-    unchanged = old is not ABSENT and value == old
-    for rule in node.rules:
-        if rule.unbuilt:
-            continue
-        looks_back = compile_expression(rule.text).looks_back
-        if old is ABSENT if looks_back else unchanged:
-            continue
-        if (cause := rule.broken_by(seen, before, value, path)) is not None:
-            yield cause
-
-
-def _seen(node: Node, value: Any, *, root: bool = False) -> Any:
-    """Copy a value as rules see it: only fields the schema knows, under names CEL has."""
-    if isinstance(value, list):
-        return value if node.items is None else [_seen(node.items, one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    out: dict[str, Any] = {}
-    for name, one in value.items():
-        child = node.properties.get(name)
-        if root and name == "metadata":
-            out[name] = {k: one[k] for k in _NAMES if k in one}
-        elif child is not None:
-            out[escaped(name)] = _seen(child, one)
-        elif node.additional is not None:
-            more = node.additional
-            out[name] = one if isinstance(more, bool) else _seen(more, one)
-    return out
-
-
-def _by_key(node: Node, old: Any) -> dict[str, Any]:
-    if node.list_type != "map" or not isinstance(old, list):
-        return {}
-    return {_key(node, one): one for one in old}
-
-
-def _key(node: Node, item: Any) -> str:
-    return repr([item.get(k) for k in node.map_keys]) if isinstance(item, dict) else repr(item)
 
 
 def _plain(field_path: str) -> str:

@@ -1,0 +1,157 @@
+"""What one call of a function costs at most, and how large its result is at most.
+
+Costs count steps of about 0.1 microseconds, as measured with the engine. A bound is given the
+nodes of its arguments, for what is known of constants, and the extents of their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+import re2
+
+from holdfast.cel.extents import SCALAR, Charge, Extent, Given, both, either, several, text
+from holdfast.cel.syntax import Constant, Node
+
+PYTHON_CALL = 100
+_LARGEST_PROGRAM = 350_000
+
+_Bounded = tuple[int, Extent]
+_Bound = Callable[[Charge, Sequence[Node], Sequence[Extent]], _Bounded]
+
+CHEAP = frozenset({
+    "!_", "_&&_", "_||_", "@not_strictly_false", "-_", "_-_", "_*_", "_/_", "_%_", "hasValue",
+    "optional.none", "type", "startsWith", "endsWith",
+})  # fmt: skip
+IN_PYTHON = frozenset({
+    "quantity", "isQuantity", "compareTo", "isGreaterThan", "isLessThan", "add", "sub", "sign",
+    "isInteger", "asInteger", "asApproximateFloat", "semver", "isSemver", "major", "minor", "patch",
+    "isSorted", "sets.contains", "sets.equivalent", "sets.intersects", "find", "findAll",
+    "includes",
+})  # fmt: skip
+
+
+def _concatenated(charge: Charge, _: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    value = both(seen[0], seen[1], charge)
+    return value.length // 10 if value.entry is None else 2 * value.length, value
+
+
+def _compared(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    return min(a.weight for a in seen), SCALAR
+
+
+def _searched(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    return _search(seen[0], seen[1]), SCALAR
+
+
+def _search(where: Extent, what: Extent) -> int:
+    return where.length // 10 + where.length * what.length // 1000
+
+
+def _contained(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    return (4 if seen[1].is_map else seen[1].weight), SCALAR
+
+
+def _measured(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    return seen[0].length // 10, SCALAR
+
+
+def _entry(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    return 4, seen[0].entry or SCALAR
+
+
+def _optional_field(_: Charge, nodes: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    name = nodes[1].text if isinstance(nodes[1], Constant) else None
+    return 4, seen[0].field((name or b"").decode(errors="replace"))
+
+
+def _any_of(charge: Charge, _: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    value: Extent = SCALAR
+    for one in seen:
+        value = either(value, one, charge)
+    return 1, value
+
+
+def _chosen(charge: Charge, _: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    return 1, either(seen[1], seen[2], charge)
+
+
+def _aggregate(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    return PYTHON_CALL + 2 * seen[0].weight, seen[0].entry or SCALAR
+
+
+def _matched(_: Charge, nodes: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    pattern = nodes[1]
+    if isinstance(pattern, Constant) and pattern.text is not None:
+        program = program_size(pattern.text)
+    else:
+        program = min(1000 * (seen[1].length + 1), _LARGEST_PROGRAM)
+    return 10 * program + seen[0].length * program // 3, SCALAR
+
+
+@lru_cache(maxsize=1024)
+def program_size(pattern: bytes) -> int:
+    """How many instructions RE2 makes of a pattern; 0 for one that it refuses."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return int(re2.compile(pattern.decode(), options).programsize)
+    except (re2.error, UnicodeDecodeError):
+        return 0
+
+
+def _replaced(_: Charge, nodes: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    where, old, new = seen[:3]
+    known = len(nodes[1].text or b"") if isinstance(nodes[1], Constant) else 0
+    times = where.length // max(known, 1) + 1
+    size = where.length + times * new.length
+    return _search(where, old) + 2 * times + size // 10, text(size)
+
+
+def _split(_: Charge, nodes: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    where, at = seen[0], nodes[1]
+    cost = _search(where, seen[1]) + 4 * where.length
+    if isinstance(where, Given) and isinstance(at, Constant) and at.text is not None:
+        return cost, where.split(at.text.decode(errors="replace"))
+    return cost, several(where.length + 1, text(where.length))
+
+
+def _joined(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    items = seen[0]
+    between = seen[1].length if len(seen) > 1 else 0
+    size = items.length * between + 10 * items.weight  # ten characters weigh one
+    return items.weight + size // 10, text(size)
+
+
+def _formatted(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    template, values = seen
+    # A number has up to 1,310 digits, a value inside a list up to 32.
+    size = template.length + 1400 * values.length + 32 * values.weight
+    return values.weight + size // 10, text(size)
+
+
+def _quoted(_: Charge, __: Sequence[Node], seen: Sequence[Extent]) -> _Bounded:
+    return seen[0].length, text(2 * seen[0].length + 2)
+
+
+BOUNDS: Mapping[str, _Bound] = {
+    "_+_": _concatenated,
+    **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"), _compared),
+    **dict.fromkeys(("contains", "indexOf", "lastIndexOf"), _searched),
+    "@in": _contained,
+    "size": _measured,
+    **dict.fromkeys(("_[_]", "_[?_]", "first", "last"), _entry),
+    "_?._": _optional_field,
+    **dict.fromkeys(
+        ("optional.of", "optional.ofNonZeroValue", "or", "orValue", "value", "dyn"), _any_of
+    ),
+    "_?_:_": _chosen,
+    **dict.fromkeys(("sum", "min", "max"), _aggregate),
+    "matches": _matched,
+    "replace": _replaced,
+    "split": _split,
+    "join": _joined,
+    "format": _formatted,
+    "strings.quote": _quoted,
+}

@@ -1,0 +1,149 @@
+"""The syntax tree of a compiled expression, read from the form in which the engine serializes it.
+
+That form is protobuf, ``cel.expr.CheckedExpr`` inside ``google.protobuf.Any``; the numbers below
+are its field numbers. It is read here because protobuf's own parser refuses trees as deep as the
+engine's macros make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal; ``text`` is that of a string or bytes, else None."""
+
+    text: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A variable."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """``operand.field``, or ``has(operand.field)``."""
+
+    operand: Node
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an operator; what stands before the dot is the first argument."""
+
+    function: str
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A list, or a map with its keys and values in turn."""
+
+    elements: tuple[Node, ...]
+    is_map: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What macros become: ``all``, ``exists``, ``map``, ``filter``, ``cel.bind`` and others."""
+
+    variable: str
+    over: Node
+    result_name: str
+    start: Node
+    condition: Node
+    step: Node
+    result: Node
+
+
+Node = Constant | Name | Select | Call | Literal | Loop
+
+
+def read_tree(serialized: bytes) -> Node:
+    """Read what ``Expression.serialize`` of the engine wrote."""
+    return _node(_last(_last(serialized, 2), 4))
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of each field; numbers come as no bytes at all."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        wire = key & 7
+        if wire == _BYTES:
+            size, at = _varint(data, at)
+            yield key >> 3, data[at : at + size]
+            at += size
+        else:
+            yield key >> 3, b""
+            at = _varint(data, at)[1] if wire == _VARINT else at + _FIXED_SIZES[wire]
+
+
+def _last(data: bytes, number: int) -> bytes:
+    return next((content for n, content in _fields(data) if n == number), b"")
+
+
+def _all(data: bytes, *numbers: int) -> tuple[Node, ...]:
+    return tuple(_node(content) for n, content in _fields(data) if n in numbers)
+
+
+def _node(data: bytes) -> Node:
+    for number, content in _fields(data):
+        if reader := _READERS.get(number):
+            return reader(content)
+    return Constant(None)
+
+
+def _constant(data: bytes) -> Node:
+    return Constant(next((text for n, text in _fields(data) if n in (6, 7)), None))
+
+
+def _name(data: bytes) -> Node:
+    return Name(_last(data, 1).decode())
+
+
+def _select(data: bytes) -> Node:
+    return Select(_node(_last(data, 1)), _last(data, 2).decode())
+
+
+def _call(data: bytes) -> Node:
+    return Call(_last(data, 2).decode(), _all(data, 1, 3))
+
+
+def _list(data: bytes) -> Node:
+    return Literal(_all(data, 1))
+
+
+def _map(data: bytes) -> Node:
+    entries = (entry for n, entry in _fields(data) if n == 2)
+    return Literal(tuple(node for entry in entries for node in _all(entry, 3, 4)), is_map=True)
+
+
+def _loop(data: bytes) -> Node:
+    parts = dict(_fields(data))
+    over, start, condition, step, result = (_node(parts.get(n, b"")) for n in (2, 4, 5, 6, 7))
+    variable, result_name = (parts.get(n, b"").decode() for n in (1, 3))
+    return Loop(variable, over, result_name, start, condition, step, result)
+
+
+_READERS = {3: _constant, 4: _name, 5: _select, 6: _call, 7: _list, 8: _map, 9: _loop}

@@ -1,0 +1,180 @@
+"""What an expression may cost is bounded before it is evaluated."""
+
+import pytest
+
+from holdfast.api.decode import convert_object
+from holdfast.api.devices import Device
+from holdfast.cel import DeviceSelectors, EvaluationError
+from holdfast.cel.cost import cost_over_values
+from holdfast.cel.failures import COST_EXCEEDED, BudgetExceeded, CompileError, CostExceeded
+from holdfast.cel.rules import CALL_LIMIT, Budget, RuleInput, compile_expression
+
+TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+
+
+def doubled(levels, start="'0123456789'", use="{}.size() > 0"):
+    """``cel.bind`` in ``cel.bind``, each twice as long as the one around it."""
+    expression = use.format(f"v{levels}")
+    for level in range(levels, 0, -1):
+        expression = f"cel.bind(v{level}, v{level - 1} + v{level - 1}, {expression})"
+    return f"cel.bind(v0, {start}, {expression})"
+
+
+@pytest.fixture
+def gpu():
+    device = {
+        "name": "gpu-0",
+        "attributes": {f"a{i}": {"string": "x" * 64} for i in range(31)},
+        "capacity": {"memory": {"value": "40Gi"}},
+    }
+    return DeviceSelectors().subject("gpu.example.com", convert_object(device, Device))
+
+
+@pytest.mark.parametrize("expression", [
+    doubled(24),
+    doubled(27, start='device.attributes["gpu.example.com"].a0'),
+    doubled(24, start="[1]"),
+    doubled(24, start="{'a': 'b'}.map(k, k)"),
+    doubled(14, use=TEN + ".map(x, {0} + {0}).size() > 0"),
+    "'aaaaaaaaaa'" + ".replace('a', 'aaaaaaaaaa')" * 7 + ".size() > 0",
+    "'%s'.format(['ab'])" + ".replace('', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaa')" * 5 + ".size() > 0",
+    f"{TEN}.all(x, {TEN}.all(y, {TEN}.all(z, {TEN}.map(w, [x, y, z, w]).sum() > 0)))",
+    f"{TEN}.all(x, {TEN}.all(y, 'a'.matches('(((a{{0,30}}){{0,30}}))')))",
+    f"{TEN}.all(x, {TEN}.all(y, {TEN}.all(z, {TEN}.all(w, quantity('1').isInteger()))))",
+    f"{TEN}.map(x, {TEN}.map(y, {TEN}.map(z, {TEN}.map(w, {TEN})))).size() > 0",
+    "'(x?){{500}}x{{500}}y'.format([]) == '' || " + doubled(12, use="{}.matches('(x?){{500}}y')"),
+])  # fmt: skip
+def test_a_selector_that_may_cost_too_much_is_not_evaluated(gpu, expression):
+    selector = DeviceSelectors().compile(expression)
+    with pytest.raises(EvaluationError) as failure:
+        selector.matches(gpu)
+    assert failure.value.message == COST_EXCEEDED
+
+
+@pytest.mark.parametrize("expression", [
+    doubled(8),
+    "device.attributes.all(d, device.attributes[d].exists(i, device.attributes[d][i] != ''))",
+    'device.attributes["gpu.example.com"].a0.matches("^[a-z][a-z0-9]{0,63}$")',
+    'device.attributes["gpu.example.com"].all(a, a.matches("^[a-z0-9]+$"))',
+    'device.attributes["gpu.example.com"].map(a, a.replace("a", "bb")).join(",").size() > 0',
+    "&& ".join(
+        f'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("{i}Gi"))'
+        for i in range(20)
+    ),
+    f"{TEN}.all(x, {TEN}.exists_one(y, x == y)) && {TEN}.map(x, x * 2).sum() == 110",
+])  # fmt: skip
+def test_an_ordinary_selector_is_evaluated(gpu, expression):
+    assert DeviceSelectors().compile(expression).matches(gpu) is True
+
+
+def test_an_activation_is_not_kept_for_costly_evaluations(gpu):
+    cheap = gpu.activation(10)
+    assert gpu.activation(10) is cheap
+    assert gpu.activation(40_000) is not cheap
+    renewed = gpu.activation(10)
+    assert renewed is not cheap
+    for _ in range(200):
+        gpu.activation(10)
+    assert gpu.activation(10) is not renewed
+
+
+def test_a_refusal_to_compile_is_remembered_and_does_not_grow():
+    selectors = DeviceSelectors()
+    refusals = set()
+    for _ in range(3):
+        with pytest.raises(CompileError) as refusal:
+            selectors.compile("nothing")
+        refusals.add(id(refusal.value))
+        depth = len(refusal.traceback)
+    assert len(refusals) == 1
+    assert depth < 5
+
+
+def test_deep_expressions_are_refused_or_bounded(gpu):
+    nested = "true"
+    for _ in range(40):
+        nested = f"{TEN}.all(x, {nested})"
+    for expression in (nested, "(" * 5000 + "true" + ")" * 5000, "!" * 10_000 + "true"):
+        try:
+            DeviceSelectors().compile(expression).matches(gpu)
+        except (CompileError, EvaluationError):
+            continue
+
+
+def test_rules_have_no_bind_as_upstream():
+    with pytest.raises(CompileError, match="undeclared reference"):
+        compile_expression("cel.bind(a, self, a == a)")
+
+
+@pytest.mark.parametrize(("rule", "value"), [
+    ("self.map(x, x).size() > 0", list(range(5000))),
+    ("self.filter(x, x >= 0).size() > 0", list(range(5000))),
+    ("self.all(x, self.sum() > 0)", list(range(3000))),
+    ("self.all(x, self.isSorted())", list(range(3000))),
+    ("self.all(x, sets.contains(self, self))", list(range(1000))),
+    ("self.all(x, !(-1 in self))", list(range(5000))),
+    ("self.all(x, self == self)", list(range(3000))),
+    ("self.contains(self.substring(1) + 'b')", "a" * 1_000_000),
+    ("self.replace('a', self).size() > 0", "a" * 100_000),
+    ("self.split('').map(x, self).join().size() > 0", "a" * 5000),
+    ("self.matches('(x?){500}x{500}y')", "x" * 100_000),
+    ("self.all(x, x.matches('((a{0,30}){0,30})'))", ["a"] * 1000),
+    ("[self, self].map(x, x).map(x, x.replace('a', 'aaaaaaaaaaa'))[0].replace('a', self) == ''",
+     "a" * 10_000),
+])  # fmt: skip
+def test_a_rule_that_may_cost_too_much_is_not_evaluated(rule, value):
+    with pytest.raises(CostExceeded):
+        compile_expression(rule).value(RuleInput(value))
+
+
+def test_the_cost_follows_the_values_that_are_there():
+    rule = compile_expression("self.names.all(x, self.names.exists_one(y, y.name == x.name))")
+    few = {"names": [{"name": f"n{i}"} for i in range(60)], "text": "x" * 1_000_000}
+    assert rule.value(RuleInput(few)) is True
+    many = {"names": [{"name": f"n{i}"} for i in range(5000)]}
+    with pytest.raises(CostExceeded):
+        rule.value(RuleInput(many))
+
+
+@pytest.mark.parametrize(("rule", "value"), [
+    ("self.all(x, x.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))", ["abc-def"] * 1000),
+    ("self.split('.').all(x, x.size() <= 63 && x.matches('^[a-z0-9]+$'))", ".".join(["abc"] * 63)),
+    ("self.all(k, k in self && self[k] != '')", {f"k{i}": "v" for i in range(5000)}),
+    ("self.map(x, x.name).isSorted()", [{"name": f"n{i:04}"} for i in range(500)]),
+    ("self.filter(x, x.on).size() == 0", [{"on": False, "text": "x" * 1000}] * 1000),
+    ("self == self && self.?no.orValue({}).size() == 0", {str(i): [i] * 9 for i in range(5000)}),
+    ("sets.contains(self, self)", list(range(20_000))),
+    ("self.sum() > 0 && self.isSorted() && self.max() > self.min()", list(range(20_000))),
+    ("self.size() > 0 && self.startsWith('x') && !self.contains('y')", "x" * 1_000_000),
+])  # fmt: skip
+def test_an_ordinary_rule_over_a_large_value_is_evaluated(rule, value):
+    assert compile_expression(rule).value(RuleInput(value)) is True
+
+
+def test_all_rules_over_an_object_share_a_budget():
+    rule = compile_expression("self.map(x, x).size() > 0")
+    given = RuleInput(list(range(1000)), budget=Budget(3 * CALL_LIMIT // 2))
+    assert rule.value(given) is True
+    with pytest.raises(BudgetExceeded):
+        for _ in range(3):
+            rule.value(given)
+
+
+def test_the_bound_of_a_literal_loop_is_what_it_takes():
+    """Bounds are in steps: none below one a node and round, and not far above."""
+    tree = compile_expression("[1, 2, 3].all(x, x > 0)").tree
+    cost = cost_over_values(tree, {}, CALL_LIMIT)
+    assert 9 < cost < 200
+
+
+@pytest.mark.parametrize(("expression", "answer"), [
+    ("sets.contains([1, 2, 'a', [1]], [[1], 'a'])", True),
+    ("sets.contains([1], [true])", False),
+    ("sets.equivalent([1, 1, 2.0], [2, 1])", True),
+    ("sets.equivalent([{'a': [1]}], [{'a': [1.0]}])", True),
+    ("sets.intersects([b'a'], [b'a', 'a'])", True),
+    ("sets.intersects([b'a'], ['a'])", False),
+    ("sets.intersects([], [])", False),
+])  # fmt: skip
+def test_sets_compare_as_cel_does(expression, answer):
+    assert compile_expression(expression).value(RuleInput(None)) is answer

@@ -1,0 +1,60 @@
+"""Device selectors made to exhaust the scheduler: their pod is told, other pods are scheduled."""
+
+import asyncio
+
+import pytest
+
+from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_pod, a_slice
+
+HANG = 60
+"""Seconds; evaluating these selectors would take minutes or gigabytes."""
+COST = "CEL runtime error: operation cancelled: actual cost limit exceeded"
+
+
+def doubled(levels):
+    expression = f"v{levels}.size() > 0"
+    for level in range(levels, 0, -1):
+        expression = f"cel.bind(v{level}, v{level - 1} + v{level - 1}, {expression})"
+    return f"cel.bind(v0, device.driver, {expression})"
+
+
+MULTIPLIED = "device.driver" + ".replace('', '0123456789012345')" * 8 + ".size() > 0"
+
+
+def user(name, claim):
+    return a_pod(name, cpu="100m", resource_claims=[{"name": "dev", "resourceClaimName": claim}])
+
+
+@pytest.fixture
+async def gpus(cluster):
+    devices = [a_device(f"gpu-{i}", attributes={"model": "A100"}) for i in range(8)]
+    await cluster.create(
+        a_node("n1"), a_node("n2"), a_device_class("gpu"), a_slice("s", node="n2", devices=devices)
+    )
+    return cluster
+
+
+@pytest.mark.parametrize("expression", [doubled(28), MULTIPLIED])
+async def test_a_hostile_claim_waits_and_others_do_not(gpus, expression):
+    async with asyncio.timeout(HANG):
+        await gpus.create(
+            a_claim("bad", selectors=[expression]), user("p-bad", "bad"),
+            a_claim("good"), user("p-good", "good"), a_pod("plain"),
+        )  # fmt: skip
+        assert await gpus.node_of("p-good") == "n2"
+        assert await gpus.node_of("plain")
+        assert await gpus.node_of("p-bad") == ""
+        assert f"claim default/bad: selector #0: {COST}" in await gpus.why("p-bad")
+
+
+async def test_a_hostile_class_concerns_its_own_claims_only(gpus):
+    async with asyncio.timeout(HANG):
+        await gpus.create(
+            a_device_class("bad", selectors=[doubled(28)], extended_resource_name="x.com/bad"),
+            a_claim("bad", device_class="bad"), user("p-bad", "bad"),
+            a_pod("p-extended", requests={"x.com/bad": "1"}, limits={"x.com/bad": "1"}),
+            a_claim("good"), user("p-good", "good"),
+        )  # fmt: skip
+        assert await gpus.node_of("p-good") == "n2"
+        assert (await gpus.node_of("p-bad"), await gpus.node_of("p-extended")) == ("", "")
+        assert f"class bad: selector #0: {COST}" in await gpus.why("p-bad")
