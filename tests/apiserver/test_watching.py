@@ -5,6 +5,9 @@ import pytest
 
 from apiserver.server_fixture import start_server
 from apiserver.shapes import CONFIGMAPS, PODS, configmap, labelled, pod
+from holdfast.apiserver.user import ADMIN
+from holdfast.apiserver.watch import BATCH_BYTES
+from holdfast.client.transport import Request
 from holdfast.store import Retention
 from holdfast.testing.clock import VirtualClock
 
@@ -199,3 +202,15 @@ async def test_a_watch_by_HEAD_has_no_body_and_keeps_the_connection_usable(api):
         assert (answer.status, answer.body) == (200, b"")
     assert (await api.call("GET", f"{PODS}/a")).status == 200
     assert not api.server.context.watches
+
+
+@pytest.mark.parametrize("start", ["0", "1"])
+async def test_large_objects_are_written_one_at_a_time(api, start):
+    large = {"a": "x" * (BATCH_BYTES * 3 // 4)}
+    for name in ("a", "b", "c"):
+        await api.create(CONFIGMAPS, configmap(name) | {"data": large})
+    query = {"watch": "true", "resourceVersion": start}
+    stream = await api.server.handle(Request("GET", CONFIGMAPS, query, {}), ADMIN)
+    for _ in range(3):
+        assert len(await anext(stream.batches)) == 1
+    await stream.close()

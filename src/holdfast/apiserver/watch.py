@@ -8,7 +8,8 @@ the watch is due; the reader then goes on from the same revision, or not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -20,10 +21,13 @@ from holdfast.apiserver.routing import is_true
 from holdfast.apiserver.selection import Selection, selection_of
 from holdfast.apiserver.versions import check_watch_versions, not_newer, version_number
 from holdfast.errors import Expired, status_of
-from holdfast.store import Stored, Subscription
+from holdfast.store import Event, Stored, Subscription
 
 BOOKMARK_SECONDS = 60.0
 _BATCH = 500
+BATCH_BYTES = 1 << 20
+"""A batch of more bytes has one event: what a slow reader has not read is kept in memory."""
+T = TypeVar("T")
 
 
 def watch(op: Operation) -> StreamResponse:
@@ -92,8 +96,9 @@ class Watch:
                 await asyncio.sleep(0)  # a reader in this process would never let others run
             while not self._over:
                 async for events in self._subscription:
-                    if lines := self._lines.of(events, self._selection):
-                        yield lines
+                    for part in _portions(events, _event_bytes):
+                        if lines := self._lines.of(part, self._selection):
+                            yield lines
                 if self._bookmarks and not self._subscription.overrun:
                     yield [self._lines.bookmark(self._subscription.revision)]
                 if self._over or self._expired_time():
@@ -108,8 +113,8 @@ class Watch:
 
     def _initial_lines(self) -> Iterable[list[bytes]]:
         revision = self._subscription.revision
-        for start in range(0, len(self._initial), _BATCH):
-            yield [self._lines.added(s) for s in self._initial[start : start + _BATCH]]
+        for part in _portions(self._initial, _object_bytes):
+            yield [self._lines.added(stored) for stored in part]
         self._initial = []
         if self._marked:
             yield [self._lines.bookmark(revision, initial_end=True)]
@@ -126,6 +131,30 @@ class Watch:
             self._subscription.close()
             if self._expired_time():
                 return
+
+
+def _portions(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Split what is to be written into batches that are neither long nor large.
+
+    >>> [*_portions([1, 2, BATCH_BYTES, 3], int)]
+    [[1, 2], [1048576], [3]]
+    """
+    start = size = 0
+    for end, item in enumerate(items):
+        size += size_of(item)
+        if end > start and (size > BATCH_BYTES or end - start == _BATCH):
+            yield items[start:end]
+            start, size = end, size_of(item)
+    if start < len(items):
+        yield items[start:]
+
+
+def _event_bytes(event: Event) -> int:
+    return len(event.object.value)
+
+
+def _object_bytes(stored: Stored) -> int:
+    return len(stored.value)
 
 
 def _lifetime(op: Operation) -> float:
