@@ -53,6 +53,12 @@ class FrontLimits:
     """Request bodies in memory of all other users."""
     user_body_bytes: int = 32 * 1024 * 1024
     """Request bodies in memory of one user that is not in system:masters."""
+    system_answer_bytes: int = 1024 * 1024 * 1024
+    """Answers of more than 256 KiB being sent to all system users; watches do not count."""
+    other_answer_bytes: int = 512 * 1024 * 1024
+    """The same for all other users."""
+    user_answer_bytes: int = 256 * 1024 * 1024
+    """The same for one user that is not in system:masters."""
 
 
 @dataclass(frozen=True, slots=True)

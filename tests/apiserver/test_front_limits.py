@@ -113,6 +113,26 @@ async def test_bodies_in_memory_are_limited_by_user(tmp_path):
             assert (await api.call("POST", CONFIGMAPS, big)).status == 201
 
 
+async def test_answers_in_memory_are_limited_by_user(tmp_path):
+    async with server(tmp_path, user_answer_bytes=20_000_000) as api:
+        await grant_configmaps(api, "eve")
+        for number in range(16):
+            await api.create(CONFIGMAPS, configmap(f"big-{number}", x="x" * 900_000))
+        token = api.credentials.mint_token(User("eve", ("system:authenticated",)))
+        read = f"GET {CONFIGMAPS} HTTP/1.1\nhost: HOST\nauthorization: Bearer {token}\n\n"
+        async with connect(api) as slow:
+            slow.writer.transport.pause_reading()
+            await slow.send(read)
+            async with asyncio.timeout(GUARD_SECONDS):
+                while not any(c.blocked_since for c in api.front.connections):
+                    await asyncio.sleep(0.01)
+            assert await ask(api, read) == 429
+            assert (await api.call("GET", CONFIGMAPS)).status == 200
+        async with asyncio.timeout(GUARD_SECONDS):
+            while await ask(api, read) != 200:
+                await asyncio.sleep(0.01)
+
+
 async def test_a_body_over_the_limit_is_refused_by_its_length(api):
     huge = HALF_POST.replace("3000000", "3145729")
     assert await ask(api, huge, admin=True) == 413

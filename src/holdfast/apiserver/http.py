@@ -28,7 +28,7 @@ from holdfast.apiserver.listener import Listener, bind, most_connections
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import User
 from holdfast.client.transport import Request, Response
-from holdfast.errors import BadRequest, HoldfastError, TimedOut
+from holdfast.errors import BadRequest, HoldfastError, TimedOut, TooManyRequests
 from holdfast.settings import FrontLimits
 
 GZIP_FROM = 128 * 1024  # smaller answers cost more to pack than to send, as upstream found
@@ -89,7 +89,7 @@ class _Adapter:
             try:
                 outcome = await self._answer(incoming, headers, user, in_flight)
                 if isinstance(outcome, Response):
-                    return await _send(outcome, incoming)
+                    return await _send(_counted(outcome, incoming, in_flight), incoming)
             finally:
                 in_flight.leave()
             return await _stream(outcome, incoming)
@@ -185,6 +185,18 @@ def _headers(incoming: web.BaseRequest) -> dict[str, str]:
 def _is_utf8(text: str) -> bool:
     """Tell whether a header was UTF-8: aiohttp reads any other bytes as lone surrogates."""
     return not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def _counted(outcome: Response, incoming: web.BaseRequest, in_flight: RequestInFlight) -> Response:
+    """Count a large answer as memory in use, or refuse a request that has changed nothing."""
+    if len(outcome.body) <= _STEP:
+        return outcome
+    reads = incoming.method in ("GET", "HEAD") or "dryRun" in incoming.rel_url.query
+    try:
+        in_flight.reserve_answer(len(outcome.body), refusable=reads)
+    except TooManyRequests as refused:
+        return failure(refused)
+    return outcome
 
 
 async def _send(outcome: Response, incoming: web.BaseRequest) -> web.StreamResponse:

@@ -42,9 +42,17 @@ class _Amounts:
             return False
         if not user.is_master and self._of_user[user.name] + amount > self._most_of_user:
             return False
+        self.add(user, kind, amount)
+        return True
+
+    def add(self, user: User, kind: str, amount: int) -> None:
+        """Count an amount as used, whatever the shares are."""
         self._of_kind[kind] += amount
         self._of_user[user.name] += amount
-        return True
+
+    def uses_nothing(self, user: User) -> bool:
+        """Tell whether nothing is counted for a user."""
+        return user.name not in self._of_user
 
     def give_back(self, user: User, kind: str, amount: int) -> None:
         self._of_kind[kind] -= amount
@@ -69,6 +77,14 @@ class InFlightLimits:
             {_SYSTEM: limits.system_body_bytes, _OTHER: limits.other_body_bytes, _ANONYMOUS: 0},
             limits.user_body_bytes,
         )
+        self.answer_bytes = _Amounts(
+            {
+                _SYSTEM: limits.system_answer_bytes,
+                _OTHER: limits.other_answer_bytes,
+                _ANONYMOUS: limits.other_answer_bytes,
+            },
+            limits.user_answer_bytes,
+        )
 
     def enter(self, user: User) -> RequestInFlight:
         """Count a request of a user as in flight until its ``leave``; raise 429 over the limit."""
@@ -80,12 +96,13 @@ class InFlightLimits:
 
 @dataclass(slots=True)
 class RequestInFlight:
-    """One request and the memory reserved for its body."""
+    """One request and the memory reserved for its body and its answer."""
 
     _limits: InFlightLimits
     _user: User
     _kind: str
     _reserved: int = 0
+    _answer: int = 0
 
     def reserve_body(self, size: int) -> None:
         """Reserve memory for a body before it is read; raise 429 over the limit."""
@@ -93,12 +110,27 @@ class RequestInFlight:
             raise too_many()
         self._reserved += size
 
+    def reserve_answer(self, size: int, *, refusable: bool) -> None:
+        """Count an answer until it is sent; raise 429 over the limit if nothing was changed.
+
+        A user that has no other large answer gets one of any size.
+        """
+        answers = self._limits.answer_bytes
+        if not refusable or answers.uses_nothing(self._user):
+            answers.add(self._user, self._kind, size)
+        elif not answers.take(self._user, self._kind, size):
+            raise too_many()
+        self._answer += size
+
     def leave(self) -> None:
         """Give everything back."""
         self._limits.requests.give_back(self._user, self._kind, 1)
         if self._reserved:
             self._limits.body_bytes.give_back(self._user, self._kind, self._reserved)
             self._reserved = 0
+        if self._answer:
+            self._limits.answer_bytes.give_back(self._user, self._kind, self._answer)
+            self._answer = 0
 
 
 def too_many() -> TooManyRequests:
