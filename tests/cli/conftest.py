@@ -1,3 +1,4 @@
+import asyncio
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -7,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from cli.forked import Forked
+from holdfast.api.scheme import PODS
 from holdfast.cli.app import main
+from holdfast.client.client import Client
+from holdfast.client.http import HttpTransport
+from holdfast.client.kubeconfig import load
+from holdfast.testing import a_pod
 
 PROGRAM = [sys.executable, "-m", "holdfast"]
 
@@ -79,3 +85,29 @@ def read_until(process, words):
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
+
+
+def with_client(kubeconfig, work):
+    """Run ``work(client)`` with a client of a kubeconfig; return what it returns."""
+
+    async def run():
+        client = Client(HttpTransport(await load(kubeconfig)))
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(run())
+
+
+def placed(kubeconfig, name):
+    """Create a pod and return the node it is bound to."""
+
+    async def work(client):
+        found = await client.create(PODS, a_pod(name), "default")
+        while not found.spec.node_name:
+            await asyncio.sleep(0.02)
+            found = await client.get(PODS, name, "default")
+        return found.spec.node_name
+
+    return with_client(kubeconfig, work)

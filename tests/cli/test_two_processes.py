@@ -1,0 +1,140 @@
+"""``holdfast up`` and its API server as two processes: how signals and deaths end both."""
+
+import os
+import select
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import PROGRAM, placed, read_until
+from holdfast.cli import running
+
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-two-processes")]
+
+
+@pytest.fixture
+def pair(start, tmp_path):
+    """A cluster with its server in a second process, and that process."""
+    parent = start("up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1", "--two-processes")
+    read_until(parent, "Stop it with Ctrl-C")
+    (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    return parent, int(child)
+
+
+def ended(pid):
+    """Whether a process that is not our child ends, waited for a while."""
+    watch = os.pidfd_open(pid)
+    try:
+        return bool(select.select([watch], [], [], 30)[0])
+    finally:
+        os.close(watch)
+
+
+def test_when_the_server_process_dies_the_cluster_says_so_and_ends(pair, tmp_path):
+    parent, child = pair
+    os.kill(child, signal.SIGKILL)
+    out, _ = parent.communicate(timeout=60)
+    assert parent.returncode == 1
+    assert "holdfast: the API server has died; everything was stopped, the data is safe" in out
+    assert running.find(tmp_path) is None
+
+
+def test_when_the_cluster_dies_its_server_process_ends_too(pair):
+    parent, child = pair
+    parent.kill()
+    assert ended(child)
+
+
+def test_ctrl_c_reaches_both_in_order(pair, tmp_path):
+    parent, child = pair
+    parent.send_signal(signal.SIGINT)
+    out, _ = parent.communicate(timeout=60)
+    assert (parent.returncode, out) == (0, f"stopped; the data stays in {tmp_path}\n")
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_signals_that_do_not_stop_the_cluster(pair, tmp_path):
+    """SIGUSR2 writes the scheduler's dump to the log; the others leave a line, or nothing."""
+    parent, child = pair
+    for name in (signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE):
+        parent.send_signal(name)
+        os.kill(child, name)
+    for _ in pair:
+        read_until(parent, "SIGHUP has no effect: stop this process with SIGTERM")
+    os.kill(child, signal.SIGUSR2)
+    read_until(parent, "SIGUSR2 has no effect")
+    parent.send_signal(signal.SIGUSR2)
+    said = read_until(parent, "activeQ:0; backoffQ:0; unschedulablePods:0")
+    assert "Nodes: missed [], redundant []" in said
+    parent.send_signal(signal.SIGTERM)
+    out, _ = parent.communicate(timeout=60)
+    assert (parent.returncode, out) == (0, f"stopped; the data stays in {tmp_path}\n")
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_the_signal_to_stop_sent_to_every_process_at_once(pair, tmp_path):
+    """As a service manager does that stops a control group."""
+    parent, child = pair
+    os.kill(child, signal.SIGTERM)
+    parent.send_signal(signal.SIGTERM)
+    out, _ = parent.communicate(timeout=60)
+    assert parent.returncode == 0
+    assert "Traceback" not in out
+    assert out.endswith(f"stopped; the data stays in {tmp_path}\n")
+
+
+def test_a_second_signal_to_stop_ends_both_processes_at_once(pair):
+    parent, child = pair
+    os.kill(child, signal.SIGSTOP)  # so that stopping takes longer than the test
+    try:
+        parent.send_signal(signal.SIGTERM)
+        with pytest.raises(AssertionError, match="did not end in time"):
+            parent.communicate(timeout=0.5)
+        parent.send_signal(signal.SIGTERM)
+        assert ended(parent.pid)
+    finally:
+        os.kill(child, signal.SIGCONT)
+    assert ended(child)
+    parent.communicate(timeout=10)
+    assert parent.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3, 0.6])
+def test_the_signal_to_stop_while_the_cluster_starts(start, tmp_path, seconds):
+    parent = start("up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1", "--two-processes")
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    while not (found := children.read_text().split()):
+        assert parent.returncode is None
+    select.select([], [], [], seconds)
+    parent.send_signal(signal.SIGTERM)
+    out, _ = parent.communicate(timeout=60)
+    assert parent.returncode == 0
+    assert "Traceback" not in out
+    assert not Path(f"/proc/{found[0]}").exists()
+    assert running.find(tmp_path) is None
+
+
+def test_a_terminal_that_closes_does_not_end_the_cluster(tmp_path):
+    """SIGHUP comes, and nothing can be written any more."""
+    main, terminal = os.openpty()
+    command = (*PROGRAM, "up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1")
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *map(str, command)], stdin=terminal, stdout=terminal, stderr=terminal
+    )
+    try:
+        os.close(terminal)
+        said = b""
+        # To the end of the line: while it is being written, a closed terminal is an error.
+        while not said.endswith(b"`holdfast down`.\r\n"):
+            said += os.read(main, 4096)
+        os.close(main)  # the kernel sends SIGHUP to the session
+        pid = running.find(tmp_path).pid
+        assert placed(tmp_path / "kubeconfig", "after-the-terminal") == "node-0001"
+        os.kill(pid, signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
