@@ -90,6 +90,17 @@ def test_a_refusal_to_compile_is_remembered_and_does_not_grow():
     assert depth < 5
 
 
+@pytest.mark.parametrize("compile_", [compile_expression, DeviceSelectors().compile])
+@pytest.mark.parametrize(("expression", "words"), [
+    ("[" + "[]," * 33_000 + "[]].size() > 0", "must be at most 10240 bytes long"),
+    ("[" + "[]," * 1000 + "[]].size() > 0", "must have at most 256 empty lists and maps"),
+    ("[" + "{ }," * 1000 + "[]].size() > 0", "must have at most 256 empty lists and maps"),
+])  # fmt: skip
+def test_what_takes_long_to_compile_is_not_compiled(compile_, expression, words):
+    with pytest.raises(CompileError, match=words):
+        compile_(expression)
+
+
 def test_deep_expressions_are_refused_or_bounded(gpu):
     nested = "true"
     for _ in range(40):

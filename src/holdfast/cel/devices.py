@@ -24,6 +24,7 @@ from holdfast.cel.failures import (
     CompileError,
     CostExceeded,
     EvaluationError,
+    check_size,
     failed,
     in_upstreams_words,
 )
@@ -31,7 +32,6 @@ from holdfast.cel.rewriting import with_default_domains
 from holdfast.cel.syntax import Node, read_tree
 from holdfast.errors import BadRequest
 
-MAX_EXPRESSION_BYTES = 10 * 1024
 COST_LIMIT = 50_000
 """Steps, about 5 ms: a selector is asked about every device, and in practice takes hundreds."""
 _ACTIVATION_LIMIT = 1_000
@@ -162,8 +162,7 @@ class DeviceSelectors:
         return Selector(expression, program, read_tree(program.serialize()))
 
     def _program(self, expression: str) -> Any:
-        if len(expression.encode()) > MAX_EXPRESSION_BYTES:
-            raise CompileError(expression, f"must be at most {MAX_EXPRESSION_BYTES} bytes long")
+        check_size(expression)
         try:
             program = self._environment.compile(with_default_domains(expression))
         except RuntimeError as refusal:

@@ -7,6 +7,10 @@ import re
 from holdfast.errors import Refused
 
 COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
+MAX_EXPRESSION_BYTES = 10 * 1024
+_MOST_EMPTY_LITERALS = 256
+"""The engine takes quadratic time to find out what they are lists and maps of."""
+_EMPTY_LITERAL = re.compile(r"\[\s*\]|\{\s*\}")
 _STATUS = re.compile(r"^[A-Z_]+: |\[[A-Z_]+\]$")
 _REWORDED = (
     (re.compile(r"undeclared reference to 'device\.(\w+)'"), r"undefined field '\1'"),
@@ -24,6 +28,15 @@ class CompileError(Refused):
     def __init__(self, expression: str, message: str) -> None:
         super().__init__(message)
         self.expression = expression
+
+
+def check_size(expression: str) -> None:
+    """Raise CompileError for an expression that takes the engine too long to compile."""
+    if len(expression.encode()) > MAX_EXPRESSION_BYTES:
+        raise CompileError(expression, f"must be at most {MAX_EXPRESSION_BYTES} bytes long")
+    if len(_EMPTY_LITERAL.findall(expression)) > _MOST_EMPTY_LITERALS:
+        words = f"must have at most {_MOST_EMPTY_LITERALS} empty lists and maps"
+        raise CompileError(expression, words)
 
 
 class EvaluationError(Refused):

@@ -25,6 +25,7 @@ from holdfast.cel.failures import (
     CompileError,
     CostExceeded,
     EvaluationError,
+    check_size,
     failed,
     in_upstreams_words,
 )
@@ -110,6 +111,7 @@ class Expression:
 @lru_cache(maxsize=1024)
 def compile_expression(text: str) -> Expression:
     """Compile an expression over ``self`` and ``oldSelf``, or raise CompileError."""
+    check_size(text)
     try:
         program = _environment().compile(text)
     except RuntimeError as refusal:
