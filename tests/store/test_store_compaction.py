@@ -84,6 +84,23 @@ async def test_a_flood_is_compacted_without_waiting_for_the_clock(tmp_path, open
     assert [e.revision for e in await drain(again.watch("", "pods", 22), 30)] == [*range(23, 31)]
 
 
+async def test_large_objects_are_compacted_by_their_bytes(tmp_path, opened, clock):
+    retention = Retention(least=20, most_bytes=8_000)
+    store = opened(retention=retention)
+    pod = await store.create(key("a"), build("a"))
+    for _ in range(30):
+        pod = await store.update(pod, build("a", data="x" * 1_000))
+    await clock.settle()
+    assert len(rows(tmp_path)) < 20
+    with pytest.raises(errors.Expired):
+        store.watch("", "pods", 20)
+    follow = [e.revision for e in await drain(store.watch("", "pods", 25), 31)]
+    assert follow == [*range(26, 32)]
+    await store.close()
+    again = opened(retention=retention)
+    assert [e.revision for e in await drain(again.watch("", "pods", 25), 31)] == follow
+
+
 async def test_a_long_log_is_deleted_piece_by_piece_and_may_be_interrupted(
     tmp_path, opened, clock, monkeypatch
 ):

@@ -17,3 +17,5 @@ class Retention:
     """Never more than so many, whatever their age: history lives in memory."""
     lag: int = 10_000
     """A subscriber further behind than this is ended; half of ``most``, so it can resume."""
+    most_bytes: int = 256 * 1024 * 1024
+    """Never more than so many bytes of objects either: a thousand large ones are a gigabyte."""

@@ -76,7 +76,7 @@ class Store:
         self._refusal = WriteRefusal(directory.path, clock, self._recover)
         self._closed = False
         self._compaction: asyncio.Task[None] | None = None
-        self._uncompacted = 0
+        self._uncompacted = self._uncompacted_bytes = 0
         self._histories: dict[tuple[str, str], History] = {}
         self._load(database, directory.mark)
         self._writer = Writer(database, self._loop, self._committed, self._failed)
@@ -309,7 +309,10 @@ class Store:
         for (group, plural), changes in news.items():
             self._history(group, plural).extend(changes)
         self._uncompacted += len(events)
-        if self._uncompacted >= self._retention.most and self._compaction is None:
+        self._uncompacted_bytes += sum(len(event.object.value) for event in events)
+        kept = self._retention
+        much = self._uncompacted >= kept.most or self._uncompacted_bytes >= kept.most_bytes
+        if much and self._compaction is None:
             self._compaction = self._loop.create_task(self._compact_by_volume())
 
     def _failed(self, batch: Sequence[Write], error: Exception) -> None:
@@ -332,7 +335,7 @@ class Store:
         self._check_open()
         when = self._clock.now() if now is None else now
         floors = {resource: h.floor_at(when) for resource, h in self._histories.items()}
-        self._uncompacted = 0
+        self._uncompacted = self._uncompacted_bytes = 0
         moved = {r: floor for r, floor in floors.items() if floor > self._compacted.get(r, 0)}
         if not moved:
             return

@@ -31,6 +31,7 @@ class History:
         self._retention = retention
         self._events: list[Event] = []
         self._forgotten = 0
+        self._bytes = 0
 
     @property
     def end(self) -> int:
@@ -58,10 +59,22 @@ class History:
     def extend(self, events: Sequence[Event]) -> None:
         """Add what was committed and wake those who wait for it."""
         self._events.extend(events)
-        if len(self._events) > self._retention.most * 9 // 8:  # not one by one: it moves the rest
-            self._forget(len(self._events) - self._retention.most)
+        self._bytes += _size(events)
+        most, most_bytes = self._retention.most, self._retention.most_bytes
+        if len(self._events) > most * 9 // 8:  # not one by one: it moves the rest
+            self._forget(len(self._events) - most)
+        if self._bytes > most_bytes * 9 // 8:
+            self._forget(self._oldest_of(self._bytes - most_bytes))
         for subscription in tuple(self.waiting):
             subscription.offer(events)
+
+    def _oldest_of(self, size: int) -> int:
+        """Count the oldest events that have so many bytes together, without the newest one."""
+        count = 0
+        while size > 0 and count < len(self._events) - 1:
+            size -= len(self._events[count].object.value)
+            count += 1
+        return count
 
     def floor_at(self, now: float) -> int:
         """Tell up to which revision history may be forgotten at a time."""
@@ -83,6 +96,7 @@ class History:
         if count:
             self.floor = self._events[count - 1].revision
             self._forgotten += count
+            self._bytes -= _size(self._events[:count])
             del self._events[:count]
 
     def close(self) -> None:
@@ -188,6 +202,10 @@ class Subscription:
         self._history.waiting.discard(self)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _size(events: Sequence[Event]) -> int:
+    return sum(len(event.object.value) for event in events)
 
 
 _REVISION = attrgetter("revision")
