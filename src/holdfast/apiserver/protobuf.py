@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, read_varint
 from holdfast.apiserver import data
 from holdfast.apiserver.nesting import too_deep
 from holdfast.apiserver.wellknown import WELL_KNOWN
@@ -23,13 +24,12 @@ from holdfast.errors import BadRequest
 MAGIC = b"k8s\x00"
 
 _REPEATED, _MAP, _KEEP, _INLINE = 1, 2, 4, 8
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _META = "k8s.io.apimachinery.pkg.apis.meta.v1"
 _UNKNOWN = "k8s.io.apimachinery.pkg.runtime.Unknown"
 _RAW = "k8s.io.apimachinery.pkg.runtime.RawExtension"
 _DEEPEST = 100
 _SCALAR_WIRE = {
-    "string": _BYTES, "bytes": _BYTES, "bool": _VARINT, "int": _VARINT, "double": _FIXED64,
+    "string": BYTES, "bytes": BYTES, "bool": VARINT, "int": VARINT, "double": FIXED64,
 }  # fmt: skip
 
 
@@ -123,9 +123,9 @@ def _read(buffer: bytes, message: _Message, depth: int) -> Any:
         tag = buffer[at]  # one byte nearly always; calls cost more than the rest of the loop
         at += 1
         if tag > 127:
-            tag, at = _varint(buffer, at - 1)
+            tag, at = read_varint(buffer, at - 1)
         known = fields.get(tag >> 3)
-        if tag & 7 == _BYTES:
+        if tag & 7 == BYTES:
             piece, at = _piece(buffer, at)
             if known is not None:
                 _take(out, known, piece, depth)
@@ -175,7 +175,7 @@ def _entry(known: _Field, entry: bytes, depth: int) -> tuple[str, Any]:
     parts: dict[int, bytes] = {}
     at = 0
     while at < len(entry):
-        tag, at = _varint(entry, at)
+        tag, at = read_varint(entry, at)
         parts[tag >> 3], at = _piece(entry, at)
     value = parts.get(2, b"")
     return str(parts.get(1, b""), "utf-8"), (
@@ -209,7 +209,7 @@ def _piece(buffer: bytes, at: int) -> tuple[bytes, int]:
     size = buffer[at]
     at += 1
     if size > 127:
-        size, at = _varint(buffer, at - 1)
+        size, at = read_varint(buffer, at - 1)
     end = at + size
     if end > len(buffer):
         raise IndexError("it ends in the middle of a field")
@@ -217,26 +217,10 @@ def _piece(buffer: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _number(buffer: bytes, at: int, wire: int) -> tuple[int | float, int]:
-    if wire == _VARINT:
-        return _varint(buffer, at)
-    if wire == _FIXED64:
+    if wire == VARINT:
+        return read_varint(buffer, at)
+    if wire == FIXED64:
         return struct.unpack_from("<d", buffer, at)[0], at + 8
-    if wire == _FIXED32:
+    if wire == FIXED32:
         return struct.unpack_from("<f", buffer, at)[0], at + 4
     raise IndexError(f"it uses the wire type {wire}, which Kubernetes does not")
-
-
-def _varint(buffer: bytes, at: int) -> tuple[int, int]:
-    value = buffer[at]
-    at += 1
-    if value < 128:
-        return value, at
-    value, shift = value & 127, 7
-    while shift < 64:
-        byte = buffer[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-    raise IndexError("it holds a number that is too long")

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+from holdfast.api.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, read_varint
+
+_FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +74,19 @@ def read_tree(serialized: bytes) -> Node:
     return _node(_last(_last(serialized, 2), 4))
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield number and content of each field; numbers come as no bytes at all."""
     at = 0
     while at < len(data):
-        key, at = _varint(data, at)
+        key, at = read_varint(data, at)
         wire = key & 7
-        if wire == _BYTES:
-            size, at = _varint(data, at)
+        if wire == BYTES:
+            size, at = read_varint(data, at)
             yield key >> 3, data[at : at + size]
             at += size
         else:
             yield key >> 3, b""
-            at = _varint(data, at)[1] if wire == _VARINT else at + _FIXED_SIZES[wire]
+            at = read_varint(data, at)[1] if wire == VARINT else at + _FIXED_SIZES[wire]
 
 
 def _last(data: bytes, number: int) -> bytes:
