@@ -1,4 +1,4 @@
-"""Limit the requests in flight, and the memory of their bodies, by user.
+"""Limit the requests in flight, and the memory of their bodies and answers, by user.
 
 System users, other users and anonymous clients are counted apart, so that a flood by one kind
 refuses none of the others; no user outside system:masters gets more than its own share.
