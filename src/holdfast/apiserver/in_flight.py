@@ -62,7 +62,7 @@ class _Amounts:
 
 
 class InFlightLimits:
-    """The requests in flight of one server and the bytes of their bodies."""
+    """The requests in flight of one server, and the bytes of their bodies and large answers."""
 
     def __init__(self, limits: FrontLimits) -> None:
         self.requests = _Amounts(
