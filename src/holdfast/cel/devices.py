@@ -32,8 +32,8 @@ from holdfast.cel.rewriting import with_default_domains
 from holdfast.cel.syntax import Node, read_tree
 from holdfast.errors import BadRequest
 
-COST_LIMIT = 50_000
-"""Steps, about 5 ms: a selector is asked about every device, and in practice takes hundreds."""
+COST_LIMIT = 100_000
+"""Steps, 10 ms at most: a selector is asked about every device, and in practice takes hundreds."""
 _ACTIVATION_LIMIT = 1_000
 _REMEMBERED = 512
 _T = cel.Type
