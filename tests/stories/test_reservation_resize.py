@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.apiserver import validation
-from holdfast.errors import Invalid
+from holdfast.errors import Forbidden, Invalid
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
@@ -243,3 +243,46 @@ async def test_after_a_restart_it_grows_into_nothing_that_was_not_read_yet(tmp_p
         await cluster.advance(10)
         assert (await cluster.reservation("r")).status.allocatable["cpu"] == "4"
         assert used(cluster) == 8000
+
+
+class RefusingTransport:
+    """Pass requests on, but refuse to write the size of a reservation."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.refusing = False
+        self.refused = 0
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    async def send(self, request):
+        sized = request.path.endswith("/reservations/r/status") and b'"allocatable"' in request.body
+        if self.refusing and sized:
+            self.refused += 1
+            raise Forbidden("may not write the status of reservations")
+        return await self._inner.send(request)
+
+
+async def test_a_size_that_the_server_refuses_is_written_once_an_edit(tmp_path):
+    transports = []
+
+    def wrap(inner, _clock):
+        transports.append(RefusingTransport(inner))
+        return transports[-1]
+
+    async with Harness(tmp_path, wrap=wrap) as cluster:
+        await cluster.create(a_node("n1", cpu="16", memory="32Gi"), held())
+        for transport in transports:
+            transport.refusing = True
+        await edit(cluster, cpu="6")
+        await cluster.advance(30)
+        assert sum(transport.refused for transport in transports) == 1
+        assert used(cluster) == 4000
+        told = [event for event in await cluster.events("r") if event[0] == "FailedResize"]
+        assert told == [
+            ("FailedResize", "its size is not written: may not write the status of reservations")
+        ]
+        await edit(cluster, cpu="8")
+        await cluster.advance(30)
+        assert sum(transport.refused for transport in transports) == 2

@@ -72,13 +72,33 @@ class DeviceCapacity(Struct, frozen=True):
     request_policy: dict[str, Any] | None = None
 
 
+class Counter(Struct, frozen=True):
+    """An amount that the devices of a pool share."""
+
+    value: AmountText = "0"
+
+
+class CounterSet(Struct, frozen=True):
+    """Counters of a slice, by name."""
+
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class CounterConsumption(Struct, frozen=True):
+    """What a device takes of a counter set while it is allocated."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+
+
 class Device(Struct, frozen=True):
     """One device of a slice."""
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
-    consumes_counters: tuple[dict[str, Any], ...] = ()
+    consumes_counters: tuple[CounterConsumption, ...] = ()
     node_name: str | None = None
     node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
@@ -107,7 +127,7 @@ class ResourceSliceSpec(Struct, frozen=True):
     all_nodes: bool | None = None
     per_device_node_selection: bool | None = None
     devices: tuple[Device, ...] = ()
-    shared_counters: tuple[dict[str, Any], ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(Object, frozen=True):

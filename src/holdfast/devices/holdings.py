@@ -22,7 +22,7 @@ def results_of(claim: ResourceClaim) -> tuple[DeviceResult, ...]:
     allocation = claim.status.allocation
     if allocation is None:
         return ()
-    return tuple(r for r in allocation.devices.results if not r.admin_access)
+    return tuple(r for r in allocation.devices.results if r.device and not r.admin_access)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from holdfast.api.devices import Device, DeviceAttribute, ResourceSlice
+from holdfast.api.devices import Counter, Device, DeviceAttribute, ResourceSlice
 from holdfast.api.node import Node
 from holdfast.api.node_selection import NodeTerms, compile_selector
 from holdfast.api.pod import NodeSelector
@@ -108,8 +108,7 @@ class SliceFacts:
         self.pool: PoolId = (spec.driver, spec.pool.name)
         self.candidates = tuple(Candidate(slice_, device) for device in spec.devices)
         self.counters = tuple(
-            (entry.get("name", ""), _amounts(entry.get("counters")))
-            for entry in spec.shared_counters
+            (entry.name, _amounts(entry.counters)) for entry in spec.shared_counters
         )
         # Counters concern the whole pool, wherever their slice lives.
         self.node_name = "" if self.counters else (spec.node_name or "")
@@ -130,12 +129,8 @@ class SliceFacts:
 
 
 def _consumption(device: Device) -> Counters:
-    return {
-        entry.get("counterSet", ""): _amounts(entry.get("counters"))
-        for entry in device.consumes_counters
-    }
+    return {entry.counter_set: _amounts(entry.counters) for entry in device.consumes_counters}
 
 
-def _amounts(counters: Mapping[str, Mapping[str, str]] | None) -> dict[str, Quantity]:
-    told = (counters or {}).items()
-    return {name: Quantity.parse(entry.get("value", "0")) for name, entry in told}
+def _amounts(counters: Mapping[str, Counter]) -> dict[str, Quantity]:
+    return {name: Quantity.parse(counter.value) for name, counter in counters.items()}

@@ -79,7 +79,7 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
             taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
             if row in waiting:
                 taken = stand
-            if taken > has and not counted_elsewhere(world, resource, has):
+            if taken > max(has, 0) and not counted_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
                 problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
     return problems

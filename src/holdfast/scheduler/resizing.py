@@ -121,8 +121,9 @@ class Resizer:
             except Retryable as failure:
                 await self._clock.sleep(failure.after or wait)
                 wait *= 2
-            except HoldfastError:
-                break
+            except HoldfastError as refusal:
+                self._refused(reservation, refusal)
+                return
             newest = await self._find_out(reservation)
             if newest is None or not newest.active:
                 break
@@ -142,6 +143,20 @@ class Resizer:
         if newest is not None and same_amounts(newest.status.allocatable, amounts):
             # The news was faster than the answer.
             self._settle(newest)
+
+    def _refused(self, reservation: Reservation, refusal: HoldfastError) -> None:
+        """Keep the size it has: the server would refuse the same write again.
+
+        It is considered again when it changes.
+        """
+        if not isinstance(refusal, NotFound):
+            message = f"its size is not written: {refusal}"
+            self._tell(reservation, "Warning", "FailedResize", message)
+        self._under_way.pop(reservation.uid, None)
+        newest = self._newest.pop(reservation.uid, reservation)
+        self._world.upsert(newest)
+        if newest.metadata.resource_version != reservation.metadata.resource_version:
+            self.consider(newest)
 
     def _undo(self, uid: str) -> None:
         newest = self._newest.get(uid)

@@ -105,7 +105,8 @@ class Sources:
         wait = FIRST_WAIT
         while True:
             try:
-                await self._client.list(resource, limit=1)
+                # An object that cannot be read shows that its kind is served, too.
+                await self._client.list(resource, limit=1, unreadable=lambda _misfit: None)
                 return True
             except NotFound:
                 return False
