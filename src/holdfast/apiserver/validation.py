@@ -60,7 +60,9 @@ _PATH_NAMED = {
     ("rbac.authorization.k8s.io", plural)
     for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 }
+_FREEZABLE = {("", "configmaps"), ("", "secrets")}
 _IMMUTABLE = {
+    ("", "secrets"): ("type",),
     ("resource.k8s.io", "resourceclaims"): ("spec",),
     ("resource.k8s.io", "resourceclaimtemplates"): ("spec",),
 }
@@ -242,6 +244,8 @@ def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:
         yield causes.forbidden("value", "may not be changed in an update.")
     if op.served.id in _BINDINGS and new.get("roleRef") != old.get("roleRef"):
         yield unchangeable_role(new)
+    if op.served.id in _FREEZABLE and old.get("immutable"):
+        yield from _frozen(new, old)
     for part in _IMMUTABLE.get(op.served.id, ()):
         if without_nulls(new.get(part)) != without_nulls(old.get(part)):
             yield causes.invalid(part, new.get(part), _UNCHANGEABLE)
@@ -249,3 +253,10 @@ def _fixed(op: Operation, new: Object, old: Object) -> Iterable[Cause]:
         now, before = (new.get("spec") or {}).get(part), (old.get("spec") or {}).get(part)
         if without_nulls(now) != without_nulls(before):
             yield causes.invalid(f"spec.{part}", now, _UNCHANGEABLE)
+
+
+def _frozen(new: Object, old: Object) -> Iterable[Cause]:
+    """List what changes in a ConfigMap or Secret whose ``immutable`` is set."""
+    for part in ("immutable", "data", "binaryData"):
+        if (new.get(part) or {}) != (old.get(part) or {}):
+            yield causes.forbidden(part, "field is immutable when `immutable` is set")

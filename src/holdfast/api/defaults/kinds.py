@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 from collections.abc import Callable
 
@@ -163,6 +164,9 @@ def _storage_driver(raw: Raw) -> None:
 
 def _secret(raw: Raw) -> None:
     fill(raw, type="Opaque")
+    if texts := raw.pop("stringData", None):
+        coded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        raw["data"] = {**(raw.get("data") or {}), **coded}  # a patched object shares its old data
 
 
 def _priority_class(raw: Raw) -> None:
