@@ -30,6 +30,7 @@ from holdfast.store import Key, Stored
 
 Object = dict[str, Any]
 T = TypeVar("T")
+_AT_ONCE = 100  # objects deleted together
 log = logging.getLogger(__name__)
 
 
@@ -195,20 +196,28 @@ class Definitions:
         Objects of a definition that cannot be served are deleted at once, finalizers or not: the
         finalizers could not be removed.
         """
-        store, empty = self._context.store, True
         served, _ = _read(definition)
-        for stored in store.list(*_resource_named(key.name)):
-            latest = store.latest(stored.key)
-            if latest is None:
-                continue
-            if served:
-                call, request = Call("delete", ""), Request("DELETE", "")
-                op = Operation(self._context, call, served[0], request, ADMIN, PLAIN)
-                _, gone = await delete_stored(op, latest, DeleteOptions())
-                empty = empty and gone
-            else:
-                await store.delete(latest, builder(decode(latest)))
+        objects = self._context.store.list(*_resource_named(key.name))
+        empty = True
+        for start in range(0, len(objects), _AT_ONCE):  # one commit for many
+            batch = objects[start : start + _AT_ONCE]
+            gone = await asyncio.gather(*(self._delete_object(one, served) for one in batch))
+            empty = empty and all(gone)
         return empty
+
+    async def _delete_object(self, stored: Stored, served: tuple[Served, ...]) -> bool:
+        """Delete an object of a definition; tells whether it is gone."""
+        store = self._context.store
+        latest = store.latest(stored.key)
+        if latest is None:
+            return True
+        if not served:
+            await store.delete(latest, builder(decode(latest)))
+            return True
+        call, request = Call("delete", ""), Request("DELETE", "")
+        op = Operation(self._context, call, served[0], request, ADMIN, PLAIN)
+        _, gone = await delete_stored(op, latest, DeleteOptions())
+        return gone
 
 
 def _resource_named(name: str) -> tuple[str, str]:
