@@ -12,6 +12,9 @@ from holdfast.apiserver.selectable import ALWAYS, SELECTABLE, field_of
 from holdfast.errors import BadRequest
 from holdfast.store import Store, Stored
 
+MOST_REQUIREMENTS = 256
+"""Of the selectors of one request: each may be asked of every object, and of every event."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -72,6 +75,10 @@ def selection_of(op: Operation) -> Selection:
     by_label, by_field = query.get("labelSelector", ""), query.get("fieldSelector", "")
     label_selector = labels.parse(by_label) if by_label else labels.EVERYTHING
     field_selector = fields.parse(by_field) if by_field else fields.EVERYTHING
+    count = len(label_selector.requirements or ()) + len(field_selector.requirements)
+    if count > MOST_REQUIREMENTS:
+        words = f"the selectors have {count} requirements; the limit is {MOST_REQUIREMENTS}"
+        raise BadRequest(words)
     if op.served.words:
         field_selector = _in_stored_words(op.served, field_selector)
     for requirement in field_selector.requirements:
