@@ -15,7 +15,7 @@ from pathlib import Path
 SPECS = {
     "A": ("apiserver", 50),
     "S": ("scheduler-core", 60),
-    "R": ("reservation", 95),
+    "R": ("reservation", 98),
     "N": ("numa-devices-migration", 45),
     "P": ("resource-policy", 52),
     "D": ("dra-structured", 92),

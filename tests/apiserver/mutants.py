@@ -33,9 +33,16 @@ def mutant(obj: Any, path: Path, value: Any) -> Any:
     return made
 
 
-def mutants(obj: Any, wrong: tuple[Any, ...] = WRONG) -> Iterator[tuple[str, Any]]:
-    """Yield every mutant of an object, with words for what was done to it."""
-    for path in paths(obj):
+def mutants(
+    obj: Any, wrong: tuple[Any, ...] = WRONG, each: int | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Yield every mutant of an object, with words for what was done to it.
+
+    With ``each`` a path gets only that many of the wrong values, the next path the ones after.
+    """
+    for number, path in enumerate(paths(obj)):
         yield f"{path} removed", mutant(obj, path, REMOVED)
-        for value in wrong:
+        first = 0 if each is None else number * each
+        for place in range(first, first + (len(wrong) if each is None else each)):
+            value = wrong[place % len(wrong)]
             yield f"{path} = {value!r}", mutant(obj, path, value)

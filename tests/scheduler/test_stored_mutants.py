@@ -85,7 +85,7 @@ FULL = {
 
 def stored_mutants(full):
     resource = resource_of(full)
-    for number, (_, made) in enumerate(mutants(full, WRONG)):
+    for number, (_, made) in enumerate(mutants(full, WRONG, each=2)):
         if resource == scheme.RESOURCE_CLAIMS:
             made = with_a_device_of_its_own(made, f"gpu-m{number}")
         meta = made.get("metadata")
@@ -115,6 +115,6 @@ async def test_the_scheduler_places_pods_beside_stored_mutants(tmp_path, full):
             a_pod("owner", labels={"app": "m"}, **where),
             a_pod("claiming", claims=claimed, **where),
         )
-        await cluster.advance(400)
+        await cluster.advance(60)
         for name in ("plain", "owner", "claiming"):
             assert await cluster.node_of(name) == "sound", await cluster.why(name)
