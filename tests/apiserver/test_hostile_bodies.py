@@ -177,12 +177,3 @@ async def test_a_continue_token_is_checked(api):
 
 def _base64(text):
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
-
-
-@pytest.mark.parametrize("verb", ["GET", "DELETE"])
-@pytest.mark.parametrize("option", ["labelSelector", "fieldSelector"])
-async def test_the_requirements_of_selectors_are_limited(api, verb, option):
-    one = "!k" if option == "labelSelector" else "metadata.name!=k"
-    for count, status in ((256, 200), (257, 400)):
-        text = ",".join(f"{one}{n}" for n in range(count))
-        assert (await api.call(verb, PODS, **{option: text})).status == status

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from holdfast.api import fields, labels
+from holdfast.api.long_selectors import (
+    LongFieldSelector,
+    LongLabelSelector,
+    field_matcher,
+    label_matcher,
+)
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.registry import Served
 from holdfast.apiserver.selectable import ALWAYS, SELECTABLE, field_of
 from holdfast.errors import BadRequest
 from holdfast.store import Store, Stored
 
-MOST_REQUIREMENTS = 256
-"""Of the selectors of one request: each may be asked of every object, and of every event."""
+_LabelMatcher = labels.Selector | LongLabelSelector
+_FieldMatcher = fields.FieldSelector | LongFieldSelector
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,12 @@ class Selection:
     namespace: str
     labels: labels.Selector = labels.EVERYTHING
     fields: fields.FieldSelector = fields.EVERYTHING
+    _by_label: _LabelMatcher = field(init=False)
+    _by_field: _FieldMatcher = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_label", label_matcher(self.labels))
+        object.__setattr__(self, "_by_field", field_matcher(self.fields))
 
     @property
     def everything(self) -> bool:
@@ -35,11 +47,11 @@ class Selection:
         """Tell whether an object belongs."""
         if self.namespace and stored.key.namespace != self.namespace:
             return False
-        if not self.labels.everything and not self.labels.matches(stored.indexed.labels):
+        if not self.labels.everything and not self._by_label.matches(stored.indexed.labels):
             return False
         if not self.fields.requirements:
             return True
-        return self.fields.matches(partial(field_of, stored))
+        return self._by_field.matches(partial(field_of, stored))
 
     def list_now(self, store: Store) -> list[Stored]:
         """List what is committed, letting the store's indexes narrow first."""
@@ -75,10 +87,6 @@ def selection_of(op: Operation) -> Selection:
     by_label, by_field = query.get("labelSelector", ""), query.get("fieldSelector", "")
     label_selector = labels.parse(by_label) if by_label else labels.EVERYTHING
     field_selector = fields.parse(by_field) if by_field else fields.EVERYTHING
-    count = len(label_selector.requirements or ()) + len(field_selector.requirements)
-    if count > MOST_REQUIREMENTS:
-        words = f"the selectors have {count} requirements; the limit is {MOST_REQUIREMENTS}"
-        raise BadRequest(words)
     if op.served.words:
         field_selector = _in_stored_words(op.served, field_selector)
     for requirement in field_selector.requirements:
