@@ -49,6 +49,12 @@ async def test_a_child_that_is_killed_before_it_is_ready(child, tmp_path):
     )
 
 
+@pytest.mark.parametrize("part", ["ready", "ready https://127.0.0.1:6", 'failed "por'])
+async def test_a_child_that_is_killed_while_it_says_something(child, tmp_path, part):
+    child(f"import os; os.write(1, {part.encode()!r}); os.kill(os.getpid(), 9)")
+    assert "ended before it was ready (killed by SIGKILL)" in await failure(tmp_path)
+
+
 async def test_a_child_that_exits_before_it_is_ready(child, tmp_path, capfd):
     child("import sys; sys.exit('no such module')")
     assert "(exit code 1)" in await failure(tmp_path)

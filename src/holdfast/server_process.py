@@ -16,6 +16,7 @@ from holdfast.errors import HoldfastError, Refused
 from holdfast.settings import ClusterSettings
 
 READY, FAILED = "ready", "failed"
+_LONG_LINE = b"a line of 64 KiB or more"
 READY_SECONDS = 110.0
 """How long the child may take to load its store and listen; below the limit of ``up --detach``."""
 EXIT_SECONDS = 5.0
@@ -59,18 +60,18 @@ class ServerProcess:
     async def announced(self) -> None:
         """Wait for the child's address; raises a sentence if the child does not start."""
         line = await self._line()
+        if not line.endswith(b"\n") and line != _LONG_LINE:  # it may have ended while it wrote
+            await self._exited(EXIT_SECONDS)
+            raise HoldfastError(
+                f"the API server ended before it was ready ({self.ending}); "
+                "its own messages, if it wrote any, are above"
+            )
         word, _, rest = line.decode(errors="replace").strip().partition(" ")
         if word == READY and rest.startswith("https://"):
             self.url = rest
             return
         if word == FAILED:
             raise Refused(json.loads(rest))
-        if not line:
-            await self._exited(EXIT_SECONDS)
-            raise HoldfastError(
-                f"the API server ended before it was ready ({self.ending}); "
-                "its own messages, if it wrote any, are above"
-            )
         raise HoldfastError(
             f"the API server did not start: it wrote {line[:_SHOWN]!r} instead of its address"
         )
@@ -85,7 +86,7 @@ class ServerProcess:
                 f"the API server was not ready after {READY_SECONDS:.0f} s and was stopped"
             ) from None
         except ValueError:  # longer than the reader's limit
-            return b"a line of 64 KiB or more"
+            return _LONG_LINE
 
     async def wait(self) -> None:
         """Wait until the child ends."""
