@@ -65,3 +65,14 @@ async def test_a_null_in_a_list_or_map_of_scalars_is_the_zero_value(api):
     assert (container["args"], container["resources"]) == (["x", ""], {"requests": {"cpu": "0"}})
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": None}}
     assert (await api.create("/api/v1/namespaces/default/secrets", secret))["data"] == {"k": ""}
+
+
+@pytest.mark.parametrize("part", ["finalize", "status"])
+async def test_an_object_without_a_namespace_is_given_none(api, part):
+    space = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "x"}}
+    await api.call("POST", "/api/v1/namespaces", space)
+    space["metadata"]["namespace"] = "other"
+    answer = await api.call("PUT", f"/api/v1/namespaces/x/{part}", space)
+    assert "namespace" not in answer.json.get("metadata", {}), answer.body
+    stored = await api.call("GET", "/api/v1/namespaces/x")
+    assert "namespace" not in stored.json["metadata"]

@@ -27,6 +27,7 @@ _SERVER_OWNED = (
     "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
     "deletionGracePeriodSeconds", "managedFields", "selfLink",
 )  # fmt: skip
+_IDENTITY = ("name", "generateName", "namespace")
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_PREFIX = 58
 _MODIFIED = (
@@ -147,11 +148,9 @@ def conflict(served: Served, name: str, words: str) -> Conflict:
 def next_metadata(new: Object, old: Object, served: Served) -> Object:
     """Carry over what a write may not change; refuse finalizers added to a dying object."""
     meta, known = metadata_of(new), old["metadata"]
-    kept = {key: known[key] for key in _SERVER_OWNED if key in known}
-    for key in ("name", "generateName", "namespace"):
-        if key in known:
-            kept[key] = known[key]
-    merged = {**{k: v for k, v in meta.items() if k not in _SERVER_OWNED}, **kept}
+    kept = {key: known[key] for key in (*_SERVER_OWNED, *_IDENTITY) if key in known}
+    free = {k: v for k, v in meta.items() if k not in _SERVER_OWNED and k not in _IDENTITY}
+    merged = free | kept
     if known.get("deletionTimestamp"):
         _check_finalizers(merged, known, served)
     return ordered(merged)

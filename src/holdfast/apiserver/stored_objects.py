@@ -91,7 +91,8 @@ def _named(meta: Any, stored: Stored) -> Object:
     known = {"name": key.name, "uid": uid, "resourceVersion": str(stored.revision)}
     if key.namespace:
         known["namespace"] = key.namespace
-    return (meta if isinstance(meta, dict) else {}) | known
+    kept = {k: v for k, v in meta.items() if k != "namespace"} if isinstance(meta, dict) else {}
+    return kept | known
 
 
 @cache
