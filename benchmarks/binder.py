@@ -1,10 +1,10 @@
 """A binder that decides nothing: the most a scheduler could write to this control plane.
 
-    python benchmarks/binder.py --kubeconfig FILE [--events] [--concurrency 64]
+    python benchmarks/binder.py --kubeconfig FILE [--events] [--watch] [--concurrency 64]
 
 Lists nodes and pods once and encodes every request, then puts pod after pod on node after node.
-With ``--events`` it writes one event a pod besides, as every scheduler does. It decodes no
-response and watches nothing.
+With ``--events`` it writes one event a pod besides, as every scheduler does. With ``--watch`` it
+reads a watch of all pods meanwhile, as every scheduler must. It decodes no response.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from holdfast.client.client import Client
 from holdfast.client.event_body import complete, event_body, event_name
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
+from holdfast.client.transport import Request
 
 WHO = "binder"
 
@@ -32,11 +33,13 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--events", action="store_true")
+    parser.add_argument("--watch", action="store_true")
     parser.add_argument("--concurrency", type=int, default=64)
     args = parser.parse_args()
     client = Client(HttpTransport(await load(args.kubeconfig)), WHO)
     nodes = [node.name for node in (await client.list(NODES)).items]
-    pods = (await client.list(PODS, "default")).items
+    listed = await client.list(PODS, "default")
+    pods = listed.items
     requests = [
         (PODS.path("default", pod.name, "binding"), binding(pod, node), event(pod, node, number))
         for number, pod in enumerate(pods)
@@ -52,8 +55,19 @@ async def main() -> None:
             if args.events:
                 await client.write("POST", events, told)
 
+    watching = asyncio.create_task(watch(client, listed.resource_version)) if args.watch else None
     await asyncio.gather(*(bind() for _ in range(args.concurrency)))
+    if watching is not None:
+        watching.cancel()
     await client.close()
+
+
+async def watch(client: Client, revision: str) -> None:
+    """Read the watch of all pods without decoding it."""
+    query = {"watch": "true", "resourceVersion": revision}
+    async with client.transport.stream(Request("GET", PODS.path(""), query)) as lines:
+        async for _line in lines:
+            pass
 
 
 def binding(pod: Pod, node: str) -> bytes:

@@ -75,13 +75,19 @@ def binder_with_events(plane: ControlPlane) -> Command:
     return [*binder(plane), "--events"]
 
 
+def binder_with_watch(plane: ControlPlane) -> Command:
+    """Binds, one event each, and a watch of the pods: what a scheduler must do at the least."""
+    return [*binder_with_events(plane), "--watch"]
+
+
 COMPETITORS: dict[str, Callable[[ControlPlane], Command]] = {
     "kube-scheduler": kube_scheduler,
     "binds alone": binder,
     "binds + events": binder_with_events,
+    "and a watch": binder_with_watch,
     "holdfast": holdfast,
 }
-LIMITS = ("binds alone", "binds + events")
+LIMITS = ("binds alone", "binds + events", "and a watch")
 
 
 @dataclass(frozen=True)
