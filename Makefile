@@ -4,8 +4,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export HOLDFAST_VECTORS ?= $(abspath ../shared/vectors)
-# One more than there are cores: many tests wait for processes rather than compute.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 1)')
+# Two more than there are cores: many tests wait for processes rather than compute.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 2)')
 # Start-up is mostly compiling otherwise; some machines switch the cache off.
 export PYTHONDONTWRITEBYTECODE :=
 
