@@ -2,6 +2,7 @@
 
 Every kind that the server, a controller or an agent reads is stored with each of its fields
 removed, null or of a wrong type, as an older server may have left it.
+Of the wrong values each field gets one, the next field the ones after.
 """
 
 from __future__ import annotations
