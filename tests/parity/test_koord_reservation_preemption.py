@@ -12,7 +12,7 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.default_preemption.search import Search
-from holdfast.plugins.default_preemption.trials import trials_of
+from holdfast.plugins.default_preemption.trial import trials_of
 from holdfast.plugins.reservation import Reservation
 from holdfast.plugins.reservation.evicting import spared
 from parity.harness import parity

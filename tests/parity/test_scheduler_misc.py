@@ -13,7 +13,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets
-from holdfast.plugins.default_preemption.dry_run import importance
+from holdfast.plugins.default_preemption.victims import importance
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.scheduler.cycle import fit_error

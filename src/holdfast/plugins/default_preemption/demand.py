@@ -6,8 +6,8 @@ then the needs in order, then two bits a limit: that it is exceeded, and that it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from holdfast.columns.grid import Grid
 from holdfast.columns.importance import Importance
 from holdfast.columns.interner import PODS
-from holdfast.framework.making_room import NEVER, Limit
-from holdfast.framework.plugin import Needs
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.making_room import NEVER, Limit, Limits, LimitsPods
+from holdfast.framework.plugin import Needs, NeedsRoom, State, implements
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import SomeRows
-from holdfast.plugins.default_preemption.letting_back import Rest
+from holdfast.plugins.default_preemption.victims import Rest
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -28,6 +29,8 @@ _HOPELESS = NEVER // 2
 MOST_BITS = 62
 _ROOM_BITS = 29
 """So many are for slots and needs, so that all limits have theirs; the last needs share one."""
+_MOST_LIMITS = 16
+"""Beyond that many, rows are tried one by one: the bits of what is short are used up."""
 
 
 class Asked(NamedTuple):
@@ -168,3 +171,31 @@ class Demand:
                 rest = rest - nominations.promised.counted(self._ceiling, limit.counts)[rows]
             left.append(rest)
         return left
+
+
+class Limited:
+    """``places`` tells which of the limits are whose, by the plugin's name.
+
+    Rows that are ``apart`` the limits tell nothing about; ``crowded_by`` tells of pods nominated to
+    a row whether the limits say too little there.
+    """
+
+    def __init__(self, filters: Iterable[tuple[Any, State]]) -> None:
+        self.limits: tuple[Limit, ...] = ()
+        self.places: dict[str, tuple[int, int]] = {}
+        self.apart: list[NDArray[np.bool_]] = []
+        self.crowded_by: list[Callable[[PodFacts], bool]] = []
+        for plugin, state in filters:
+            if implements(plugin, LimitsPods) and not implements(plugin, NeedsRoom):
+                self._add(plugin.name, plugin.limits(state))
+
+    def _add(self, name: str, more: Limits) -> None:
+        begin, end = len(self.limits), len(self.limits) + len(more.limits)
+        if end > _MOST_LIMITS:
+            return
+        self.limits += more.limits
+        self.places[name] = (begin, end)
+        if more.apart is not None:
+            self.apart.append(more.apart)
+        if more.crowded_by is not None:
+            self.crowded_by.append(more.crowded_by)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 
@@ -24,16 +24,16 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
-from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS
-from holdfast.plugins.default_preemption.later import Later
-from holdfast.plugins.default_preemption.losses import loss_of
+from holdfast.plugins.default_preemption.ranking import loss_of
 from holdfast.plugins.default_preemption.search import NOT_HELPFUL, Search
+from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS
 
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 VICTIM_LEAVING = "preemption: not eligible due to a terminating pod on the nominated node."
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"
 PERCENTAGE, ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
+T = TypeVar("T")
 
 
 class PreemptionArgs(PluginArgs, frozen=True):
@@ -171,3 +171,39 @@ def _is_leaving(pod: Pod) -> bool:
         c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
         for c in pod.status.conditions
     )
+
+
+class Later(Sequence[T]):
+    """Looks like the sequence that ``make`` answers with; asks it once, and only if need be."""
+
+    __slots__ = ("_found", "_make")
+
+    def __init__(self, make: Callable[[], Sequence[T]]) -> None:
+        self._make = make
+        self._found: tuple[T, ...] | None = None
+
+    def _all(self) -> tuple[T, ...]:
+        if self._found is None:
+            self._found = tuple(self._make())
+        return self._found
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self._all()[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())

@@ -36,11 +36,10 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection, count_reasons
 from holdfast.framework.view import View
 from holdfast.framework.words import Word
-from holdfast.plugins.default_preemption.dry_run import NAME, NO_VICTIMS, Question, dry_run
-from holdfast.plugins.default_preemption.limited import Limited
-from holdfast.plugins.default_preemption.losses import NOTHING, Loss, at_least, loss_of
-from holdfast.plugins.default_preemption.trial import NO_USE, Trial
-from holdfast.plugins.default_preemption.trials import trials_of
+from holdfast.plugins.default_preemption.demand import Limited
+from holdfast.plugins.default_preemption.ranking import NOTHING, Loss, at_least, loss_of
+from holdfast.plugins.default_preemption.trial import NO_USE, Trial, trials_of
+from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS, Question, dry_run
 
 Bools = NDArray[np.bool_]
 _MAY_HELP = int(Code.UNSCHEDULABLE)

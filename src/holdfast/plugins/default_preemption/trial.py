@@ -9,7 +9,7 @@ and worked out again only for rows that moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,8 @@ from holdfast.framework.plugin import Needs, Rows
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets, SomeRows, Standing
 from holdfast.plugins.default_preemption.demand import MOST_BITS, Demand
-from holdfast.plugins.default_preemption.leaders import HOW_MANY, Key, Leaders
-from holdfast.plugins.default_preemption.letting_back import let_back, let_back_columns
-from holdfast.plugins.default_preemption.losses import SHIFT, Loss
+from holdfast.plugins.default_preemption.ranking import HOW_MANY, SHIFT, Key, Leaders, Loss
+from holdfast.plugins.default_preemption.victims import let_back, let_back_columns
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -32,6 +31,8 @@ NO_USE = 2**62
 """The weight of a row on which nobody could make room."""
 _NO_USE: Key = (NO_USE, -1, 0.0)
 _GUARDED, _ONE = 2**33, 2**16
+_MOST_TRIALS = 64
+_KEY = "preemption"
 
 
 class Walk(NamedTuple):
@@ -235,4 +236,37 @@ def _places(bits: int) -> list[int]:
     while bits:
         found.append((bits & -bits).bit_length() - 1)
         bits &= bits - 1
+    return found
+
+
+class Trials:
+    """The disruption budgets, and a trial for each priority and need that was asked about."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._layout = -1
+        self._of: dict[tuple[Any, ...], Trial] = {}
+        self.budgets = Budgets(world)
+
+    def of(self, priority: int, needs: Needs, limits: Sequence[Limit] = ()) -> Trial:
+        """The trial of pods of a priority with these needs and limits, up to date."""
+        layout = self._world.nodes.epochs["layout"]
+        if layout != self._layout:
+            self._of, self._layout = {}, layout
+        key = (priority, needs.amounts, needs.waived, *(limit.key for limit in limits))
+        trial = self._of.pop(key, None)
+        if trial is None:
+            if len(self._of) >= _MOST_TRIALS:
+                del self._of[next(iter(self._of))]
+            trial = Trial(self._world, self.budgets, priority, needs)
+        self._of[key] = trial
+        trial.refresh(limits)
+        return trial
+
+
+def trials_of(world: World) -> Trials:
+    """The trials of this world; a fork begins with none."""
+    found: Trials | None = world.remembered.get(_KEY)
+    if found is None:
+        found = world.remembered[_KEY] = Trials(world)
     return found
