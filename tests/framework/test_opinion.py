@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from holdfast.framework.extender import ExtenderConfig, Filtered
-from holdfast.framework.opinion import Agreement, Opinion, hear
+from holdfast.framework.extender import Agreement, ExtenderConfig, Filtered
+from holdfast.framework.opinion import Opinion, hear
 from holdfast.framework.plugin import Call, Candidate, Code, Effect
 from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection

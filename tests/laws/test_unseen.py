@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from holdfast.framework.plugin_use import PluginUse
 from holdfast.framework.prepared import ask
 from holdfast.framework.profile import Profile
 from holdfast.framework.scoring import score_rows
-from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
@@ -36,7 +36,7 @@ def seen(world, pod):
     facts = world.facts(pod)
     rows, told = world.nodes.rows, {}
     for plugin in (make({}) for make in LOOKING):
-        made = ask(Traits(plugin), facts, View(world, facts, 0.0), ())
+        made = ask(PluginUse(plugin), facts, View(world, facts, 0.0), ())
         verdicts = np.zeros(len(rows), np.int8)
         scores = np.zeros(len(rows))
         if made.filters:

@@ -5,8 +5,8 @@ import msgspec
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.framework.plugin import Change
+from holdfast.framework.plugin_use import PluginUse
 from holdfast.framework.prepared import ask
-from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation as Plugin
@@ -136,7 +136,7 @@ def is_reserve_pod(raw):
 def asked_for(uid, raw, world):
     """Ask about the reserve pod of a reservation."""
     facts, plugin = world.facts(pod(raw, uid=uid), reserve_for=uid), Plugin()
-    return Asked(plugin, ask(Traits(plugin), facts, View(world, facts, 0.0), ()), world)
+    return Asked(plugin, ask(PluginUse(plugin), facts, View(world, facts, 0.0), ()), world)
 
 
 def asking(state, raw=None):

@@ -10,10 +10,10 @@ from holdfast.api.decode import convert_object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.framework.plugin import NONE, Code, Prepares
+from holdfast.framework.plugin_use import PluginUse
 from holdfast.framework.prepared import Prepared, ask
 from holdfast.framework.profile import Profile
 from holdfast.framework.scoring import score_rows
-from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -112,7 +112,7 @@ def asked(plugin, raw_pod, world, now=0.0):
     """Prepare a plugin for a pod."""
     assert isinstance(plugin, Prepares)
     facts = world.facts(pod(raw_pod, uid="incoming"))
-    return Asked(plugin, ask(Traits(plugin), facts, View(world, facts, now), ()), world)
+    return Asked(plugin, ask(PluginUse(plugin), facts, View(world, facts, now), ()), world)
 
 
 def by_name(scores):

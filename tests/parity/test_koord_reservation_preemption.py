@@ -5,9 +5,9 @@ import numpy as np
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.framework.plugin import Code
+from holdfast.framework.plugin_use import PluginUse
 from holdfast.framework.prepared import ask
 from holdfast.framework.rejection import PASSED, Rejection
-from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption import DefaultPreemption
@@ -26,7 +26,7 @@ FILE = "koord_reservation_filter.jsonl"
 def refused_everywhere(world, facts):
     """A rejection by every node, where reservations are all there is to ask."""
     view, plugin = View(world, facts, 0.0), Reservation({"enablePreemption": True})
-    prepared, size = ask(Traits(plugin), facts, view, ()), world.nodes.size
+    prepared, size = ask(PluginUse(plugin), facts, view, ()), world.nodes.size
     return Rejection(
         pod=facts, view=view, nodes=world.nodes.node_count,
         codes=np.full(size, Code.UNSCHEDULABLE, np.int8),

@@ -5,9 +5,9 @@ import numpy as np
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.framework.plugin import NONE, Code
+from holdfast.framework.plugin_use import PluginUse
 from holdfast.framework.prepared import ask
 from holdfast.framework.rejection import PASSED, Rejection
-from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
@@ -72,7 +72,7 @@ def rejection(record, world, raw_pod, codes):
             filters.append((Fake(name, answers[name]), None))
         else:
             plugin = real[name]({})
-            prepared = ask(Traits(plugin), facts, view, ())
+            prepared = ask(PluginUse(plugin), facts, view, ())
             if prepared.filters:
                 filters.append((plugin, prepared.state))
     found = np.zeros(world.nodes.size, np.int8)

@@ -10,8 +10,8 @@ from holdfast.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from holdfast.framework.plugin_use import PluginUse
 from holdfast.framework.prepared import ask
-from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.volume_binding import VolumeBinding
@@ -46,7 +46,7 @@ def tell(world, record):
 def as_itself(plugin, raw, world):
     """Ask about a pod under its own uid, which its claims may name as their owner."""
     facts = world.facts(pod(raw))
-    return Asked(plugin, ask(Traits(plugin), facts, View(world, facts, 0.0), ()), world)
+    return Asked(plugin, ask(PluginUse(plugin), facts, View(world, facts, 0.0), ()), world)
 
 
 def without_error(status):

@@ -11,6 +11,8 @@ from holdfast.api.mistakes import read
 from holdfast.errors import BadConfiguration, Cause, Details, aggregated
 
 T = TypeVar("T", bound="PluginArgs")
+Args = Mapping[str, Any]
+"""Arguments of a plugin before it reads them."""
 
 
 class PluginArgs(msgspec.Struct, frozen=True, rename="camel"):

@@ -88,7 +88,7 @@ def _ask_in_turn(found: Feasible) -> str:
             left &= allowed
         if not prepared.filters:
             continue
-        if prepared.traits.sliced:
+        if prepared.use.sliced:
             left &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
             continue
         rows = (left & _passing_until(found, prepared)).nonzero()[0]
@@ -106,13 +106,13 @@ def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:
     """Rows that pass all kept filters before this one: it may fail there, whoever rejects later."""
     size = found.view.nodes.size
     mask = found.record.ok[:size]
-    turn = prepared.traits.place
+    turn = prepared.use.place
     kept = [p for p in found.active if p.filters and p.answers is not None]
-    if all(other.traits.place < turn for other in kept):
+    if all(other.use.place < turn for other in kept):
         return mask
     mask = found.view.nodes.alive[:size].copy()
     for other in kept:
         verdicts = other.answers.verdicts if other.answers is not None else None
-        if verdicts is not None and other.traits.place < turn:
+        if verdicts is not None and other.use.place < turn:
             mask &= verdicts[:size] == 0
     return mask

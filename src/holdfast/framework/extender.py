@@ -191,6 +191,31 @@ def victim_answer(extender: ExtenderConfig, raw: Any, nodes: Picture) -> list[Ca
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What extenders left of the nodes on which pods would be evicted.
+
+    ``asked`` are the candidates they were told of. ``left`` may name other victims. ``error`` is
+    set if one of them failed.
+    """
+
+    asked: Mapping[str, Candidate] = field(default_factory=dict)
+    left: Mapping[str, Candidate] = field(default_factory=dict)
+    error: str = ""
+
+    def of(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates of now that are still what the extenders agreed to."""
+        return [
+            self.left[now.node]
+            for now in candidates
+            if now.node in self.left and _victims(now) == _victims(self.asked[now.node])
+        ]
+
+
+def _victims(candidate: Candidate) -> frozenset[str]:
+    return frozenset(pod.uid for pod in candidate.victims)
+
+
 def binding_question(placement: Placement) -> Json:
     """Write ExtenderBindingArgs."""
     pod = placement.pod

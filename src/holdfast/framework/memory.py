@@ -13,12 +13,12 @@ from typing import Any
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.answers import Answers
 from holdfast.framework.plugin import Code, Filters, Skip
+from holdfast.framework.plugin_use import PluginUse, deciding
 from holdfast.framework.possible import Possible
 from holdfast.framework.prepared import Prepared, ask, take
 from holdfast.framework.profile import Profile
 from holdfast.framework.recent import Recent
 from holdfast.framework.record import Record
-from holdfast.framework.traits import Traits, deciding
 from holdfast.framework.view import View
 
 OFFERS_PLUGIN = "Reservation"
@@ -37,16 +37,14 @@ class Memory:
         self.profile = profile
         self.offers = any(p.name == OFFERS_PLUGIN for p in profile.having(Filters))
         self._deciding = deciding(profile)
-        self._traits = {traits.name: traits for traits in self._deciding}
+        self._uses = {use.name: use for use in self._deciding}
         self._asked = {
-            traits.name: Prepared(traits, (), skip=True)
-            for traits in self._deciding
-            if traits.asked
+            use.name: Prepared(use, (), skip=True) for use in self._deciding if use.asked
         }
         self._by_amounts = tuple(
-            (i, traits)
-            for i, traits in enumerate(self._deciding)
-            if not (traits.asked or traits.ignores_amounts)
+            (i, use)
+            for i, use in enumerate(self._deciding)
+            if not (use.asked or use.ignores_amounts)
         )
         self._beyond = tuple(t.beyond for t in self._deciding if t.beyond is not None)
         self._records = Recent[Record](_FEW)
@@ -78,37 +76,37 @@ class Memory:
         """
         fresh: dict[str, Prepared] = {}
         for prepared in record.fresh:
-            traits = prepared.traits
-            answer = traits.plugin.prepare(pod, view) if traits.prepares else None
+            use = prepared.use
+            answer = use.plugin.prepare(pod, view) if use.prepares else None
             if not isinstance(answer, Skip):
-                fresh[traits.name] = take(traits, answer, prepared.versions)
+                fresh[use.name] = take(use, answer, prepared.versions)
         if not fresh:
             return record.prepared
         return [fresh.get(p.plugin.name, p) for p in record.prepared]
 
     def prepare(self, plugin: Any, pod: PodFacts, view: View) -> Prepared:
         """What the plugin, whose scope is not CLUSTER, makes of the pod; remembered."""
-        return self._prepare(self._traits[plugin.name], pod, view)
+        return self._prepare(self._uses[plugin.name], pod, view)
 
-    def _prepare(self, traits: Traits, pod: PodFacts, view: View) -> Prepared:
+    def _prepare(self, use: PluginUse, pod: PodFacts, view: View) -> Prepared:
         epochs = view.nodes.epochs
-        key = (traits.name, traits.plugin.reads(pod, view))
+        key = (use.name, use.plugin.reads(pod, view))
         found = self._prepared.find(key)
         if found is not None and found.stamp == epochs.stamp:
             return found
-        versions = epochs.of(traits.epochs)
+        versions = epochs.of(use.epochs)
         if found is not None and found.versions == versions:
             found.stamp = epochs.stamp
             return found
-        old, found = found, ask(traits, pod, view, versions)
-        if old is not None and traits.comparable and _alike(old, found):
+        old, found = found, ask(use, pod, view, versions)
+        if old is not None and use.comparable and _alike(old, found):
             found = old
             found.versions = versions
         found.stamp = epochs.stamp
         if found.reject is None:
             if found.kept and found.answers is None:
                 found.answers = Answers(
-                    traits.plugin, found.state, view.nodes,
+                    use.plugin, found.state, view.nodes,
                     filters=found.filters, scores=found.scores,
                 )  # fmt: skip
             self._prepared.keep(key, found, 4 * _room(view.nodes.capacity))
@@ -127,13 +125,13 @@ class Memory:
         if record.stamp == epochs.stamp:
             return True
         for i, prepared in enumerate(record.prepared):
-            traits = prepared.traits
-            if traits.asked or prepared.stamp == epochs.stamp:
+            use = prepared.use
+            if use.asked or prepared.stamp == epochs.stamp:
                 continue
-            if prepared.versions == epochs.of(traits.epochs):
+            if prepared.versions == epochs.of(use.epochs):
                 prepared.stamp = epochs.stamp
                 continue
-            again = self._prepare(traits, pod, view)
+            again = self._prepare(use, pod, view)
             if again is not prepared and not (prepared.skip and again.skip):
                 return False
             record.prepared[i] = again
@@ -145,8 +143,8 @@ class Memory:
         made_at, made = self._frames.find(frame) or (-1, ())
         if made_at == stamp:
             prepared = list(made)
-            for i, traits in self._by_amounts:
-                prepared[i] = self._prepare(traits, pod, view)
+            for i, use in self._by_amounts:
+                prepared[i] = self._prepare(use, pod, view)
             if not any([prepared[i].reject for i, _ in self._by_amounts]):
                 return self._put_together(prepared, None, view)
         prepared, rejected = self._prepare_all(pod, view)
@@ -158,11 +156,11 @@ class Memory:
         """Let plugins prepare until one rejects the pod for good; answers who rejected it last."""
         prepared: list[Prepared] = []
         rejected: Prepared | None = None
-        for traits in self._deciding:
-            if traits.asked:
-                prepared.append(self._asked[traits.name])
+        for use in self._deciding:
+            if use.asked:
+                prepared.append(self._asked[use.name])
                 continue
-            found = self._prepare(traits, pod, view)
+            found = self._prepare(use, pod, view)
             prepared.append(found)
             if found.reject is not None:
                 rejected = found
@@ -177,8 +175,8 @@ class Memory:
 
     def _possible(self, prepared: list[Prepared], view: View) -> Possible:
         """Find the part of the verdict that depends on nodes alone; classes share it."""
-        kept = [p.answers for p in prepared if p.answers is not None and p.traits.of_node]
-        allowed = [p.narrow for p in prepared if p.narrow is not None and not p.traits.asked]
+        kept = [p.answers for p in prepared if p.answers is not None and p.use.of_node]
+        allowed = [p.narrow for p in prepared if p.narrow is not None and not p.use.asked]
         key = (*map(id, kept), *map(id, allowed))
         found = self._shared.find(key)
         if found is None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.framework.candidates import Feasible
 from holdfast.framework.extender import EXTENDER, HIGHEST_PRIORITY, ExtenderConfig, Filtered
 from holdfast.framework.objections import first_objections
-from holdfast.framework.plugin import Candidate, Code
+from holdfast.framework.plugin import Code
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.scoring import HIGHEST_SCORE
 from holdfast.framework.words import Word
@@ -81,28 +81,3 @@ def hear(found: Feasible, opinion: Opinion) -> tuple[Feasible, Points] | Rejecti
     for row in rows:
         words.put(row, opinion.words[names[row]])
     return first_objections(found.view, found.active, words)
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """What extenders left of the nodes on which pods would be evicted.
-
-    ``asked`` are the candidates they were told of. ``left`` may name other victims. ``error`` is
-    set if one of them failed.
-    """
-
-    asked: Mapping[str, Candidate] = field(default_factory=dict)
-    left: Mapping[str, Candidate] = field(default_factory=dict)
-    error: str = ""
-
-    def of(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates of now that are still what the extenders agreed to."""
-        return [
-            self.left[now.node]
-            for now in candidates
-            if now.node in self.left and _victims(now) == _victims(self.asked[now.node])
-        ]
-
-
-def _victims(candidate: Candidate) -> frozenset[str]:
-    return frozenset(pod.uid for pod in candidate.victims)

@@ -18,8 +18,8 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.arguments import Args
 from holdfast.framework.plugin import NONE, Change, Code, RawScores, Rows, Scope, Verdicts
-from holdfast.framework.profile import Args
 from holdfast.framework.view import View
 
 

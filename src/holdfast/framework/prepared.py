@@ -11,10 +11,10 @@ import numpy as np
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.answers import Answers
 from holdfast.framework.plugin import Code, Narrow, Part, Reject, Rows, Skip, State
-from holdfast.framework.traits import Traits
+from holdfast.framework.plugin_use import PluginUse
 from holdfast.framework.view import View
 
-_PLACE = attrgetter("traits.place")
+_PLACE = attrgetter("use.place")
 
 
 class Prepared:
@@ -26,11 +26,11 @@ class Prepared:
     """
 
     __slots__ = ("answers", "filters", "kept", "mistake", "narrow", "plugin", "reject", "scores",
-                 "skip", "stamp", "state", "tiers", "traits", "versions")  # fmt: skip
+                 "skip", "stamp", "state", "tiers", "use", "versions")  # fmt: skip
 
     def __init__(
         self,
-        traits: Traits,
+        use: PluginUse,
         versions: tuple[int, ...],
         *,
         skip: bool = False,
@@ -39,8 +39,8 @@ class Prepared:
         narrow: Rows | None = None,
         reject: Reject | None = None,
     ) -> None:
-        self.traits = traits
-        self.plugin = traits.plugin
+        self.use = use
+        self.plugin = use.plugin
         self.versions = versions
         self.stamp = -1
         self.skip = skip
@@ -50,37 +50,37 @@ class Prepared:
         self.reject = reject
         self.answers: Answers | None = None
         active = not skip and reject is None
-        self.filters = active and traits.filters and (part is None or part.filters)
-        self.scores = active and traits.scores and (part is None or part.scores)
-        self.tiers = active and traits.tiers
-        self.kept = active and (traits.kept or (traits.by_row is not None and traits.by_row(state)))
+        self.filters = active and use.filters and (part is None or part.filters)
+        self.scores = active and use.scores and (part is None or part.scores)
+        self.tiers = active and use.tiers
+        self.kept = active and (use.kept or (use.by_row is not None and use.by_row(state)))
 
 
-def ask(traits: Traits, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Prepared:
+def ask(use: PluginUse, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Prepared:
     """Let the plugin prepare; one that does not is always ready, with no state."""
-    if not traits.prepares:
-        return Prepared(traits, versions)
-    return take(traits, traits.plugin.prepare(pod, view), versions)
+    if not use.prepares:
+        return Prepared(use, versions)
+    return take(use, use.plugin.prepare(pod, view), versions)
 
 
-def take(traits: Traits, answer: Any, versions: tuple[int, ...]) -> Prepared:
+def take(use: PluginUse, answer: Any, versions: tuple[int, ...]) -> Prepared:
     """Read what ``prepare`` answered; where it is off at preFilter it rules nothing out."""
     match answer:
         case Skip():
-            return Prepared(traits, versions, skip=True)
+            return Prepared(use, versions, skip=True)
         case Reject():
-            if not traits.speaks:
-                return Prepared(traits, versions, skip=True)
-            return Prepared(traits, versions, reject=answer)
+            if not use.speaks:
+                return Prepared(use, versions, skip=True)
+            return Prepared(use, versions, reject=answer)
         case Narrow():
             inner = answer.state
             part = inner if isinstance(inner, Part) else None
             state = inner if part is None else part.state
-            rows = np.unique(answer.rows) if traits.speaks else None
-            return Prepared(traits, versions, state=state, part=part, narrow=rows)
+            rows = np.unique(answer.rows) if use.speaks else None
+            return Prepared(use, versions, state=state, part=part, narrow=rows)
         case Part():
-            return Prepared(traits, versions, state=answer.state, part=answer)
-    return Prepared(traits, versions, state=answer)
+            return Prepared(use, versions, state=answer.state, part=answer)
+    return Prepared(use, versions, state=answer)
 
 
 def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Any, State], ...]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.errors import BadConfiguration
+from holdfast.framework.arguments import Args
 from holdfast.framework.plugin import Binds, Filters, Prepares, Scores, Uncounts, implements
 
-Args = Mapping[str, Any]
 Factory = Callable[[Args], Any]
 
 

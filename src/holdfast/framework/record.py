@@ -112,21 +112,21 @@ class Record:
         for p in self.prepared:
             if p.narrow is not None:
                 self.narrowing.append(p)
-            if p.traits.asked:
+            if p.use.asked:
                 self.fresh.append(p)
             elif not p.skip and p.reject is None:
-                self.states[p.traits.name] = p.state
+                self.states[p.use.name] = p.state
                 if p.answers is None:
                     if p.filters:
                         self.domain.append(p)
-                        self.sliced &= p.traits.sliced
+                        self.sliced &= p.use.sliced
                     self.sliced &= p.narrow is None
                 else:
-                    self._sort_answers(p.answers, of_node=p.traits.of_node)
+                    self._sort_answers(p.answers, of_node=p.use.of_node)
                 if p.tiers:
                     self.summed = False
                 if p.scores:
-                    self._sort_scores(p, profile.weight(p.traits.name))
+                    self._sort_scores(p, profile.weight(p.use.name))
         self._find_leading()
 
     def _sort_answers(self, answers: Answers, *, of_node: bool) -> None:
@@ -144,11 +144,11 @@ class Record:
         answers = p.answers
         if answers is None:
             self.apart.append(p)
-        elif p.traits.opaque or p.mistake:
+        elif p.use.opaque or p.mistake:
             self.summed = False
-        elif p.traits.scales:
+        elif p.use.scales:
             self._settled = False
-            self.scaled.append(Scaled(answers, weight, of_node=p.traits.of_node))
+            self.scaled.append(Scaled(answers, weight, of_node=p.use.of_node))
         else:
             assert answers.raw is not None
             assert answers.raw_at is not None

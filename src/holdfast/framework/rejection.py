@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.extender import Agreement
 from holdfast.framework.plugin import Code, Reject, Rows, State, Tallies, implements
 from holdfast.framework.view import View
 from holdfast.framework.words import SILENCE, Words
-
-if TYPE_CHECKING:
-    from holdfast.framework.opinion import Agreement
 
 NO_NODES = "no nodes available to schedule pods"
 EXCLUDED = -2

@@ -50,9 +50,9 @@ LIST_LIMITS = "ListLimits"
 
 def memory_of(profile: Profile, world: World) -> Memory:
     """What is remembered for a profile in this world."""
-    memory = world.memories.get(id(profile))
+    memory: Memory | None = world.remembered.get(profile)
     if memory is None:
-        memory = world.memories[id(profile)] = Memory(profile)
+        memory = world.remembered[profile] = Memory(profile)
     return memory
 
 

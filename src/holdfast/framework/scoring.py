@@ -71,12 +71,12 @@ def weighted_apart(
     Rows are a slice when every row of the picture is ranked.
     """
     asked = rows
-    if isinstance(rows, slice) and not prepared.traits.sliced:
+    if isinstance(rows, slice) and not prepared.use.sliced:
         asked = np.arange(rows.stop, dtype=np.intp)
     if not _ready(prepared, asked):
         return 0.0
-    weight = profile.weight(prepared.traits.name)
-    if prepared.traits.tabulates:
+    weight = profile.weight(prepared.use.name)
+    if prepared.use.tabulates:
         found = prepared.plugin.tabulate(prepared.state, asked)
         if found is not None:
             places, table = found
@@ -89,7 +89,7 @@ def weighted_apart(
 def _score(profile: Profile, prepared: Prepared, rows: Rows) -> Score | None:
     if not _ready(prepared, rows):
         return None
-    name, raw = prepared.traits.name, _raw(prepared, rows)
+    name, raw = prepared.use.name, _raw(prepared, rows)
     return Score(name, profile.weight(name), raw, _normalized(prepared, rows, raw))
 
 
@@ -98,7 +98,7 @@ def _ready(prepared: Prepared, rows: AnyRows) -> bool:
     plugin = prepared.plugin
     if prepared.mistake:
         raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.mistake}')
-    if prepared.traits.pre_scores:
+    if prepared.use.pre_scores:
         answer = plugin.pre_score(prepared.state, rows)
         if isinstance(answer, Reject):
             words = ", ".join(answer.reasons)
@@ -117,13 +117,13 @@ def _raw(prepared: Prepared, rows: AnyRows) -> RawScores:
 
 
 def _normalized(prepared: Prepared, rows: AnyRows, raw: RawScores) -> RawScores:
-    plugin, state, traits = prepared.plugin, prepared.state, prepared.traits
+    plugin, state, use = prepared.plugin, prepared.state, prepared.use
     normalized = raw
-    if traits.normalizes:
+    if use.normalizes:
         normalized = plugin.normalize(state, rows, raw)
-    elif traits.scales:
+    elif use.scales:
         normalized = plugin.scale(state, raw, float(raw.min()), float(raw.max()))
-    if not traits.bounded and len(normalized) and (normalized.min() < 0 or normalized.max() > 100):
+    if not use.bounded and len(normalized) and (normalized.min() < 0 or normalized.max() > 100):
         wrong = int(np.argmax((normalized < 0) | (normalized > 100)))
         raise InvalidScore(
             f'plugin "{plugin.name}" returns an invalid score {int(normalized[wrong])}, '

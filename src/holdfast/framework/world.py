@@ -23,12 +23,11 @@ from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
 from holdfast.framework.insiders import Insiders
 from holdfast.framework.nominations import Nominations
+from holdfast.framework.values import Placement
 from holdfast.framework.waiting import Waiting
 from holdfast.framework.workload_selectors import WorkloadSelectors
 
 if TYPE_CHECKING:
-    from holdfast.framework.audit import Auditor
-    from holdfast.framework.memory import Memory
     from holdfast.framework.view import Matched
 
 
@@ -66,6 +65,22 @@ class WatchesPods(Protocol):
         ...
 
 
+class Audits(Protocol):
+    """Compare the world before and after every attempt, if invariants are checked."""
+
+    def before(self) -> None:
+        """Note the state of the ledgers."""
+        ...
+
+    def after(self, placement: Placement | None) -> None:
+        """Compare it with now; None is for an attempt that found no node."""
+        ...
+
+    def complain(self) -> None:
+        """Raise an AssertionError if an invariant was broken."""
+        ...
+
+
 class World:
     """The cluster as deciding sees it."""
 
@@ -94,11 +109,9 @@ class World:
         self.waiting = Waiting()
         self.uncounted: Callable[[str], bool] = lambda _resource: False
         """Tells resources that nobody here counts, by configuration: somebody else does."""
-        self.memories: dict[int, Memory] = {}
-        self.auditor: Auditor | None = None
-        """Looks at what every attempt does to everybody's promises, if there is one."""
+        self.auditor: Audits | None = None
         self.remembered: dict[Hashable, Any] = {}
-        """What plugins keep about this world between pods, under keys of their own."""
+        """What deciding and plugins keep about this world between pods, under their own keys."""
 
     @property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:

@@ -24,6 +24,7 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.candidates import Feasible
 from holdfast.framework.extender import (
+    Agreement,
     ExtenderConfig,
     ExtenderFailed,
     binding_answer,
@@ -35,7 +36,7 @@ from holdfast.framework.extender import (
     victim_answer,
     victim_question,
 )
-from holdfast.framework.opinion import Agreement, Opinion
+from holdfast.framework.opinion import Opinion
 from holdfast.framework.plugin import Candidate, Placement
 from holdfast.framework.world import World
 from holdfast.scheduler.extender import HttpExtender

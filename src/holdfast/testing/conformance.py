@@ -48,9 +48,9 @@ from holdfast.framework.plugin import (
     Tallies,
     implements,
 )
+from holdfast.framework.plugin_use import PluginUse
 from holdfast.framework.prepared import Prepared, ask
 from holdfast.framework.profile import Profile
-from holdfast.framework.traits import Traits
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_reservation, typed
@@ -181,7 +181,7 @@ def _check_hints(plugin: Any, cluster: RandomCluster, pod: Any) -> None:
 def prepare(plugin: Any, world: World, pod: Any) -> Case:
     """Prepare a plugin for a pod, remembering nothing."""
     facts = world.facts(pod)
-    return Case(plugin, facts, world, ask(Traits(plugin), facts, View(world, facts, 0.0), ()))
+    return Case(plugin, facts, world, ask(PluginUse(plugin), facts, View(world, facts, 0.0), ()))
 
 
 def _check_rows(case: Case, answer: Callable[[Any], Any], random: Random, point: str) -> None:

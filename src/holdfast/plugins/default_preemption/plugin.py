@@ -11,7 +11,7 @@ from holdfast.api.causes import invalid
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.arguments import Arguments, PluginArgs
-from holdfast.framework.opinion import Agreement
+from holdfast.framework.extender import Agreement
 from holdfast.framework.plugin import (
     Candidate,
     ClusterEvent,

@@ -22,7 +22,7 @@ WHOLE = Role()
 """A plugin that is on wherever it can be."""
 
 
-class Traits:
+class PluginUse:
     """Which extension points a plugin has, and how its answers may be kept.
 
     ``asked``: from ``prepare`` on for every pod (scope CLUSTER). ``kept``: verdicts and raw scores
@@ -65,7 +65,7 @@ class Traits:
         self.beyond = getattr(plugin, "beyond", plugin.reads) if beyond else None
 
 
-def deciding(profile: Profile) -> tuple[Traits, ...]:
+def deciding(profile: Profile) -> tuple[PluginUse, ...]:
     """Plugins that have a say in where a pod goes, those that prepare in the order of preFilter."""
     asked = [
         p for p in profile.plugins if any(implements(p, x) for x in (Prepares, Filters, Scores))
@@ -73,4 +73,4 @@ def deciding(profile: Profile) -> tuple[Traits, ...]:
     if profile.lists:
         first = profile.having(Prepares)
         asked = [*first, *(p for p in asked if p not in first)]
-    return tuple(Traits(plugin, profile.role(plugin)) for plugin in asked)
+    return tuple(PluginUse(plugin, profile.role(plugin)) for plugin in asked)
