@@ -25,8 +25,8 @@ import numpy as np
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Effect
-from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import TurnedAway, attempt

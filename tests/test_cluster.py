@@ -8,8 +8,8 @@ import pytest
 from holdfast.api.scheme import NODES, PODS
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
+from holdfast.engine.audit import Auditor
 from holdfast.errors import Refused
-from holdfast.framework.audit import Auditor
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
 from holdfast.testing import a_pod
 

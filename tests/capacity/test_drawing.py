@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import CPU
-from holdfast.framework.invariants import check_invariants
+from holdfast.engine.invariants import check_invariants
+from holdfast.engine.profile import build
 from holdfast.framework.plugin import Placement
-from holdfast.framework.profile import build
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.scheduler.cycle import attempt, release

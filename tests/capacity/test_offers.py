@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.columns.interner import CPU, MEMORY, PODS
-from holdfast.framework.invariants import check_invariants
+from holdfast.engine.invariants import check_invariants
 from holdfast.framework.world import World
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 

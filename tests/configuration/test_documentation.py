@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from holdfast.cli.app import app
 from holdfast.configuration.file import load
 from holdfast.configuration.reading import read
+from holdfast.engine.profile import Profile
 from holdfast.framework.per_node import columnar
 from holdfast.framework.plugin import Filters, Scope
-from holdfast.framework.profile import Profile
 from holdfast.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
 from holdfast.testing.harness import Harness

@@ -5,8 +5,8 @@ import numpy as np
 from configuration.writing import config, mistakes, names, off, on, only, profile, wrong_args
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
+from holdfast.engine.profile import Entry
 from holdfast.framework.plugin import Filters, Scope, Scores
-from holdfast.framework.profile import Entry
 from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster

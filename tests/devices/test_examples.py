@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from holdfast.engine.runner import decide
 from holdfast.framework.plugin import Placement, Reserves
-from holdfast.framework.runner import decide
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, typed

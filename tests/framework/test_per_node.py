@@ -2,9 +2,9 @@
 
 import pytest
 
+from holdfast.engine.profile import Profile
 from holdfast.framework.per_node import PerNodePlugin, columnar
 from holdfast.framework.plugin import Filters, Scores, implements
-from holdfast.framework.profile import Profile
 from holdfast.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
 

@@ -29,8 +29,8 @@ from holdfast.apiserver.user import ADMIN
 from holdfast.client.client import Client
 from holdfast.client.transport import Request, Response, Stream, Transport
 from holdfast.clock import SystemClock
+from holdfast.engine.invariants import broken_promises
 from holdfast.errors import HoldfastError
-from holdfast.framework.invariants import broken_promises
 from holdfast.store.store import Store
 from holdfast.testing import builders as build
 from holdfast.testing import device_builders as devices

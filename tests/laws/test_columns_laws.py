@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from holdfast.columns import journal
 from holdfast.columns.interner import PODS
-from holdfast.framework.choice import ranked
+from holdfast.engine.choice import ranked
+from holdfast.engine.profile import build
+from holdfast.engine.runner import decide, feasible
+from holdfast.engine.scoring import score_rows, total
 from holdfast.framework.plugin import Code
-from holdfast.framework.profile import build
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import decide, feasible
-from holdfast.framework.scoring import score_rows, total
 from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster

@@ -16,9 +16,9 @@ from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import PODS
 from holdfast.controllers.reservation_plan import plan_reservation
 from holdfast.controllers.reservation_usage import Ground
-from holdfast.framework.invariants import check_invariants
+from holdfast.engine.invariants import check_invariants
+from holdfast.engine.profile import build
 from holdfast.framework.plugin import Placement
-from holdfast.framework.profile import build
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.status import allocatable, allocated_from

@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.framework.hypothesis import judge
-from holdfast.framework.memory import Memory
+from holdfast.engine.hypothesis import judge
+from holdfast.engine.memory import Memory
+from holdfast.engine.prepared import filters_of
 from holdfast.framework.plugin import Change
-from holdfast.framework.prepared import filters_of
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles

@@ -12,9 +12,9 @@ from holdfast.capacity.inheritance import Inheritance
 from holdfast.capacity.names import ALLOCATED, DRAWS
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.configuration.reading import Configuration
-from holdfast.framework.invariants import check_invariants
+from holdfast.engine.invariants import check_invariants
+from holdfast.engine.profile import build
 from holdfast.framework.plugin import Placement
-from holdfast.framework.profile import build
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.status import allocatable, allocated_from

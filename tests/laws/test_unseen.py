@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from holdfast.framework.plugin_use import PluginUse
-from holdfast.framework.prepared import ask
-from holdfast.framework.profile import Profile
-from holdfast.framework.scoring import score_rows
+from holdfast.engine.plugin_use import PluginUse
+from holdfast.engine.prepared import ask
+from holdfast.engine.profile import Profile
+from holdfast.engine.scoring import score_rows
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity

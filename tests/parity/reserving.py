@@ -4,9 +4,9 @@ import msgspec
 
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
+from holdfast.engine.plugin_use import PluginUse
+from holdfast.engine.prepared import ask
 from holdfast.framework.plugin import Change
-from holdfast.framework.plugin_use import PluginUse
-from holdfast.framework.prepared import ask
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation as Plugin

@@ -9,11 +9,11 @@ import numpy as np
 from holdfast.api.decode import convert_object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.engine.plugin_use import PluginUse
+from holdfast.engine.prepared import Prepared, ask
+from holdfast.engine.profile import Profile
+from holdfast.engine.scoring import score_rows
 from holdfast.framework.plugin import NONE, Code, Prepares
-from holdfast.framework.plugin_use import PluginUse
-from holdfast.framework.prepared import Prepared, ask
-from holdfast.framework.profile import Profile
-from holdfast.framework.scoring import score_rows
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 

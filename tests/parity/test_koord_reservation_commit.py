@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation as ReservationObject
+from holdfast.engine.profile import Profile
 from holdfast.errors import NotFound, Refused
 from holdfast.framework.plugin import Placement, Skip
-from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation
 from holdfast.scheduler.cycle import attempt, release

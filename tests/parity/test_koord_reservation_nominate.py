@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Placement
-from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation
 from holdfast.plugins.reservation.nomination import nominate, why_none

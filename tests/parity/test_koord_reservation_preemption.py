@@ -4,9 +4,9 @@ import numpy as np
 
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
+from holdfast.engine.plugin_use import PluginUse
+from holdfast.engine.prepared import ask
 from holdfast.framework.plugin import Code
-from holdfast.framework.plugin_use import PluginUse
-from holdfast.framework.prepared import ask
 from holdfast.framework.rejection import PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.framework.scoring import InvalidScore
+from holdfast.engine.scoring import InvalidScore
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_ports import NodePorts

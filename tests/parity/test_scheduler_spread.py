@@ -6,9 +6,9 @@ import pytest
 from holdfast.api import scheme
 from holdfast.api.decode import convert_object
 from holdfast.api.resource import Resource
+from holdfast.engine.profile import Profile
+from holdfast.engine.scoring import score_rows
 from holdfast.framework.plugin import NONE, Change
-from holdfast.framework.profile import Profile
-from holdfast.framework.scoring import score_rows
 from holdfast.framework.view import View
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from parity.harness import parity

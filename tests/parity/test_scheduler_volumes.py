@@ -10,8 +10,8 @@ from holdfast.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from holdfast.framework.plugin_use import PluginUse
-from holdfast.framework.prepared import ask
+from holdfast.engine.plugin_use import PluginUse
+from holdfast.engine.prepared import ask
 from holdfast.framework.view import View
 from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.volume_binding import VolumeBinding

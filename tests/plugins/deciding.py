@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from holdfast.framework.explanation import explain
+from holdfast.engine.explanation import explain
+from holdfast.engine.runner import after_reject, decide
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import after_reject, decide
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, typed

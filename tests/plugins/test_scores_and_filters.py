@@ -1,7 +1,7 @@
 """Single plugins through the whole of deciding: the scenarios' own numbers."""
 
-from holdfast.framework.explanation import explain
-from holdfast.framework.profile import build
+from holdfast.engine.explanation import explain
+from holdfast.engine.profile import build
 from holdfast.plugins import REGISTRY
 from holdfast.testing import a_device_class, a_node, a_pod, a_reservation, a_slice, typed
 from plugins.deciding import a_world, feasible_nodes, node_of, outcome, scores, small_nodes, told

@@ -3,9 +3,9 @@
 import numpy as np
 
 from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.engine.profile import build
+from holdfast.engine.runner import feasible
 from holdfast.framework.plugin import Placement
-from holdfast.framework.profile import build
-from holdfast.framework.runner import feasible
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
 from holdfast.scheduler.cycle import attempt

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from holdfast.capacity.given import NOTHING, given_back
-from holdfast.framework.choice import ranked
-from holdfast.framework.memory import Memory
+from holdfast.engine.choice import ranked
+from holdfast.engine.memory import Memory
+from holdfast.engine.profile import Profile
+from holdfast.engine.runner import decide, feasible
+from holdfast.engine.scoring import score_rows
 from holdfast.framework.plugin import Change, Narrow, Placement
-from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import decide, feasible
-from holdfast.framework.scoring import score_rows
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles

@@ -7,7 +7,7 @@ import yaml
 
 from holdfast.api.scheme import NODES, PODS
 from holdfast.configuration.reading import Configuration, read
-from holdfast.framework.profile import build
+from holdfast.engine.profile import build
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.status import TRIES
 from holdfast.testing.faults import Fault, FaultyTransport

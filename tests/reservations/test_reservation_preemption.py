@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.scheme import DISRUPTION_BUDGETS, EVENTS, PODS, RESERVATIONS
 from holdfast.client.client import PatchType
 from holdfast.configuration.reading import Configuration
-from holdfast.framework.profile import build
+from holdfast.engine.profile import build
 from holdfast.plugins import REGISTRY
 from holdfast.testing import a_priority_class
 from holdfast.testing.builders import an_object

@@ -10,7 +10,7 @@ from holdfast.capacity import names
 from holdfast.client.telling import Teller
 from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU, MEMORY
-from holdfast.framework.invariants import check_invariants
+from holdfast.engine.invariants import check_invariants
 from holdfast.framework.world import World
 from holdfast.scheduler.news import NewsDesk
 from holdfast.scheduler.queue import SchedulingQueue

@@ -8,9 +8,9 @@ import pytest
 from holdfast.api.scheme import PODS
 from holdfast.client.client import Client
 from holdfast.columns.interner import CPU
+from holdfast.engine.profile import Profile
 from holdfast.errors import Unavailable
 from holdfast.framework.plugin import Call, Code, Placement, Reject, Skip
-from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.default_binder import DefaultBinder

@@ -9,8 +9,8 @@ import yaml
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.file import load
 from holdfast.configuration.reading import read
+from holdfast.engine.profile import Entry
 from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.profile import Entry
 from holdfast.plugins import REGISTRY
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.harness import Harness

@@ -14,10 +14,10 @@ from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import PriorityClass
 from holdfast.cli.objects import Document, blame, read_object
+from holdfast.engine.explanation import explain
+from holdfast.engine.profile import Profile
 from holdfast.errors import BadRequest
-from holdfast.framework.explanation import explain
 from holdfast.framework.extender import ExtenderConfig
-from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 

@@ -10,11 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
+from holdfast.engine.profile import Entry, Factory
 from holdfast.errors import BadConfiguration
 from holdfast.framework import plugin as contract
 from holdfast.framework.arguments import Args
 from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.profile import Entry, Factory
 from holdfast.plugins import REGISTRY
 
 ENTRY_POINTS = "holdfast.plugins"

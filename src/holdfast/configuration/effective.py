@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.configuration.document import API_VERSION, GROUP, KIND
 from holdfast.configuration.reading import Configuration
-from holdfast.framework.profile import Profile
+from holdfast.engine.profile import Profile
 
 
 def effective(configuration: Configuration) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from holdfast.configuration.findings import Findings
 from holdfast.configuration.instances import REMOVED, Instances, removed
 from holdfast.configuration.merging import expanded, merged
 from holdfast.configuration.points import POINTS, Point
+from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
 from holdfast.framework.plugin import Prepares, implements
-from holdfast.framework.profile import Profile
 
 MOST_TOTAL = 2**63 - 1
 RESERVATION = "Reservation"

@@ -28,9 +28,9 @@ from holdfast.configuration.validation import (
     check_process,
     check_queue,
 )
+from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
 from holdfast.framework.extender import TIMEOUT, ExtenderConfig, ignored_resources
-from holdfast.framework.profile import Profile
 from holdfast.plugins import PROFILE_NAMES, default_profiles
 
 NO_POINT = "reservation"

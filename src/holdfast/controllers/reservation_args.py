@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.framework.profile import Profile
+from holdfast.engine.profile import Profile
 from holdfast.plugins.reservation.arguments import ReservationArgs
 from holdfast.settings import ReservationSettings
 

@@ -1,7 +1,8 @@
-"""The deciding heart: plugin contract, verdicts, the one generic runner, class cache, profiles.
+"""What a plugin author reads: the contract, its values, and the world a plugin sees.
 
-Lives here: what a plugin may implement (``plugin``), the world it sees (``world``, ``view``), how
-plugins are run over it (``feasible`` and ``rank``), what is remembered between pods of a class,
-how a decision is explained. May not live here: any particular plugin, I/O, clocks, dice: ``now``
-and a seeded generator are arguments.
+Lives here: what a plugin may implement (``plugin``, ``making_room``, ``per_node``), the values it
+is asked with and answers with (``values``, ``events``, ``rejection``, ``waiting``, ``extender``),
+and what it looks at (``view``, ``world``). May not live here: the machinery that runs plugins
+(``engine``), any particular plugin, I/O, clocks, dice: ``now`` and a seeded generator are
+arguments.
 """

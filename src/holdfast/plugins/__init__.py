@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from holdfast.engine.profile import Entry, Profile, build
 from holdfast.framework.arguments import Args
-from holdfast.framework.profile import Entry, Profile, build
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption

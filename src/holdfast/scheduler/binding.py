@@ -18,6 +18,7 @@ from holdfast.client.client import Client, PatchType
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError, NotFound, Retryable, from_status
 from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import (
@@ -30,7 +31,6 @@ from holdfast.framework.plugin import (
     Skip,
     concerned,
 )
-from holdfast.framework.profile import Profile
 from holdfast.scheduler.series import UNWATCHED, Stopwatch
 
 log = logging.getLogger(__name__)

@@ -23,13 +23,13 @@ import numpy as np
 
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.candidates import Feasible
+from holdfast.engine.candidates import Feasible
+from holdfast.engine.opinion import Opinion, Points, hear
+from holdfast.engine.profile import Profile
+from holdfast.engine.runner import feasible
 from holdfast.framework.extender import ExtenderFailed
-from holdfast.framework.opinion import Opinion, Points, hear
 from holdfast.framework.plugin import Placement
-from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import feasible
 from holdfast.framework.world import World
 from holdfast.scheduler.cycle import TurnedAway, conclude, turned_away
 from holdfast.scheduler.extenders import Extenders

@@ -1,6 +1,6 @@
 """One pod's turn: decide, enter the promises, hand over to binding; every step can be undone.
 
-Nothing here waits. The decision is ``framework``'s, pure; what this adds is the order of things:
+Nothing here waits. The decision is ``engine``'s, pure; what this adds is the order of things:
 the pod is assumed on its node *before* the plugins enter their promises, so that no later
 decision can take the same room, and a refusal withdraws everything in reverse.
 """
@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.candidates import Feasible
+from holdfast.engine.candidates import Feasible
+from holdfast.engine.profile import Profile
+from holdfast.engine.runner import after_reject, feasible, rank
 from holdfast.framework.plugin import (
     Code,
     Effect,
@@ -23,9 +25,7 @@ from holdfast.framework.plugin import (
     Reject,
     Reserves,
 )
-from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection, available
-from holdfast.framework.runner import after_reject, feasible, rank
 from holdfast.framework.world import World
 
 UNPROMISED = Effect("", nominate="")

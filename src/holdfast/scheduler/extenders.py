@@ -21,8 +21,9 @@ from holdfast.client.fence import permit_of
 from holdfast.client.informer import Informer
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.engine.candidates import Feasible
+from holdfast.engine.opinion import Opinion
 from holdfast.errors import HoldfastError
-from holdfast.framework.candidates import Feasible
 from holdfast.framework.extender import (
     Agreement,
     ExtenderConfig,
@@ -36,7 +37,6 @@ from holdfast.framework.extender import (
     victim_answer,
     victim_question,
 )
-from holdfast.framework.opinion import Opinion
 from holdfast.framework.plugin import Candidate, Placement
 from holdfast.framework.world import World
 from holdfast.scheduler.extender import HttpExtender

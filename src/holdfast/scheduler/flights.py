@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreBinds, concerned
-from holdfast.framework.profile import Profile
 from holdfast.framework.waiting import WaitingPod
 from holdfast.scheduler.aftermath import Aftermath, find_out
 from holdfast.scheduler.binding import BindFailed, Driver, bind, post_bind, undo

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ClusterEvent, Filters, Hints, Scope, hears, implements
-from holdfast.framework.profile import Profile
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.queued_pod import QueuedPod, Worth

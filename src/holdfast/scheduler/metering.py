@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Code, Effect, Reject, Skip, Wait
-from holdfast.framework.profile import Profile
 from holdfast.scheduler.metrics import Metrics
 
 EVERY = 10

@@ -13,11 +13,11 @@ from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.audit import Auditor
+from holdfast.engine.audit import Auditor
+from holdfast.engine.profile import Profile
+from holdfast.engine.runner import closed_gate
 from holdfast.framework.extender import EXTENDER, ExtenderConfig
 from holdfast.framework.plugin import Placement
-from holdfast.framework.profile import Profile
-from holdfast.framework.runner import closed_gate
 from holdfast.framework.world import World
 from holdfast.scheduler.binding import Driver
 from holdfast.scheduler.consultation import Consultations

@@ -22,7 +22,10 @@ from holdfast.capacity.given import offer_for
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.memory import Memory
+from holdfast.engine.memory import Memory
+from holdfast.engine.plugin_use import PluginUse
+from holdfast.engine.prepared import Prepared, ask
+from holdfast.engine.profile import Profile
 from holdfast.framework.per_node import columnar
 from holdfast.framework.plugin import (
     NONE,
@@ -48,9 +51,6 @@ from holdfast.framework.plugin import (
     Tallies,
     implements,
 )
-from holdfast.framework.plugin_use import PluginUse
-from holdfast.framework.prepared import Prepared, ask
-from holdfast.framework.profile import Profile
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_reservation, typed

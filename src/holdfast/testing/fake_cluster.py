@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.audit import Auditor
-from holdfast.framework.explanation import explain
-from holdfast.framework.invariants import check_invariants
+from holdfast.engine.audit import Auditor
+from holdfast.engine.explanation import explain
+from holdfast.engine.invariants import check_invariants
+from holdfast.engine.profile import Profile
+from holdfast.engine.runner import decide
 from holdfast.framework.plugin import Placement
-from holdfast.framework.profile import Profile
-from holdfast.framework.runner import decide
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import hold

@@ -29,9 +29,9 @@ from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
 from holdfast.configuration.reading import Configuration
+from holdfast.engine.invariants import check_invariants
+from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderConfig
-from holdfast.framework.invariants import check_invariants
-from holdfast.framework.profile import Profile
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.settings import NodeSettings, SchedulerSettings

@@ -23,8 +23,8 @@ from holdfast.cli.snapshot import Snapshot, world_of
 from holdfast.cli.table import amounts, span
 from holdfast.cli.verdict import as_text
 from holdfast.clock import SystemClock
+from holdfast.engine.profile import Profile
 from holdfast.errors import NotFound, Refused, aggregated
-from holdfast.framework.profile import Profile
 from holdfast.validation.reservation import check_reservation
 
 Profiles = Mapping[str, Profile]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.hypothesis import judge_beside_nominated
+from holdfast.engine.hypothesis import judge_beside_nominated
 from holdfast.framework.plugin import Candidate, Change, Code, Scope, State
 from holdfast.framework.view import View
 from holdfast.framework.words import Word

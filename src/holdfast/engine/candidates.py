@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.engine.prepared import Prepared
+from holdfast.engine.record import Left, Record
 from holdfast.framework.plugin import Code, Rows
-from holdfast.framework.prepared import Prepared
-from holdfast.framework.record import Left, Record
 from holdfast.framework.view import View
 from holdfast.framework.words import SILENCE, Words
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.engine.profile import Profile, Role
 from holdfast.framework.plugin import (
     Filters,
     Normalizes,
@@ -16,7 +17,6 @@ from holdfast.framework.plugin import (
     Tiers,
     implements,
 )
-from holdfast.framework.profile import Profile, Role
 
 WHOLE = Role()
 """A plugin that is on wherever it can be."""

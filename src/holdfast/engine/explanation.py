@@ -13,13 +13,13 @@ import numpy as np
 
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.candidates import Feasible
-from holdfast.framework.objections import first_objections
+from holdfast.engine.candidates import Feasible
+from holdfast.engine.objections import first_objections
+from holdfast.engine.profile import Profile
+from holdfast.engine.runner import after_reject, closed_gate, feasible
+from holdfast.engine.scoring import InvalidScore, Score, best_tier, score_rows, total
 from holdfast.framework.plugin import Code, Effect, Reject, Rows
-from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import after_reject, closed_gate, feasible
-from holdfast.framework.scoring import InvalidScore, Score, best_tier, score_rows, total
 from holdfast.framework.world import World
 
 Json = dict[str, Any]

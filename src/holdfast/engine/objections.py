@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from holdfast.framework.crowding import Crowd
-from holdfast.framework.hypothesis import judge
-from holdfast.framework.kept_objections import Objections
+from holdfast.engine.crowding import Crowd
+from holdfast.engine.hypothesis import judge
+from holdfast.engine.kept_objections import Objections
+from holdfast.engine.prepared import Prepared, filters_of, in_turn, reached, states_of
 from holdfast.framework.plugin import Change, Code, Reject, Rows, Verdicts
-from holdfast.framework.prepared import Prepared, filters_of, in_turn, reached, states_of
 from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.framework.words import Words

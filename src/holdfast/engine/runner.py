@@ -16,17 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.candidates import Feasible, strike_out
-from holdfast.framework.choice import best_row
-from holdfast.framework.crowding import Crowd
-from holdfast.framework.hypothesis import judge_beside_nominated
-from holdfast.framework.memory import Memory
-from holdfast.framework.objections import (
+from holdfast.engine.candidates import Feasible, strike_out
+from holdfast.engine.choice import best_row
+from holdfast.engine.crowding import Crowd
+from holdfast.engine.hypothesis import judge_beside_nominated
+from holdfast.engine.memory import Memory
+from holdfast.engine.objections import (
     common_rows,
     first_objections,
     refused,
     rejection_of,
 )
+from holdfast.engine.prepared import Prepared, filters_of, in_turn
+from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     AfterRejects,
     Code,
@@ -37,8 +39,6 @@ from holdfast.framework.plugin import (
     Reject,
     implements,
 )
-from holdfast.framework.prepared import Prepared, filters_of, in_turn
-from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.words import Words

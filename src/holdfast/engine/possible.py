@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.picture import Picture
-from holdfast.framework.answers import Answers
+from holdfast.engine.answers import Answers
 from holdfast.framework.plugin import Rows
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from holdfast.framework.explanation import explain
+from holdfast.engine.explanation import explain
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, typed

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.follower import Follower
 from holdfast.columns.interner import PODS
-from holdfast.framework.hypothesis import FilterPair, judge
+from holdfast.engine.hypothesis import FilterPair, judge
 from holdfast.framework.plugin import Change, NeedsRoom, Rows, Scope, implements
 from holdfast.framework.values import Needs
 from holdfast.framework.words import Word, Words

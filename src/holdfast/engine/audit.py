@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.capacity.matching import ignores
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.invariants import (
+from holdfast.engine.invariants import (
     broken_promises,
     counted_elsewhere,
     sum_of,

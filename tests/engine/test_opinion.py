@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from holdfast.engine.opinion import Opinion, hear
+from holdfast.engine.profile import Profile
+from holdfast.engine.runner import after_reject, feasible
 from holdfast.framework.extender import Agreement, ExtenderConfig, Filtered
-from holdfast.framework.opinion import Opinion, hear
 from holdfast.framework.plugin import Call, Candidate, Code, Effect
-from holdfast.framework.profile import Profile
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import after_reject, feasible
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, typed

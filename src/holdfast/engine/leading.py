@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.cells import cells
-from holdfast.framework.answers import Answers
+from holdfast.engine.answers import Answers
+from holdfast.engine.scaled import UNKNOWN, Scaled
+from holdfast.engine.ties import NOWHERE, best_of
 from holdfast.framework.plugin import Rows
-from holdfast.framework.scaled import UNKNOWN, Scaled
-from holdfast.framework.ties import NOWHERE, best_of
 
 _MOST_KNOWN = 4096
 

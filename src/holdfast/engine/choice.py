@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.framework.candidates import Feasible
+from holdfast.engine.candidates import Feasible
+from holdfast.engine.profile import Profile
+from holdfast.engine.scoring import best_tier, score_rows, weighted_apart
+from holdfast.engine.scoring import total as total_of
+from holdfast.engine.ties import NOWHERE, best_of
 from holdfast.framework.plugin import AnyRows, Rows
-from holdfast.framework.profile import Profile
-from holdfast.framework.scoring import best_tier, score_rows, weighted_apart
-from holdfast.framework.scoring import total as total_of
-from holdfast.framework.ties import NOWHERE, best_of
 
 _FEW = 32
 """So many kept best rows are looked at one by one before all rows are."""

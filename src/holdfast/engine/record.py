@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
-from holdfast.framework.answers import Answers
-from holdfast.framework.crowding import Crowd
-from holdfast.framework.kept_objections import Objections
-from holdfast.framework.leading import Leading
+from holdfast.engine.answers import Answers
+from holdfast.engine.crowding import Crowd
+from holdfast.engine.kept_objections import Objections
+from holdfast.engine.leading import Leading
+from holdfast.engine.possible import Possible
+from holdfast.engine.prepared import Prepared
+from holdfast.engine.profile import Profile
+from holdfast.engine.scaled import Scaled
+from holdfast.engine.scoring import HIGHEST_SCORE
+from holdfast.engine.ties import NOWHERE, Ties, best_of
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
-from holdfast.framework.possible import Possible
-from holdfast.framework.prepared import Prepared
-from holdfast.framework.profile import Profile
-from holdfast.framework.scaled import Scaled
-from holdfast.framework.scoring import HIGHEST_SCORE
-from holdfast.framework.ties import NOWHERE, Ties, best_of
 
 
 @dataclass(slots=True)

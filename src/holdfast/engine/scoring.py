@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.engine.prepared import Prepared
+from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import AnyRows, RawScores, Reject, Rows
 from holdfast.framework.plugin import Skip as Skipped
-from holdfast.framework.prepared import Prepared
-from holdfast.framework.profile import Profile
 
 HIGHEST_SCORE = 100
 """The best a plugin can say of a node."""

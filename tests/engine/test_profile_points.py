@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Filters, Placement, Prepares, Reserves, Scope, Scores, Skip
-from holdfast.framework.profile import Profile
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster

@@ -10,8 +10,8 @@ import numpy as np
 from holdfast.columns.cells import cells
 from holdfast.columns.follower import Follower
 from holdfast.columns.picture import Picture
+from holdfast.engine.prepared import Prepared, filters_of, in_turn, reached, states_of
 from holdfast.framework.plugin import Code, GroupsReasons, Verdicts, implements
-from holdfast.framework.prepared import Prepared, filters_of, in_turn, reached, states_of
 from holdfast.framework.rejection import PASSED, count_reasons
 from holdfast.framework.words import Word, Words
 

@@ -5,6 +5,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from holdfast.engine.profile import Entry, build
+from holdfast.engine.runner import decide, feasible, rank
+from holdfast.engine.scoring import InvalidScore
 from holdfast.errors import BadConfiguration
 from holdfast.framework.plugin import (
     NONE,
@@ -15,10 +18,7 @@ from holdfast.framework.plugin import (
     Scope,
     Skip,
 )
-from holdfast.framework.profile import Entry, build
 from holdfast.framework.rejection import Rejection
-from holdfast.framework.runner import decide, feasible, rank
-from holdfast.framework.scoring import InvalidScore
 from holdfast.framework.world import World
 from holdfast.plugins import PROFILE_NAMES, REGISTRY, default_profiles
 from holdfast.plugins.default_binder import DefaultBinder

@@ -11,14 +11,14 @@ from collections.abc import Hashable
 from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.answers import Answers
+from holdfast.engine.answers import Answers
+from holdfast.engine.plugin_use import PluginUse, deciding
+from holdfast.engine.possible import Possible
+from holdfast.engine.prepared import Prepared, ask, take
+from holdfast.engine.profile import Profile
+from holdfast.engine.recent import Recent
+from holdfast.engine.record import Record
 from holdfast.framework.plugin import Code, Filters, Skip
-from holdfast.framework.plugin_use import PluginUse, deciding
-from holdfast.framework.possible import Possible
-from holdfast.framework.prepared import Prepared, ask, take
-from holdfast.framework.profile import Profile
-from holdfast.framework.recent import Recent
-from holdfast.framework.record import Record
 from holdfast.framework.view import View
 
 OFFERS_PLUGIN = "Reservation"

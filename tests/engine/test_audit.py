@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.capacity import names
 from holdfast.columns.interner import CPU
-from holdfast.framework.audit import Auditor
-from holdfast.framework.invariants import check_invariants
+from holdfast.engine.audit import Auditor
+from holdfast.engine.invariants import check_invariants
 from holdfast.framework.plugin import Placement
 from holdfast.testing import (
     FakeCluster,

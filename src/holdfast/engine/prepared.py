@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.answers import Answers
+from holdfast.engine.answers import Answers
+from holdfast.engine.plugin_use import PluginUse
 from holdfast.framework.plugin import Code, Narrow, Part, Reject, Rows, Skip, State
-from holdfast.framework.plugin_use import PluginUse
 from holdfast.framework.view import View
 
 _PLACE = attrgetter("use.place")

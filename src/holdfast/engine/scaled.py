@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.cells import Cells, cells
-from holdfast.framework.answers import Answers
+from holdfast.engine.answers import Answers
 from holdfast.framework.plugin import AnyRows
 
 UNKNOWN = float("nan")  # equal to nothing, not even itself: no row is between such ends
