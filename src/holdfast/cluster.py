@@ -30,7 +30,7 @@ from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import ControllerGroup
-from holdfast.controllers.reservation_args import settings_of
+from holdfast.controllers.reservation import settings_of
 from holdfast.errors import HoldfastError, Refused, Unavailable
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.server_process import ServerProcess

@@ -4,7 +4,7 @@ import pytest
 
 from configuration.writing import config, mistakes, off, profile, wrong_args
 from holdfast.configuration.reading import read
-from holdfast.controllers.reservation_args import settings_of
+from holdfast.controllers.reservation import settings_of
 
 SHAPE = "scoringStrategy.requestedToCapacityRatio"
 

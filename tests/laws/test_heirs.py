@@ -10,8 +10,8 @@ import pytest
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.annotations import allocated_of
-from holdfast.capacity.inheritance import Inheritance, given
 from holdfast.capacity.names import ALLOCATED, DRAWS
+from holdfast.capacity.pre_allocation import Inheritance, given
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import PODS
 from holdfast.controllers.reservation_plan import plan_reservation
@@ -21,7 +21,7 @@ from holdfast.engine.profile import build
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
-from holdfast.plugins.reservation.status import allocatable, allocated_from
+from holdfast.plugins.reservation.reserve_pods import allocatable, allocated_from
 from holdfast.scheduler.cycle import attempt, release
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from laws import random_worlds as worlds

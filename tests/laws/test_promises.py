@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.inheritance import Inheritance
 from holdfast.capacity.names import ALLOCATED, DRAWS
+from holdfast.capacity.pre_allocation import Inheritance
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.configuration.reading import Configuration
 from holdfast.engine.invariants import check_invariants
@@ -17,7 +17,7 @@ from holdfast.engine.profile import build
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
-from holdfast.plugins.reservation.status import allocatable, allocated_from
+from holdfast.plugins.reservation.reserve_pods import allocatable, allocated_from
 from holdfast.scheduler.cycle import TurnedAway, attempt, release
 from holdfast.testing.harness import Harness
 from laws import random_worlds as worlds

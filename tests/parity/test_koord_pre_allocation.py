@@ -6,15 +6,14 @@ from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity import names
-from holdfast.capacity.heritable import ClusterMode, Heritable, will_of
-from holdfast.capacity.inheritance import by_score, inherit
+from holdfast.capacity.pre_allocation import ClusterMode, Heritable, by_score, inherit, will_of
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.framework.plugin import NONE, Change, Code
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation as Plugin
 from holdfast.plugins.reservation.inheriting import InheritState, reasons, verdicts
-from holdfast.plugins.reservation.placing import ReserveState
+from holdfast.plugins.reservation.reserve_pods import ReserveState
 from holdfast.testing import a_pod
 from parity.harness import parity
 from parity.scheduling import node, status

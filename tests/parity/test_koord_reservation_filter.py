@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from holdfast.capacity.admission import Ground
-from holdfast.capacity.given import given_back
+from holdfast.capacity.held_room import given_back
+from holdfast.capacity.matching import Ground
 from holdfast.framework.plugin import NONE, Change
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation

@@ -18,12 +18,12 @@ from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of, allocated_of
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.controllers.reservation_args import chosen
+from holdfast.controllers.reservation import chosen
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation_usage import Ground
 from holdfast.framework.plugin import Placement
 from holdfast.plugins.reservation.arguments import read_args
-from holdfast.plugins.reservation.status import bind_reservation
+from holdfast.plugins.reservation.reserve_pods import bind_reservation
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.reservation_metrics import ReservationMetrics
 from holdfast.testing import a_node, a_pod, a_reservation

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from holdfast.capacity.given import NOTHING, given_back
+from holdfast.capacity.held_room import NOTHING, given_back
 from holdfast.engine.choice import ranked
 from holdfast.engine.memory import Memory
 from holdfast.engine.profile import Profile

@@ -9,7 +9,7 @@ from holdfast.api.scheme import NODES, PODS
 from holdfast.configuration.reading import Configuration, read
 from holdfast.engine.profile import build
 from holdfast.plugins import REGISTRY
-from holdfast.plugins.reservation.status import TRIES
+from holdfast.plugins.reservation.reserve_pods import TRIES
 from holdfast.testing.faults import Fault, FaultyTransport
 from holdfast.testing.harness import Harness
 from reservations.rooms import (

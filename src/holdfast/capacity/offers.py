@@ -25,14 +25,12 @@ from numpy.typing import NDArray
 
 from holdfast.api.node import Node
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.draws import Amounts, DrawLedger, Place
-from holdfast.capacity.holding import Holding
-from holdfast.capacity.lifted import Lifted
+from holdfast.capacity.held_room import Lifted
 from holdfast.capacity.matching import Match, Matcher
-from holdfast.capacity.offer import Offer, alike
-from holdfast.capacity.owner_index import OwnerIndex
+from holdfast.capacity.offer import Amounts, DrawLedger, Offer, Place, Waiting, alike
+from holdfast.capacity.offer_columns import Holding
+from holdfast.capacity.owners import OwnerIndex
 from holdfast.capacity.reading import Content, read_content, read_draws
-from holdfast.capacity.waiting import Waiting
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts

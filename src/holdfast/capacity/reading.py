@@ -16,7 +16,7 @@ from holdfast.capacity.annotations import (
     inner_reserved,
     restricted_names,
 )
-from holdfast.capacity.draws import Amounts
+from holdfast.capacity.offer import Amounts
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU, PODS, ResourceNames

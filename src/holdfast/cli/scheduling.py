@@ -29,7 +29,7 @@ from holdfast.configuration.document import LeaderElection as ElectionTerms
 from holdfast.configuration.effective import effective
 from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
-from holdfast.controllers.reservation_args import settings_of
+from holdfast.controllers.reservation import settings_of
 from holdfast.errors import HoldfastError
 from holdfast.scheduler.dump import log_dump
 from holdfast.scheduler.scheduler import Scheduler

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -17,10 +18,14 @@ from holdfast.controllers.reservation_plan import plan_collection, plan_reservat
 from holdfast.controllers.reservation_usage import Ground
 from holdfast.controllers.writes import carry_out_all
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.engine.profile import Profile
+from holdfast.plugins.reservation.arguments import ReservationArgs
+from holdfast.settings import ReservationSettings
 
 log = logging.getLogger(__name__)
 
 MOST_GROUNDS = 512
+PLUGIN = "Reservation"
 
 
 class ReservationController(Reconciler):
@@ -163,4 +168,30 @@ def _same_use(old: Pod, new: Pod) -> bool:
         and old.metadata.annotations == new.metadata.annotations
         and old.metadata.labels == new.metadata.labels
         and old.metadata.generation == new.metadata.generation
+    )
+
+
+def settings_of(profiles: Iterable[Profile]) -> ReservationSettings:
+    """Take the controller's settings from the first profile that has the plugin."""
+    for profile in profiles:
+        for plugin in profile.plugins:
+            if plugin.name == PLUGIN:
+                return chosen(plugin.args)
+    return ReservationSettings()
+
+
+def chosen(args: ReservationArgs) -> ReservationSettings:
+    """Read the settings off the arguments; 0 means the default.
+
+    ``resyncIntervalSeconds`` has no effect: metrics are made when they are asked for.
+
+    >>> chosen(ReservationArgs(gc_duration_seconds=7200, gc_interval_seconds=0))
+    ReservationSettings(workers=1, collect=True, keep_ended=7200, collect_every=60.0)
+    """
+    default = ReservationSettings()
+    return ReservationSettings(
+        workers=args.controller_workers or default.workers,
+        collect=not args.disable_garbage_collection,
+        keep_ended=args.gc_duration_seconds or default.keep_ended,
+        collect_every=args.gc_interval_seconds or default.collect_every,
     )

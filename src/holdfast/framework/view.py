@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.api.labels import Selector
-from holdfast.capacity.lifted import Lifted
+from holdfast.capacity.held_room import Lifted
 from holdfast.columns.kinds import Kind
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.picture import Picture

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.causes import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
-from holdfast.capacity.lifted import Lifted
+from holdfast.capacity.held_room import Lifted
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.derived import Derived
 from holdfast.columns.interner import CPU, MEMORY

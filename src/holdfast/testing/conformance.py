@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.pod import Resources
-from holdfast.capacity.given import offer_for
+from holdfast.capacity.held_room import offer_for
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.requests import Reading, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
-from holdfast.capacity.given import given_back
+from holdfast.capacity.held_room import given_back
 from holdfast.capacity.offers import Offers
 from holdfast.columns.amounts import Amounts, Request
 from holdfast.columns.cells import Cells

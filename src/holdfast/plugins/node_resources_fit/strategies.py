@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.lifted import Lifted
+from holdfast.capacity.held_room import Lifted
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import CPU, MEMORY

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.api.causes import invalid
 from holdfast.api.resource_names import is_extended
-from holdfast.capacity.heritable import ClusterMode
+from holdfast.capacity.pre_allocation import ClusterMode
 from holdfast.framework.arguments import Arguments, PluginArgs
 
 _AT_LEAST_NOTHING = (

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.capacity import names
-from holdfast.capacity.admission import Wishes, refusal
-from holdfast.capacity.given import given_back
-from holdfast.capacity.matching import ignores
+from holdfast.capacity.held_room import given_back
+from holdfast.capacity.matching import Wishes, ignores, refusal
 from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS

@@ -12,15 +12,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.given import given_back
-from holdfast.capacity.heritable import (
+from holdfast.capacity.held_room import given_back
+from holdfast.capacity.offers import Offers
+from holdfast.capacity.pre_allocation import (
     Heritable,
+    Inheritance,
+    Will,
     by_cluster,
     candidates,
+    inherit,
     will_of,
 )
-from holdfast.capacity.inheritance import Inheritance, Will, inherit
-from holdfast.capacity.offers import Offers
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import (
@@ -36,7 +38,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.plugins.reservation.arguments import PreAllocation
-from holdfast.plugins.reservation.placing import (
+from holdfast.plugins.reservation.reserve_pods import (
     NO_CLUSTER_MODE,
     ReserveState,
     filter_reserve_pod,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.capacity.given import NOTHING, Given
+from holdfast.capacity.held_room import NOTHING, Given
 from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import Code

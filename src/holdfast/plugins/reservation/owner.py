@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.given import NOTHING, Given
+from holdfast.capacity.held_room import NOTHING, Given
 from holdfast.capacity.matching import Match
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS

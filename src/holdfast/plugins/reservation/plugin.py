@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
 from holdfast.capacity import names
-from holdfast.capacity.admission import Wishes
-from holdfast.capacity.given import NOTHING, given_back
-from holdfast.capacity.matching import Match, ignores
+from holdfast.capacity.held_room import NOTHING, given_back
+from holdfast.capacity.matching import Match, Wishes, ignores
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.selection import required_selected
 from holdfast.errors import BadRequest
@@ -39,21 +38,20 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.reservation import diagnosis, evicting, inheriting
 from holdfast.plugins.reservation.arguments import read_args
-from holdfast.plugins.reservation.drawing import claims, draw, notes, unsaid
+from holdfast.plugins.reservation.diagnosis import NO_MATCH, owner_reasons, tallied
 from holdfast.plugins.reservation.inheriting import InheritState, prepare_heir
 from holdfast.plugins.reservation.kept import kept_of
-from holdfast.plugins.reservation.nomination import take, why_none
+from holdfast.plugins.reservation.nomination import claims, draw, notes, take, unsaid, why_none
 from holdfast.plugins.reservation.one_row import judge
 from holdfast.plugins.reservation.owner import OwnerState
-from holdfast.plugins.reservation.placing import (
+from holdfast.plugins.reservation.reserve_pods import (
     ReserveState,
     Unrelated,
+    bind_reservation,
     filter_reserve_pod,
     remedy,
     what_it_brings,
 )
-from holdfast.plugins.reservation.status import bind_reservation
-from holdfast.plugins.reservation.words import NO_MATCH, owner_reasons, tallied
 
 AnyState = OwnerState | ReserveState | InheritState | Unrelated
 
