@@ -17,8 +17,8 @@ from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation_usage import Ground
 from holdfast.controllers.writes import carry_out_all
-from holdfast.errors import HoldfastError, NotFound
 from holdfast.engine.profile import Profile
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.plugins.reservation.arguments import ReservationArgs
 from holdfast.settings import ReservationSettings
 
