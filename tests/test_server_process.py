@@ -102,7 +102,7 @@ print("ready", f"https://127.0.0.1:{listener.getsockname()[1]}", flush=True)
 @pytest.fixture
 def credentials(tmp_path):
     """What a server that was there before has left."""
-    from holdfast.apiserver.credentials import ensure_credentials
+    from holdfast.apiserver.access.credentials import ensure_credentials
 
     ensure_credentials(tmp_path / wiring.PKI, SystemClock().now())
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from holdfast.agent.fleet import Fleet
 from holdfast.agent.nodes import node_name
-from holdfast.apiserver.credentials import Credentials, ensure_credentials, write_kubeconfig
+from holdfast.apiserver.access.credentials import Credentials, ensure_credentials, write_kubeconfig
 from holdfast.apiserver.http import HttpsFront, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from holdfast.apiserver.credentials import (
+from holdfast.apiserver.access.credentials import (
     Credentials,
     client_context,
     ensure_credentials,

@@ -6,7 +6,7 @@ import msgspec
 from apiserver.lonely_server import server_process
 from apiserver.server_fixture import start_server
 from apiserver.shapes import CONFIGMAPS, configmap
-from holdfast.apiserver.credentials import client_context, ensure_credentials
+from holdfast.apiserver.access.credentials import client_context, ensure_credentials
 from holdfast.clock import SystemClock
 
 

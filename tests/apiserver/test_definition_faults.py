@@ -11,7 +11,7 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.server_fixture import start_server
 from apiserver.test_custom_resources import CRDS, MERGE, WIDGETS, definition, widget
-from holdfast.apiserver.strict import fitting, prune_type
+from holdfast.apiserver.schema.strict import fitting, prune_type
 from holdfast.store import Key
 
 PATH = f"{CRDS}/widgets.example.com"
@@ -182,7 +182,7 @@ async def test_a_stored_definition_that_cannot_be_served(tmp_path, caplog, broke
     for _ in range(2):
         caplog.clear()
         async with start_server(tmp_path) as api:
-            lines = [r for r in caplog.records if r.name == "holdfast.apiserver.definitions"]
+            lines = [r for r in caplog.records if r.name == "holdfast.apiserver.kinds.definitions"]
             assert [r.levelno for r in lines] == [logging.ERROR]
             assert 'customresourcedefinitions.apiextensions.k8s.io "widgets.example.com"' in (
                 lines[0].getMessage()

@@ -10,7 +10,7 @@ import pytest
 
 from apiserver.raw_http import connect
 from apiserver.shapes import PODS
-from holdfast.apiserver.credentials import ensure_credentials
+from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request

@@ -13,11 +13,11 @@ import pytest
 from apiserver.raw_http import GUARD_SECONDS, ask, connect
 from apiserver.server_fixture import start_server
 from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
-from holdfast.apiserver.connections import Connections
-from holdfast.apiserver.credentials import client_context
-from holdfast.apiserver.in_flight import InFlightLimits
-from holdfast.apiserver.listener import Listener
+from holdfast.apiserver.access.credentials import client_context
 from holdfast.apiserver.user import ADMIN, ANONYMOUS, User
+from holdfast.apiserver.wire.connections import Connections
+from holdfast.apiserver.wire.in_flight import InFlightLimits
+from holdfast.apiserver.wire.listener import Listener
 from holdfast.errors import TooManyRequests
 from holdfast.settings import FrontLimits
 
@@ -260,7 +260,7 @@ async def test_accepting_without_descriptors_waits_and_logs_once(api, monkeypatc
         original(self, *args)
 
     monkeypatch.setattr(Listener, "_cannot_accept", counted)
-    monkeypatch.setattr("holdfast.apiserver.listener._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("holdfast.apiserver.wire.listener._RETRY_SECONDS", 0.01)
     client = socket.socket()
     client.setblocking(False)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.lonely_server import server_process
 from apiserver.shapes import CONFIGMAPS, PODS, configmap
-from holdfast.apiserver.credentials import client_context, ensure_credentials
+from holdfast.apiserver.access.credentials import client_context, ensure_credentials
 from holdfast.clock import SystemClock
 
 JSON = "application/json"

@@ -5,8 +5,8 @@ import pytest
 from apiserver.structural_shapes import CRDS, THINGS, definition
 from holdfast.api import durations
 from holdfast.api.quantity import Quantity
-from holdfast.apiserver import jsonpath
-from holdfast.apiserver.structural.formats import FORMATS
+from holdfast.apiserver.schema import jsonpath
+from holdfast.apiserver.schema.structural.formats import FORMATS
 from holdfast.cel.failures import EvaluationError
 from holdfast.cel.rules import RuleInput, compile_expression
 from holdfast.errors import BadRequest

@@ -11,7 +11,7 @@ import pytest
 from apiserver import every_kind
 from apiserver.test_custom_resources import CRDS
 from holdfast.api import catalog
-from holdfast.apiserver.patching import merge
+from holdfast.apiserver.verbs.patching import merge
 
 CUSTOM_GROUPS = {"example.com", "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"}
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")

@@ -7,8 +7,8 @@ import yaml
 
 from apiserver.server_fixture import start_server
 from apiserver.shapes import NAMESPACES, PODS, pod
-from holdfast.apiserver.certificates import make_authority, make_client
-from holdfast.apiserver.credentials import client_context
+from holdfast.apiserver.access.certificates import make_authority, make_client
+from holdfast.apiserver.access.credentials import client_context
 from holdfast.apiserver.user import component
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -9,9 +9,9 @@ import pytest
 from apiserver import every_kind
 from holdfast.api import catalog, scheme
 from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.patching import merge
-from holdfast.apiserver.unbuilt import FIELDS, KINDS
+from holdfast.apiserver.kinds.unbuilt import FIELDS, KINDS
 from holdfast.apiserver.user import MASTERS, User, component
+from holdfast.apiserver.verbs.patching import merge
 from holdfast.client.transport import Request
 
 STATUS = Path(__file__).parents[2] / "docs" / "status.md"

@@ -3,7 +3,7 @@
 import pytest
 
 from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
-from holdfast.apiserver.warning_header import HEADER_LIMIT, warning_header
+from holdfast.apiserver.wire.warning_header import HEADER_LIMIT, warning_header
 
 NAMES = {
     "line break": ("x\r\ny", r"x\r\ny"), "NUL": ("x\0", r"x\x00"),

@@ -6,7 +6,7 @@ import pytest
 from apiserver.server_fixture import start_server
 from apiserver.shapes import CONFIGMAPS, PODS, configmap, labelled, pod
 from holdfast.apiserver.user import ADMIN
-from holdfast.apiserver.watch import BATCH_BYTES
+from holdfast.apiserver.verbs.watch import BATCH_BYTES
 from holdfast.client.transport import Request
 from holdfast.store import Retention
 from holdfast.testing.clock import VirtualClock

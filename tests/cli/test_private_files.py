@@ -6,7 +6,7 @@ import pytest
 
 from cli.conftest import mode
 from holdfast import private_files
-from holdfast.apiserver.credentials import (
+from holdfast.apiserver.access.credentials import (
     ensure_credentials,
     hash_token,
     server_context,

@@ -4,7 +4,7 @@ import random
 import time
 from contextlib import asynccontextmanager
 
-from holdfast.apiserver.credentials import client_context, ensure_credentials
+from holdfast.apiserver.access.credentials import client_context, ensure_credentials
 from holdfast.apiserver.http import serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer

@@ -20,12 +20,12 @@ from yarl import URL
 
 from fuzz.fuzzer import Probe
 from fuzz.kinds import AGGREGATED, Kind, Schemas, read_discovery
-from holdfast.apiserver.answers import StreamResponse
-from holdfast.apiserver.credentials import client_context, ensure_credentials
+from holdfast.apiserver.access.credentials import client_context, ensure_credentials
 from holdfast.apiserver.http import HttpsFront, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN
+from holdfast.apiserver.wire.answers import StreamResponse
 from holdfast.client.client import Client
 from holdfast.client.transport import Request, Response, Stream, Transport
 from holdfast.clock import SystemClock

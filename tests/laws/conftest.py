@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from holdfast.apiserver import metadata
+from holdfast.apiserver.verbs import metadata
 from holdfast.client import informer
 
 

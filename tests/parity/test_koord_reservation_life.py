@@ -13,7 +13,7 @@ from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_status import refused
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.apiserver.pod_validation import check_pod
+from holdfast.apiserver.kinds.validation.pods import check_pod
 from holdfast.capacity import names
 from holdfast.capacity.annotations import affinity_of, allocated_of
 from holdfast.capacity.owners import compile_owners

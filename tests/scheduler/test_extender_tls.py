@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from holdfast.apiserver.certificates import make_authority, make_client, make_server
+from holdfast.apiserver.access.certificates import make_authority, make_client, make_server
 from holdfast.clock import SystemClock
 from holdfast.errors import BadConfiguration
 from holdfast.framework.extender import ExtenderConfig, ExtenderFailed, ExtenderTLS

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.apiserver import validation
+from holdfast.apiserver.verbs import validation
 from holdfast.client.wire import Unreadable
 from holdfast.testing import a_node, a_reservation
 from holdfast.testing.harness import Harness

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.apiserver import validation
+from holdfast.apiserver.verbs import validation
 from holdfast.errors import Forbidden, Invalid
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.faults import Fault, FaultyTransport

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.apiserver.admission.priority_classes import SYSTEM_CLASSES
-from holdfast.apiserver.answers import StreamResponse
-from holdfast.apiserver.roles import BINDINGS, ROLES
-from holdfast.apiserver.structural import shipped_crds
+from holdfast.apiserver.access.roles import BINDINGS, ROLES
+from holdfast.apiserver.kinds.admission.priority_classes import SYSTEM_CLASSES
+from holdfast.apiserver.schema.structural import shipped_crds
 from holdfast.apiserver.user import ADMIN, User
+from holdfast.apiserver.wire.answers import StreamResponse
 from holdfast.client.transport import Request, Response
 from holdfast.errors import from_status
 

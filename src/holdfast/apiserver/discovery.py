@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.resource import Resource
-from holdfast.apiserver.answers import answer_text, answer_value, with_headers
-from holdfast.apiserver.negotiation import choose_discovery
 from holdfast.apiserver.registry import Registry, Served, digest
+from holdfast.apiserver.wire.answers import answer_text, answer_value, with_headers
+from holdfast.apiserver.wire.negotiation import choose_discovery
 from holdfast.client.transport import Response
 from holdfast.errors import NotFound
 

@@ -17,16 +17,16 @@ from aiohttp.http import HttpVersion11
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from yarl import URL
 
-from holdfast.apiserver.answers import StreamResponse, failure
-from holdfast.apiserver.authentication import Authenticator
-from holdfast.apiserver.body import BODY_LIMIT, too_large
-from holdfast.apiserver.connections import Connection, Connections
-from holdfast.apiserver.credentials import Credentials, server_context
-from holdfast.apiserver.http_connection import HttpConnection
-from holdfast.apiserver.in_flight import InFlightLimits, RequestInFlight, too_many
-from holdfast.apiserver.listener import Listener, bind, most_connections
+from holdfast.apiserver.access.authentication import Authenticator
+from holdfast.apiserver.access.credentials import Credentials, server_context
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import User
+from holdfast.apiserver.wire.answers import StreamResponse, failure
+from holdfast.apiserver.wire.body import BODY_LIMIT, too_large
+from holdfast.apiserver.wire.connections import Connection, Connections
+from holdfast.apiserver.wire.http_connection import HttpConnection
+from holdfast.apiserver.wire.in_flight import InFlightLimits, RequestInFlight, too_many
+from holdfast.apiserver.wire.listener import Listener, bind, most_connections
 from holdfast.client.transport import Request, Response
 from holdfast.errors import BadRequest, HoldfastError, TimedOut, TooManyRequests
 from holdfast.settings import FrontLimits

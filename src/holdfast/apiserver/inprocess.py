@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from holdfast.apiserver.answers import StreamResponse
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
+from holdfast.apiserver.wire.answers import StreamResponse
 from holdfast.client.transport import Request, Response, Stream
 from holdfast.errors import Unavailable
 

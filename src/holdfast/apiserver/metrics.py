@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from holdfast.apiserver.operation import Context
-from holdfast.apiserver.routing import Call
+from holdfast.apiserver.wire.routing import Call
 from holdfast.client.transport import Response
 
 _LABELS = ("verb", "group", "version", "resource", "subresource")

@@ -6,11 +6,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from holdfast.apiserver.negotiation import Form
-from holdfast.apiserver.options import is_dry_run
 from holdfast.apiserver.registry import Registry, Served
-from holdfast.apiserver.routing import Call
 from holdfast.apiserver.user import User
+from holdfast.apiserver.wire.negotiation import Form
+from holdfast.apiserver.wire.options import is_dry_run
+from holdfast.apiserver.wire.routing import Call
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.errors import Details, NotFound

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping
 
-from holdfast.apiserver import openapi, openapi_v2
-from holdfast.apiserver.answers import answer_text, answer_value
-from holdfast.apiserver.definitions import Definitions
 from holdfast.apiserver.discovery import Discovery
+from holdfast.apiserver.kinds.definitions import Definitions
 from holdfast.apiserver.metrics import Metrics
 from holdfast.apiserver.operation import Context
-from holdfast.apiserver.routing import Call
+from holdfast.apiserver.schema import openapi, openapi_v2
+from holdfast.apiserver.wire.answers import answer_text, answer_value
+from holdfast.apiserver.wire.routing import Call
 from holdfast.client.transport import Request, Response
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.health_checks import Check, page, single

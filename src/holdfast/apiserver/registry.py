@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from holdfast.api.resource import Resource
-from holdfast.apiserver import policies
-from holdfast.apiserver.structural import Schema
+from holdfast.apiserver.kinds import policies
+from holdfast.apiserver.schema.structural import Schema
 from holdfast.errors import NotFound
 from holdfast.store import Key
 

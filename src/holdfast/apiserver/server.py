@@ -9,30 +9,30 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from holdfast.api import catalog
-from holdfast.apiserver.answers import StreamResponse, answer_text, failure
-from holdfast.apiserver.authorization import Authorizer, impersonated, named
+from holdfast.apiserver.access.authorization import Authorizer, impersonated, named
 from holdfast.apiserver.bootstrap import install
-from holdfast.apiserver.conversion import EVENT_WORDS
-from holdfast.apiserver.creating import create
-from holdfast.apiserver.definitions import Definitions
-from holdfast.apiserver.deletion import delete, delete_collection
 from holdfast.apiserver.event_expiry import EventExpiry
+from holdfast.apiserver.kinds.definitions import Definitions
+from holdfast.apiserver.kinds.reviews import REVIEWS
+from holdfast.apiserver.kinds.subresources.binding import bind_named
 from holdfast.apiserver.metrics import Metrics
-from holdfast.apiserver.negotiation import choose_form
 from holdfast.apiserver.operation import Context, Operation
-from holdfast.apiserver.patching import patch
 from holdfast.apiserver.paths import Paths
-from holdfast.apiserver.reading import get, list_objects
 from holdfast.apiserver.registry import Registry, Served
-from holdfast.apiserver.reviews import REVIEWS
-from holdfast.apiserver.routing import Call, read_call
-from holdfast.apiserver.stored_objects import mend_identities
-from holdfast.apiserver.subresources.binding import bind_named
-from holdfast.apiserver.subresources.table import answer_subresource
+from holdfast.apiserver.schema.stored_objects import mend_identities
 from holdfast.apiserver.tables import check_include
-from holdfast.apiserver.updating import update
 from holdfast.apiserver.user import User
-from holdfast.apiserver.watch import watch
+from holdfast.apiserver.verbs.conversion import EVENT_WORDS
+from holdfast.apiserver.verbs.creating import create
+from holdfast.apiserver.verbs.deletion import delete, delete_collection
+from holdfast.apiserver.verbs.patching import patch
+from holdfast.apiserver.verbs.reading import get, list_objects
+from holdfast.apiserver.verbs.subresources import answer_subresource
+from holdfast.apiserver.verbs.updating import update
+from holdfast.apiserver.verbs.watch import watch
+from holdfast.apiserver.wire.answers import StreamResponse, answer_text, failure
+from holdfast.apiserver.wire.negotiation import choose_form
+from holdfast.apiserver.wire.routing import Call, read_call
 from holdfast.client.transport import Request, Response
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, HoldfastError, NotAllowed, Unavailable

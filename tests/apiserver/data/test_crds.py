@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apiserver.structural import Schema, shipped_crds
+from holdfast.apiserver.schema.structural import Schema, shipped_crds
 from holdfast.apiserver.tables import columns_of
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.apiserver.jsonpath import find
+from holdfast.apiserver.schema.jsonpath import find
 from holdfast.errors import BadRequest
 
 OBJ = {

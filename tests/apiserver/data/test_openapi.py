@@ -5,8 +5,9 @@ import json
 
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
-from holdfast.apiserver import data, openapi, openapi_v2
-from holdfast.apiserver.structural import shipped_crds
+from holdfast.apiserver import data
+from holdfast.apiserver.schema import openapi, openapi_v2
+from holdfast.apiserver.schema.structural import shipped_crds
 
 RESOURCES = [
     scheme.PODS, scheme.NODES, scheme.DEPLOYMENTS, scheme.RESERVATIONS, scheme.RESOURCE_POLICIES,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apiserver.protobuf import MAGIC, decode_body
+from holdfast.apiserver.wire.protobuf import MAGIC, decode_body
 from holdfast.errors import BadRequest
 
 RECORDED = json.loads(Path(__file__).with_name("protobuf_bodies.json").read_text())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.apiserver.structural import Schema
+from holdfast.apiserver.schema.structural import Schema
 from holdfast.errors import Invalid
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}

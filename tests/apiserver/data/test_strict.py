@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api import scheme
-from holdfast.apiserver import strict
+from holdfast.apiserver.schema import strict
 from holdfast.errors import BadRequest
 
 POD = {

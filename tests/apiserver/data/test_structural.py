@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apiserver.structural import Schema
+from holdfast.apiserver.schema.structural import Schema
 from holdfast.errors import Invalid
 
 RECORDED = json.loads(Path(__file__).with_name("structural_cases.json").read_text())

@@ -12,7 +12,15 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast.api.resource import Column, Resource
-from holdfast.apiserver.tables import access, cluster, devices, network, pods, storage, workloads
+from holdfast.apiserver.kinds.printers import (
+    access,
+    cluster,
+    devices,
+    network,
+    pods,
+    storage,
+    workloads,
+)
 from holdfast.apiserver.tables.custom import columns_of, custom_printer
 from holdfast.apiserver.tables.printer import NAME_AGE, Printer, age_text
 from holdfast.errors import BadRequest

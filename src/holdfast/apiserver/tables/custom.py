@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.api.resource import Column
-from holdfast.apiserver import jsonpath
+from holdfast.apiserver.schema import jsonpath
 from holdfast.apiserver.tables.printer import Cells, Obj, Printer, columns, name, since
 from holdfast.errors import HoldfastError
 

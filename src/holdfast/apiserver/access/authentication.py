@@ -1,0 +1,72 @@
+"""Find out who sent a request: a client certificate, a bearer token, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from holdfast.apiserver.access.credentials import Credentials, hash_token
+from holdfast.apiserver.user import ANONYMOUS, AUTHENTICATED, User
+from holdfast.errors import Forbidden, Unauthorized
+
+
+class Authenticator:
+    """Know users by certificates of our own authority and by token hashes."""
+
+    def __init__(self, credentials: Credentials, hosts: tuple[str, ...] = ()) -> None:
+        self._credentials = credentials
+        self._hosts = frozenset((*credentials.hosts, *hosts))
+
+    def authenticate(self, peer: Mapping[str, Any] | None, authorization: str) -> User:
+        """Name the sender; a token nobody gave out is an error, not anonymity.
+
+        ``peer`` is what ``ssl.getpeercert`` says of a certificate that TLS has verified.
+        """
+        if peer and (user := user_of_certificate(peer)):
+            return user
+        if authorization:
+            return self._by_token(authorization)
+        return ANONYMOUS
+
+    def _by_token(self, authorization: str) -> User:
+        scheme, _, token = authorization.partition(" ")
+        # Looking up the digest leaks nothing: who can time it still has to invert SHA-256.
+        user = self._credentials.tokens.get(hash_token(token.strip()))
+        if scheme.lower() != "bearer" or user is None:
+            raise Unauthorized("Unauthorized")
+        return user
+
+    def check_host(self, host: str, origin: str = "") -> None:
+        """Refuse requests meant for another host: a web page must not reach a loopback server."""
+        if _host_of(f"//{host}") not in self._hosts:
+            raise Forbidden(f'the Host header "{host}" does not name this server')
+        if origin and _host_of(origin) not in self._hosts:
+            raise Forbidden(f'requests from the web page "{origin}" are not accepted')
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def user_of_certificate(peer: Mapping[str, Any]) -> User | None:
+    """Read CN as the user's name and each O as a group.
+
+    >>> user_of_certificate({"subject": ((("commonName", "ann"),),)}).name
+    'ann'
+    """
+    return _user_of_subject(peer.get("subject", ()))
+
+
+@lru_cache(maxsize=1024)
+def _user_of_subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> User | None:
+    pairs = [pair for names in subject for pair in names]
+    name = next((value for key, value in pairs if key == "commonName"), "")
+    if not name:
+        return None
+    groups = tuple(value for key, value in pairs if key == "organizationName")
+    return User(name, (*groups, AUTHENTICATED))

@@ -1,0 +1,208 @@
+"""Keep the secrets of one server: its authority, certificates, tokens and the kubeconfig."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from holdfast.apiserver.access.certificates import (
+    KeyPair,
+    covers,
+    make_authority,
+    make_client,
+    make_server,
+)
+from holdfast.apiserver.user import ADMIN, AUTHENTICATED, MASTERS, User
+from holdfast.errors import BadConfiguration
+from holdfast.private_files import PRIVATE_DIRECTORY, read_own, write_private
+
+_TOKEN_USER = "holdfast-admin-token"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_SERVICE_HOSTS = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+
+
+@dataclass(slots=True)
+class Credentials:
+    """Where the secrets lie and which tokens are known (by hash only)."""
+
+    directory: Path
+    authority: KeyPair
+    server: KeyPair
+    admin: KeyPair
+    hosts: tuple[str, ...]
+    tokens: dict[str, User] = field(default_factory=dict)
+
+    def mint_token(self, user: User) -> str:
+        """Make a token for a user; only its hash is kept, and only the newest one counts."""
+        token = secrets.token_urlsafe(32)
+        self.tokens = {h: u for h, u in self.tokens.items() if u.name != user.name}
+        self.tokens[hash_token(token)] = user
+        entries = [
+            {"sha256": digest, "user": u.name, "groups": list(u.groups)}
+            for digest, u in self.tokens.items()
+        ]
+        write_private(self.directory / "tokens.json", msgspec.json.encode(entries))
+        return token
+
+    def issue_client(self, user: str, groups: Sequence[str], now: float) -> KeyPair:
+        """Sign a client certificate: CN is the user, O are the groups."""
+        return make_client(self.authority, user, groups, now)
+
+
+def hash_token(token: str) -> str:
+    """Digest a bearer token; what we keep instead of it."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def ensure_credentials(directory: Path, now: float, hosts: Sequence[str] = ()) -> Credentials:
+    """Load the secrets of a data directory, making what is missing (first start) or expired."""
+    with _named_failures(directory):
+        return _ensure_credentials(directory, now, hosts)
+
+
+def _ensure_credentials(directory: Path, now: float, hosts: Sequence[str]) -> Credentials:
+    directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    wanted = tuple(dict.fromkeys((*LOOPBACK, *_SERVICE_HOSTS, *hosts)))
+    authority = _load(directory, "ca") or _save(directory, "ca", make_authority("holdfast-ca", now))
+    server = _load(directory, "server")
+    if server is None or not covers(server.certificate, wanted, now):
+        server = _save(directory, "server", make_server(authority, wanted, now))
+    admin = _load(directory, "admin")
+    if admin is None or not covers(admin.certificate, (), now):
+        pair = make_client(authority, ADMIN.name, (MASTERS,), now)
+        admin = _save(directory, "admin", pair)
+    return Credentials(directory, authority, server, admin, wanted, _load_tokens(directory))
+
+
+def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
+    """Write a kubeconfig (mode 0600) with the admin's certificate, and an admin token.
+
+    The context in use has the certificate; the user ``holdfast-admin-token`` is for clients that
+    cannot do certificates. The token is nowhere else in the clear; one that is in the file already
+    and still valid stays.
+    """
+    token = _token_in(path, credentials) or credentials.mint_token(
+        User(_TOKEN_USER, (MASTERS, AUTHENTICATED))
+    )
+    config = kubeconfig(
+        url,
+        credentials.authority.certificate,
+        {
+            "holdfast-admin": {
+                "client-certificate-data": _b64(credentials.admin.certificate),
+                "client-key-data": _b64(credentials.admin.key),
+            },
+            _TOKEN_USER: {"token": token},
+        },
+    )
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def _token_in(path: Path, credentials: Credentials) -> str:
+    """Find the admin token of an earlier start in a kubeconfig, if it still counts."""
+    try:
+        users = (yaml.safe_load(read_own(path)) or {}).get("users") or ()
+        tokens = [u["user"].get("token", "") for u in users if u["name"] == _TOKEN_USER]
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError):
+        return ""
+    return next((t for t in tokens if hash_token(t) in credentials.tokens), "")
+
+
+def kubeconfig(
+    url: str, authority: bytes, users: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Build a kubeconfig with one cluster and one context a user; the first is current."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "holdfast",
+                "cluster": {"server": url, "certificate-authority-data": _b64(authority)},
+            }
+        ],
+        "users": [{"name": name, "user": dict(user)} for name, user in users.items()],
+        "contexts": [
+            {
+                "name": _context_of(name),
+                "context": {"cluster": "holdfast", "user": name, "namespace": "default"},
+            }
+            for name in users
+        ],
+        "current-context": _context_of(next(iter(users))),
+    }
+
+
+def server_context(credentials: Credentials) -> ssl.SSLContext:
+    """Build the TLS settings of the server: 1.2 or newer, client certificates welcome."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    with _named_failures(credentials.directory):
+        context.load_verify_locations(cadata=credentials.authority.certificate.decode())
+        context.load_cert_chain(
+            credentials.directory / "server.crt", credentials.directory / "server.key"
+        )
+    return context
+
+
+def client_context(credentials: Credentials, *, certificate: bool = True) -> ssl.SSLContext:
+    """Build the TLS settings of a client of this server, as admin unless told otherwise."""
+    context = ssl.create_default_context(cadata=credentials.authority.certificate.decode())
+    if certificate:
+        context.load_cert_chain(
+            credentials.directory / "admin.crt", credentials.directory / "admin.key"
+        )
+    return context
+
+
+@contextmanager
+def _named_failures(directory: Path) -> Iterator[None]:
+    """Turn what is raised about a broken key, certificate or token file into one sentence."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as wrong:
+        raise BadConfiguration(
+            f"the credentials in {directory} cannot be used ({wrong}): put a copy in its place, or "
+            "move it away: then new ones are made, and clients need the new kubeconfig"
+        ) from wrong
+
+
+def _context_of(user: str) -> str:
+    return user.replace("holdfast-admin", "holdfast") if "admin" in user else f"{user}@holdfast"
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _save(directory: Path, name: str, pair: KeyPair) -> KeyPair:
+    write_private(directory / f"{name}.key", pair.key)
+    write_private(directory / f"{name}.crt", pair.certificate)
+    return pair
+
+
+def _load(directory: Path, name: str) -> KeyPair | None:
+    certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+    if not (certificate.exists() and key.exists()):
+        return None
+    return KeyPair(certificate.read_bytes(), key.read_bytes())
+
+
+def _load_tokens(directory: Path) -> dict[str, User]:
+    path = directory / "tokens.json"
+    if not path.exists():
+        return {}
+    entries = msgspec.json.decode(path.read_bytes())
+    return {e["sha256"]: User(e["user"], tuple(e["groups"])) for e in entries}

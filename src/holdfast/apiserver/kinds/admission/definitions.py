@@ -1,0 +1,117 @@
+"""Complete a CustomResourceDefinition, and keep in its status whether it is served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api import causes
+from holdfast.api.timestamps import rfc3339
+from holdfast.apiserver.kinds.validation.definitions import SCHEMA, check_definition, is_established
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.structural import Schema
+from holdfast.apiserver.verbs.metadata import same_after_defaulting
+from holdfast.errors import Cause, FieldErrors
+
+Object = dict[str, Any]
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer under which the objects of a definition that is being deleted are deleted."""
+
+
+def admit_definition(definition: Object, now: float) -> None:
+    """Complete a new definition: conditions and stored versions."""
+    if not check_definition(definition):  # else validation refuses it and names every field
+        establish(definition, now)
+
+
+def readmit_definition(definition: Object, old: Object, now: float) -> None:
+    """Complete a changed definition; only the server takes its clean-up finalizer away."""
+    meta = definition["metadata"]
+    if meta.get("deletionTimestamp") and CLEANUP in (old["metadata"].get("finalizers") or ()):
+        kept = meta.get("finalizers") or []
+        meta["finalizers"] = kept if CLEANUP in kept else [*kept, CLEANUP]
+    if not same_after_defaulting(definition, old) and not check_definition(definition):
+        establish(definition, now)
+
+
+def establish(definition: Object, now: float) -> None:
+    """Say in the status of a definition without mistakes that its resource is served."""
+    spec = definition["spec"]
+    status = definition["status"] = dict(definition.get("status") or {})
+    if not is_established(definition):
+        set_conditions(status, [
+            condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", now),
+            condition("Established", "True", "InitialNamesAccepted",
+                      "the initial names have been accepted", now),
+        ])  # fmt: skip
+    status["acceptedNames"] = spec["names"]
+    stored = status.get("storedVersions") or []
+    storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
+    status["storedVersions"] = stored if storage in stored else [*stored, storage]
+
+
+def mark_unserved(definition: Object, problems: list[Cause], now: float) -> bool:
+    """Say in the status of a stored definition why it is not served; tells if that is new."""
+    words = "; ".join(map(str, problems))
+    wanted = [condition("Established", "False", "InvalidDefinition", words, now)]
+    broken = [c for c in problems if SCHEMA in c.field]
+    if broken:
+        words = "; ".join(map(str, broken))
+        wanted.append(condition("NonStructuralSchema", "True", "Violations", words, now))
+    status = definition.get("status")
+    status = definition["status"] = dict(status) if isinstance(status, dict) else {}
+    before = _said(status)
+    set_conditions(status, wanted)
+    return _said(status) != before
+
+
+def _said(status: Object) -> list[tuple[Any, ...]]:
+    listed = status.get("conditions")
+    return [
+        tuple(one.get(part) for part in ("type", "status", "message"))
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict)
+    ]
+
+
+def set_conditions(status: Object, wanted: list[Object]) -> None:
+    """Put conditions in the place of those of the same type.
+
+    A schema that is structural again loses the condition that says otherwise.
+    """
+    listed = status.get("conditions")
+    replaced = {one["type"] for one in wanted} | {"NonStructuralSchema"}
+    kept = [one for one in (listed if isinstance(listed, list) else ())
+            if isinstance(one, dict) and one.get("type") not in replaced]  # fmt: skip
+    status["conditions"] = [*kept, *wanted]
+
+
+def condition(kind: str, status: str, reason: str, message: str, now: float) -> Object:
+    """Write one condition of a definition."""
+    return {
+        "type": kind, "status": status, "lastTransitionTime": rfc3339(now), "reason": reason,
+        "message": message[:32768],
+    }  # fmt: skip
+
+
+def unbuilt_rules(definition: Object) -> list[str]:
+    """Say which CEL rules of a definition's schemas are not evaluated here, and why."""
+    return [
+        f"spec.versions[{i}].schema.openAPIV3Schema.{words}"
+        for i, version in enumerate((definition.get("spec") or {}).get("versions") or ())
+        for words in Schema.compile(version["schema"]["openAPIV3Schema"]).unbuilt_rules
+    ]
+
+
+def check_place(op: Operation, definition: Object) -> None:
+    """Refuse a definition that would stand in the place of what the server itself serves."""
+    spec = definition.get("spec") or {}
+    group, plural = spec.get("group") or "", (spec.get("names") or {}).get("plural")
+    found = FieldErrors()
+    if any(
+        served.custom is None and (served.resource.group, served.resource.plural) == (group, plural)
+        for served in op.context.registry
+    ):
+        words = "is a built-in resource of this server"
+        found = FieldErrors([causes.invalid("spec.names.plural", plural, words)])
+    name = definition["metadata"].get("name", "")
+    found.raise_if_any(op.served.resource.kind, name, op.served.resource.group)

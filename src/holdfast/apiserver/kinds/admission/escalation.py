@@ -1,0 +1,127 @@
+"""Refuse to grant, by a role or a binding, more than the user who writes it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from holdfast.apiserver.access.authorization import Authorizer
+from holdfast.apiserver.access.rbac import GROUP, Rule, role_key
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.wire.routing import Call
+from holdfast.errors import Details, Forbidden, NotFound
+
+Object = Mapping[str, Any]
+ROLES = frozenset({(GROUP, "roles"), (GROUP, "clusterroles")})
+BINDINGS = frozenset({(GROUP, "rolebindings"), (GROUP, "clusterrolebindings")})
+_GC_FIELDS = frozenset(
+    {"ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"}
+)
+_EVERYTHING: tuple[Rule, ...] = (
+    {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+    {"nonResourceURLs": ["*"], "verbs": ["*"]},
+)
+
+
+def check_grants(op: Operation, new: Object, old: Object | None = None) -> None:
+    """Refuse a role with rules, or a binding to a role with rules, that the writer lacks.
+
+    A binding to a role that does not exist is refused too: the role may be given any rules later.
+    The verbs ``escalate`` (on roles) and ``bind`` (on the role bound) allow all of it. A write
+    that leaves a role's rules alone, or changes nothing but what garbage collection needs, is
+    not checked.
+    """
+    if op.user.is_master or (
+        old is not None and _without_gc_fields(new) == _without_gc_fields(old)
+    ):
+        return
+    written = str(new["metadata"].get("name"))
+    if op.served.id in ROLES:
+        if old is None or _granted(new) != _granted(old):
+            _check_rules(op, written, _lifting(op, "escalate", written), _granted(new))
+    elif op.served.id in BINDINGS:
+        _check_binding(op, written, new.get("roleRef") or {})
+
+
+def _check_binding(op: Operation, written: str, ref: Object) -> None:
+    plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
+    name = str(ref.get("name"))
+    lifting = _lifting(op, "bind", name, plural)
+    authorizer = Authorizer(op.context.store)
+    key = role_key(ref, op.call.namespace)
+    rules = authorizer.book().rules.get(key) if key else None
+    if rules is not None:
+        _check_rules(op, written, lifting, rules)
+    elif not authorizer.allows(op.user, lifting):
+        # Upstream, too, names the role and calls it by the binding's resource.
+        resource = op.served.resource.plural
+        details = Details(name=name, group=GROUP, kind=resource)
+        raise NotFound(f'{resource}.{GROUP} "{name}" not found', details)
+
+
+def _without_gc_fields(obj: Object) -> Object:
+    """Copy an object without the metadata that garbage collection and the server write."""
+    meta = {key: value for key, value in obj["metadata"].items() if key not in _GC_FIELDS}
+    return {**obj, "metadata": meta}
+
+
+def _lifting(op: Operation, verb: str, name: str, plural: str = "") -> Call:
+    """Name the call that, if allowed, makes all granting right."""
+    return Call(verb, "", GROUP, "v1", op.call.namespace, plural or op.served.resource.plural, name)
+
+
+def _granted(role: Object) -> tuple[Rule, ...]:
+    """List what a role may come to grant: one that aggregates others, anything."""
+    return (*(role.get("rules") or ()), *(_EVERYTHING if role.get("aggregationRule") else ()))
+
+
+def _check_rules(op: Operation, written: str, lifting: Call, rules: Iterable[Rule]) -> None:
+    authorizer = Authorizer(op.context.store)
+    if authorizer.allows(op.user, lifting):
+        return
+    space = op.call.namespace
+    missing = [
+        rule
+        for rule in rules
+        if not all(authorizer.allows(op.user, call) for call in calls_of(rule, space))
+    ]
+    if missing:
+        groups = ",".join(map(_quoted, op.user.groups))
+        raise Forbidden(
+            f'{op.served.resource.plural}.{GROUP} "{written}" is forbidden: user "{op.user.name}" '
+            f"(groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n"
+            + "\n".join(map(_shown, missing)),
+            op.details,
+        )
+
+
+def calls_of(rule: Rule, namespace: str) -> Iterator[Call]:
+    """List the smallest calls a rule allows; wildcards stand for themselves.
+
+    >>> rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/log"]}
+    >>> [(call.verb, call.plural, call.subresource) for call in calls_of(rule, "")]
+    [('get', 'pods', 'log')]
+    """
+    for verb in rule.get("verbs") or ():
+        for path in rule.get("nonResourceURLs") or ():
+            yield Call(verb, path)
+        for group in rule.get("apiGroups") or ():
+            for resource in rule.get("resources") or ():
+                plural, _, part = resource.partition("/")
+                for name in rule.get("resourceNames") or ("",):
+                    yield Call(verb, "", group, "", namespace, plural, name, part)
+
+
+def _shown(rule: Rule) -> str:
+    parts = (
+        ("APIGroups", "apiGroups"), ("Resources", "resources"), ("ResourceNames", "resourceNames"),
+        ("NonResourceURLs", "nonResourceURLs"), ("Verbs", "verbs"),
+    )  # fmt: skip
+    listed = (
+        f"{shown}:[{', '.join(map(_quoted, rule[key]))}]" for shown, key in parts if rule.get(key)
+    )
+    return "{" + ", ".join(listed) + "}"
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"'

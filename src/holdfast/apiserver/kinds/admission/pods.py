@@ -1,0 +1,143 @@
+"""What a pod is given before anybody schedules it: priority, tolerations, an identity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.api.timestamps import rfc3339
+from holdfast.apiserver.operation import Context, Operation
+from holdfast.apiserver.schema.stored_objects import decode
+from holdfast.errors import Details, Forbidden
+from holdfast.store import Key
+
+Object = dict[str, Any]
+
+_CLASSES = ("scheduling.k8s.io", "priorityclasses")
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+TOLERATION_SECONDS = 300
+_POLICIES = ("PreemptLowerPriority", "Never")
+
+
+def admit_pod(op: Operation, pod: Object) -> None:
+    """Complete a new pod: service account, priority, tolerations, the gated condition."""
+    spec: Object = pod["spec"]
+    _name_account(spec, "default")
+    set_priority(op.context, pod, op)
+    tolerate_briefly(spec)
+    if spec.get("schedulingGates"):
+        _mark_gated(pod)
+    _mark_time(pod, op.context.clock.now())
+
+
+def readmit_pod(pod: Object, old: Object) -> None:
+    """Give a replaced pod back what admission gave it, so that its file can be sent again."""
+    spec, before = pod.get("spec") or {}, old["spec"]
+    for part in ("priority", "preemptionPolicy"):
+        if spec.get(part) is None and before.get(part) is not None:
+            spec[part] = before[part]
+    _name_account(spec, "")
+    tolerate_briefly(spec)
+
+
+def _name_account(spec: Object, default: str) -> None:
+    """Write the service account under both its names, as upstream's conversion does."""
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or default
+    if name:
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+
+
+def set_priority(context: Context, pod: Object, op: Operation) -> None:
+    """Resolve the pod's PriorityClass (or the default one) into its number."""
+    spec = pod["spec"]
+    name = spec.get("priorityClassName") or ""
+    found = _class_named(context, name) if name else default_class(context)
+    if name and found is None:
+        raise _no_such_class(op, pod, name)
+    value = priority_of(found) if found else 0
+    if found:
+        spec["priorityClassName"] = found["metadata"]["name"]
+    if spec.get("priority") not in (None, value):
+        raise _refused(
+            op,
+            pod,
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod "
+            f"spec; priority admission controller computed {value} from the given "
+            "PriorityClass name",
+        )
+    spec["priority"] = value
+    policy = (found or {}).get("preemptionPolicy")
+    spec.setdefault("preemptionPolicy", policy if policy in _POLICIES else _POLICIES[0])
+
+
+def priority_of(priority_class: Mapping[str, Any]) -> int:
+    """Read the value of a stored PriorityClass; one that has none has 0, as upstream."""
+    return priority_class.get("value") or 0
+
+
+def _class_named(context: Context, name: str) -> Mapping[str, Any] | None:
+    stored = context.store.latest(Key(*_CLASSES, "", name))
+    return decode(stored) if stored else None
+
+
+def default_class(context: Context) -> Mapping[str, Any] | None:
+    """Find the PriorityClass for pods that name none; of several, the lowest."""
+    classes = [
+        decode(stored)
+        for stored in context.store.list(*_CLASSES)
+        if b'"globalDefault":true' in stored.value
+    ]
+    marked = [one for one in classes if one.get("globalDefault") is True]
+    return min(marked, key=priority_of, default=None)
+
+
+def tolerate_briefly(spec: Object) -> None:
+    """Let a pod stay five minutes on a node that became not-ready or unreachable."""
+    tolerations = spec.get("tolerations") or []
+    for key in (_NOT_READY, _UNREACHABLE):
+        if not any(_covers(t, key) for t in tolerations):
+            tolerations.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": TOLERATION_SECONDS,
+                }
+            )
+    spec["tolerations"] = tolerations
+
+
+def _covers(toleration: Mapping[str, Any], key: str) -> bool:
+    return (toleration.get("key") or "") in ("", key) and (toleration.get("effect") or "") in (
+        "",
+        "NoExecute",
+    )
+
+
+def _mark_gated(pod: Object) -> None:
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    if not any(c.get("type") == "PodScheduled" for c in conditions):
+        conditions.append(
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        )
+
+
+def _mark_time(pod: Object, now: float) -> None:
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        condition.setdefault("lastTransitionTime", rfc3339(now))
+
+
+def _refused(op: Operation, pod: Object, words: str) -> Forbidden:
+    name = pod["metadata"].get("name", "")
+    return Forbidden(f'pods "{name}" is forbidden: {words}', Details(name=name, kind="pods"))
+
+
+def _no_such_class(op: Operation, pod: Object, name: str) -> Forbidden:
+    return _refused(op, pod, f"no PriorityClass with name {name} was found")

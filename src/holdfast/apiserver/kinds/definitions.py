@@ -1,0 +1,270 @@
+"""Custom resources: a CustomResourceDefinition is served from the moment it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.api import causes
+from holdfast.api.defaults import default_object
+from holdfast.api.resource import Resource
+from holdfast.apiserver.kinds.admission.definitions import CLEANUP, mark_unserved
+from holdfast.apiserver.kinds.validation.definitions import ID, check_definition, prevents_serving
+from holdfast.apiserver.operation import Context, Operation
+from holdfast.apiserver.registry import Custom, Served
+from holdfast.apiserver.schema.structural import Schema
+from holdfast.apiserver.tables import columns_of
+from holdfast.apiserver.user import ADMIN
+from holdfast.apiserver.verbs.deletion import DeleteOptions, delete_stored
+from holdfast.apiserver.verbs.writing import builder, decode
+from holdfast.apiserver.wire.negotiation import PLAIN
+from holdfast.apiserver.wire.routing import Call
+from holdfast.client.transport import Request
+from holdfast.errors import Cause, HoldfastError, NotAllowed
+from holdfast.store import Key, Stored
+
+Object = dict[str, Any]
+T = TypeVar("T")
+_AT_ONCE = 100  # objects deleted together
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A stored definition; one that cannot be served describes no resource."""
+
+    revision: int
+    definition: Object
+    served: tuple[Served, ...]
+
+
+class Definitions:
+    """Keep the registry as the stored definitions say.
+
+    A definition that cannot be served, which only an older server can have stored, is logged and
+    gets a condition; it can be read, replaced and deleted, and its objects are kept meanwhile.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._known: dict[str, _Known] = {}
+        self._settling = asyncio.Lock()
+        """A definition, and objects of its name, may be new when another task has settled them."""
+
+    def documents(self) -> list[Object]:
+        """Give every definition that is served."""
+        return [known.definition for known in self._known.values() if known.served]
+
+    def load(self) -> list[tuple[Stored, list[Cause]]]:
+        """Serve what is stored now: new and changed definitions, and no longer the removed.
+
+        Returns the definitions among these that cannot be served, with what is wrong with each.
+        """
+        stored = {s.key.name: s for s in self._context.store.list(*ID)}
+        unserved = []
+        for name in [name for name in self._known if name not in stored]:
+            self._forget(name)
+        for name, found in stored.items():
+            known = self._known.get(name)
+            if known is not None and known.revision == found.revision:
+                continue
+            self._forget(name)
+            definition = decode(found)
+            served, problems = _read(definition)
+            self._known[name] = _Known(found.revision, definition, served)
+            for one in served:
+                self._context.registry.add(one)
+            if problems:
+                unserved.append((found, problems))
+        return unserved
+
+    def _forget(self, name: str) -> None:
+        known = self._known.pop(name, None)
+        if known is not None and known.served:
+            resource = known.served[0].resource
+            self._context.registry.remove(resource.group, resource.plural)
+
+    def concerns(self, op: Operation) -> bool:
+        """Tell whether an operation may change what is served."""
+        if op.call.verb in ("get", "list", "watch"):
+            return False
+        if op.served.id == ID:
+            return True
+        return op.served.custom is not None and self._is_terminating(op.served)
+
+    def _is_terminating(self, served: Served) -> bool:
+        """Ask the store: what is served is read again only after all objects are cleaned up."""
+        name = f"{served.resource.plural}.{served.resource.group}"
+        stored = self._context.store.latest(Key(*ID, "", name))
+        if stored is None or b'"deletionTimestamp"' not in stored.value:
+            return False
+        return is_terminating(decode(stored))
+
+    async def operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
+        """Run a verb, then bring the registry up to date and finish deleting definitions.
+
+        All of it happens even if the client hangs up in the middle: what is stored is served.
+        """
+        return await asyncio.shield(self._operate(op, verb))
+
+    async def _operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
+        if op.call.verb == "create" and op.served.id != ID:
+            words = "create not allowed while custom resource definition is terminating"
+            raise NotAllowed(words)
+        answer = await verb(op)
+        await self.settle(discard_leftovers=True)
+        return answer
+
+    async def settle(self, *, discard_leftovers: bool = False) -> None:
+        """Finish deleting definitions, then serve what is stored.
+
+        At start every definition is new, and no object is left over.
+        """
+        async with self._settling:
+            await self._settle(discard_leftovers)
+
+    async def _settle(self, discard_leftovers: bool) -> None:
+        for stored in self._context.store.list(*ID):
+            # The bytes are searched first: almost no definition is being deleted.
+            if b'"deletionTimestamp"' in stored.value and is_terminating(decode(stored)):
+                await self._clean_up(stored)
+        if discard_leftovers:
+            await self._discard_leftovers()
+        for stored, problems in self.load():
+            await self._mark_unserved(stored, problems)
+
+    async def _mark_unserved(self, stored: Stored, problems: list[Cause]) -> None:
+        words = "; ".join(map(str, problems))
+        log.error("%s is stored but cannot be served: %s", stored.key.words, words)
+        definition = msgspec.json.decode(stored.value)  # as it is, for its owner to mend
+        if not isinstance(definition, dict) or not isinstance(definition.get("metadata"), dict):
+            return
+        if mark_unserved(definition, problems, self._context.clock.now()):
+            try:
+                await self._context.store.update(stored, builder(definition))
+            except HoldfastError as failure:
+                log.warning("%s: its conditions are not written: %s", stored.key.words, failure)
+            self.load()
+
+    async def _discard_leftovers(self) -> None:
+        """Delete the objects that an earlier definition left behind, before a new one shows them.
+
+        Nothing is awaited between finding none and loading the new definition.
+        """
+        store = self._context.store
+        while leftovers := self._leftovers():
+            for stored in leftovers:
+                latest = store.latest(stored.key)
+                if latest is None:  # another request is deleting it
+                    await asyncio.sleep(0)
+                else:
+                    await store.delete(latest, builder(decode(latest)))
+
+    def _leftovers(self) -> list[Stored]:
+        store = self._context.store
+        new = [s.key.name for s in store.list(*ID) if s.key.name not in self._known]
+        return [s for name in new for s in store.list(*_resource_named(name))]
+
+    async def _clean_up(self, stored: Stored) -> None:
+        """Delete the objects of a definition that is being deleted, then the definition."""
+        store = self._context.store
+        definition = decode(stored)
+        if CLEANUP not in (definition["metadata"].get("finalizers") or ()):
+            return
+        if not await self._empty(definition, stored.key):
+            return
+        previous = store.latest(stored.key)
+        if previous is None:
+            return
+        definition = decode(previous)
+        meta = definition["metadata"]
+        meta["finalizers"] = [f for f in meta["finalizers"] if f != CLEANUP]
+        if meta["finalizers"]:
+            await store.update(previous, builder(definition))
+        else:
+            del meta["finalizers"]
+            await store.delete(previous, builder(definition))
+
+    async def _empty(self, definition: Object, key: Key) -> bool:
+        """Delete all objects of a definition; tells whether none is held by a finalizer.
+
+        Objects of a definition that cannot be served are deleted at once, finalizers or not: the
+        finalizers could not be removed.
+        """
+        served, _ = _read(definition)
+        objects = self._context.store.list(*_resource_named(key.name))
+        empty = True
+        for start in range(0, len(objects), _AT_ONCE):  # one commit for many
+            batch = objects[start : start + _AT_ONCE]
+            gone = await asyncio.gather(*(self._delete_object(one, served) for one in batch))
+            empty = empty and all(gone)
+        return empty
+
+    async def _delete_object(self, stored: Stored, served: tuple[Served, ...]) -> bool:
+        """Delete an object of a definition; tells whether it is gone."""
+        store = self._context.store
+        latest = store.latest(stored.key)
+        if latest is None:
+            return True
+        if not served:
+            await store.delete(latest, builder(decode(latest)))
+            return True
+        call, request = Call("delete", ""), Request("DELETE", "")
+        op = Operation(self._context, call, served[0], request, ADMIN, PLAIN)
+        _, gone = await delete_stored(op, latest, DeleteOptions())
+        return gone
+
+
+def _resource_named(name: str) -> tuple[str, str]:
+    """Split the name of a definition into the group and plural of its resource."""
+    plural, _, group = name.partition(".")
+    return group, plural
+
+
+def is_terminating(definition: Mapping[str, Any]) -> bool:
+    """Tell whether a definition is being deleted."""
+    return bool(definition["metadata"].get("deletionTimestamp"))
+
+
+def _read(definition: Object) -> tuple[tuple[Served, ...], list[Cause]]:
+    """Read what a stored definition describes: nothing, and why, if it cannot be served."""
+    try:
+        default_object(definition)
+        problems = [cause for cause in check_definition(definition) if prevents_serving(cause)]
+        served = () if problems else tuple(served_by(definition))
+        if not all(one.resource.version for one in served):
+            problems.append(causes.required("spec.versions[].name"))
+        return (() if problems else served), problems
+    except Exception as misfit:  # a stored object of any shape must not stop the server
+        words = f"cannot be read: {type(misfit).__name__}: {misfit}"
+        return (), [causes.invalid("spec", None, words)]
+
+
+def served_by(definition: Mapping[str, Any]) -> list[Served]:
+    """List the resources a definition describes, one a served version."""
+    spec = definition["spec"]
+    storage = next((v["name"] for v in spec["versions"] if v.get("storage")), "")
+    served = [version for version in spec["versions"] if version.get("served")]
+    return [_version(spec, version, storage) for version in served]
+
+
+def _version(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> Served:
+    names, parts = spec["names"], version.get("subresources") or {}
+    resource: Resource[Any] = Resource(
+        spec["group"], version["name"], names["plural"], names["kind"], dict,
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=tuple(name for name in ("status", "scale") if name in parts),
+        columns=columns_of(version),
+    )  # fmt: skip
+    schema = Schema.compile((version.get("schema") or {}).get("openAPIV3Schema") or {})
+    selectable = tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ())
+    custom = Custom(schema, parts.get("scale"), selectable)
+    list_kind = names.get("listKind") or f"{names['kind']}List"
+    return Served(resource, f"{spec['group']}/{storage}", custom, list_kind)

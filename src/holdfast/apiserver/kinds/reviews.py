@@ -1,0 +1,123 @@
+"""Questions about access, answered and forgotten: who am I, may I, may they, what may I."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from holdfast.apiserver.access.authorization import Authorizer
+from holdfast.apiserver.kinds.policies import Id
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.user import User
+from holdfast.apiserver.verbs.incoming import read_of
+from holdfast.apiserver.wire.answers import answer_value
+from holdfast.apiserver.wire.routing import Call
+from holdfast.client.transport import Response
+from holdfast.errors import BadRequest, NotAllowed, NotBuilt
+
+Object = dict[str, Any]
+Review = Callable[[Operation, Authorizer], Awaitable[Response]]
+_AUTHN, _AUTHZ = "authentication.k8s.io", "authorization.k8s.io"
+
+
+def _read(op: Operation) -> Object:
+    if op.call.verb != "create":
+        raise NotAllowed("the server does not allow this method on the requested resource")
+    r = op.served.resource
+    return read_of(op, (r.group, r.version, r.kind))
+
+
+def _reply(op: Operation, asked: Object, status: Object) -> Response:
+    r = op.served.resource
+    head: Object = {"kind": r.kind, "apiVersion": r.api_version, "metadata": {}}
+    if "spec" in asked:
+        head["spec"] = asked["spec"]
+    return answer_value(head | {"status": status}, 201)
+
+
+async def who_am_i(op: Operation, _: Authorizer) -> Response:
+    """Tell the sender who we take it for."""
+    asked = _read(op)
+    user: Object = {"username": op.user.name, "groups": list(op.user.groups)}
+    if op.user.uid:
+        user["uid"] = op.user.uid
+    if op.user.extra:
+        user["extra"] = {k: list(v) for k, v in op.user.extra.items()}
+    return _reply(op, {k: v for k, v in asked.items() if k != "spec"}, {"userInfo": user})
+
+
+async def may_i(op: Operation, authorizer: Authorizer) -> Response:
+    """Tell the sender whether it may do something."""
+    asked = _read(op)
+    return _reply(op, asked, _verdict(authorizer, op.user, _call(asked)))
+
+
+async def may_they(op: Operation, authorizer: Authorizer) -> Response:
+    """Tell whether somebody else may do something."""
+    asked = _read(op)
+    spec = asked.get("spec") or {}
+    user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
+    if not user.name and not user.groups:
+        raise BadRequest("spec.user or spec.groups: at least one must be set")
+    return _reply(op, asked, _verdict(authorizer, user, _call(asked)))
+
+
+def _verdict(authorizer: Authorizer, user: User, call: Call) -> Object:
+    if authorizer.allows(user, call):
+        return {"allowed": True}
+    return {"allowed": False}
+
+
+def _call(asked: Object) -> Call:
+    spec = asked.get("spec") or {}
+    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (about is None) == (path is None):
+        raise BadRequest(
+            "spec.resourceAttributes: exactly one of nonResourceAttributes or resourceAttributes "
+            "must be specified"
+        )
+    if path is not None:
+        return Call(path.get("verb") or "", path.get("path") or "")
+
+    def text(name: str) -> str:
+        return str((about or {}).get(name) or "")
+
+    return Call(
+        text("verb"), "", text("group"), text("version"), text("namespace"),
+        text("resource") or "*", text("name"), text("subresource"),
+    )  # fmt: skip
+
+
+async def what_may_i(op: Operation, authorizer: Authorizer) -> Response:
+    """List the rules that reach the sender in a namespace."""
+    asked = _read(op)
+    space = (asked.get("spec") or {}).get("namespace", "")
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    rules: list[Mapping[str, Any]] = [
+        rule
+        for grant in authorizer.book().grants_of(op.user)
+        if grant.namespace in ("", space)
+        for rule in grant.rules
+    ]
+    if op.user.is_master:
+        rules += [everything, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    status = {
+        "resourceRules": [r for r in rules if r.get("resources")],
+        "nonResourceRules": [r for r in rules if r.get("nonResourceURLs")],
+        "incomplete": False,
+    }
+    return _reply(op, asked, status)
+
+
+async def _token_review(op: Operation, _: Authorizer) -> Response:
+    raise NotBuilt("TokenReview is not built yet in Holdfast")
+
+
+REVIEWS: Mapping[Id, Review] = {
+    (_AUTHN, "selfsubjectreviews"): who_am_i,
+    (_AUTHN, "tokenreviews"): _token_review,
+    (_AUTHZ, "selfsubjectaccessreviews"): may_i,
+    (_AUTHZ, "subjectaccessreviews"): may_they,
+    (_AUTHZ, "localsubjectaccessreviews"): may_they,
+    (_AUTHZ, "selfsubjectrulesreviews"): what_may_i,
+}

@@ -1,0 +1,117 @@
+"""Put a pod on a node: the one write every scheduler makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from holdfast.api import causes
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.verbs.incoming import read_of
+from holdfast.apiserver.verbs.metadata import conflict, metadata_of, stamp
+from holdfast.apiserver.verbs.updating import keep
+from holdfast.apiserver.verbs.writing import decode
+from holdfast.apiserver.wire.answers import success
+from holdfast.client.transport import Response
+from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, aggregated
+from holdfast.store import Stored
+
+Object = dict[str, Any]
+
+
+async def bind(op: Operation) -> Response:
+    """Bind a pod as a Binding says; refuse if it is dying, placed already, or gated."""
+    binding = read_of(op, ("", "v1", "Binding"))
+    if metadata_of(binding).get("name", "") != op.call.name:
+        raise BadRequest("name in URL does not match name in Binding object")
+    await bind_pod(op, binding)
+    return success(status=201)
+
+
+async def bind_named(op: Operation) -> Response:
+    """Bind the pod that a Binding posted to the collection of bindings names."""
+    name = str(metadata_of(read_of(op, ("", "v1", "Binding"))).get("name") or "")
+    pods = op.context.registry.find("", "v1", "pods")
+    call = replace(op.call, plural="pods", name=name, subresource="binding")
+    return await bind(replace(op, call=call, served=pods))
+
+
+async def bind_pod(op: Operation, binding: Object) -> None:
+    """Check a Binding against the pod and write it down."""
+    node = _target(binding)
+    previous = op.context.store.latest(op.key)
+    if previous is None:
+        raise op.not_found()
+    pod = decode(previous)
+    _check_preconditions(op, previous, metadata_of(binding))
+    _check_free(op, pod)
+    bound = assigned(pod, node, metadata_of(binding), op.context.clock.now())
+    await keep(op, previous, pod, bound)
+
+
+def _target(binding: Object) -> str:
+    target = binding.get("target") or {}
+    wrong: list[Cause] = []
+    if target.get("kind") not in (None, "", "Node"):
+        wrong.append(causes.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        wrong.append(causes.required("target.name", ""))
+    if wrong:
+        raise Invalid(aggregated(wrong), Details(causes=tuple(wrong)))
+    return str(target["name"])
+
+
+def _check_preconditions(op: Operation, previous: Stored, meta: Object) -> None:
+    uid, version = meta.get("uid"), meta.get("resourceVersion")
+    if uid and uid != previous.uid:
+        words = f"UID in precondition: {uid}, UID in object meta: {previous.uid}"
+    elif version and version != str(previous.revision):
+        words = (
+            f"ResourceVersion in precondition: {version}, ResourceVersion in object meta: "
+            f"{previous.revision}"
+        )
+    else:
+        return
+    raise conflict(op.served, op.call.name, f"Precondition failed: {words}")
+
+
+def _check_free(op: Operation, pod: Object) -> None:
+    name, spec = op.call.name, pod["spec"]
+    words = ""
+    if pod["metadata"].get("deletionTimestamp"):
+        words = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif spec.get("nodeName"):
+        words = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+    elif spec.get("schedulingGates"):
+        words = f"pod {name} has non-empty .spec.schedulingGates"
+    if words:
+        raise Conflict(
+            f'Operation cannot be fulfilled on pods/binding "{name}": {words}',
+            Details(name=name, kind="pods/binding"),
+        )
+
+
+def assigned(pod: Object, node: str, meta: Object, now: float) -> Object:
+    """Copy a pod as it is once bound: node, annotations and labels, the condition."""
+    metadata = dict(pod["metadata"])
+    for part in ("annotations", "labels"):
+        if given := meta.get(part):
+            metadata[part] = (metadata.get(part) or {}) | given
+    status = {k: v for k, v in (pod.get("status") or {}).items() if k != "nominatedNodeName"}
+    scheduled = {
+        "type": "PodScheduled", "status": "True", "lastProbeTime": None,
+        "lastTransitionTime": stamp(now),
+    }  # fmt: skip
+    conditions = list(status.get("conditions") or ())
+    places = [i for i, c in enumerate(conditions) if c.get("type") == "PodScheduled"]
+    if places:
+        conditions[places[0]] = scheduled
+    else:
+        conditions.append(scheduled)
+    status["conditions"] = conditions
+    return {
+        **pod,
+        "metadata": metadata,
+        "spec": {**pod["spec"], "nodeName": node},
+        "status": status,
+    }

@@ -1,0 +1,127 @@
+"""What a pod must have, and the few things of it that may change once it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from holdfast.api import causes, names
+from holdfast.api.decode import without_nulls
+from holdfast.api.defaults import default_object
+from holdfast.apiserver.kinds.validation.scheduling import check_amounts, check_placing
+from holdfast.errors import BadRequest, Cause
+
+Object = dict[str, Any]
+RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
+
+_FORBIDDEN_CHANGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
+    "to 1 if it was previously negative)"
+)
+_GATED_FREEDOM = ("nodeSelector", "affinity")  # an ungated pod's may not change at all
+
+
+def check_pod(pod: Object) -> Iterable[Cause]:
+    """List what is wrong with a new pod."""
+    yield from _pretence(pod)
+    yield from check_pod_spec(pod.get("spec"), "spec")
+
+
+def _pretence(pod: Object) -> Iterable[Cause]:
+    """Refuse a pod that calls itself a reserve pod: those exist inside the scheduler only."""
+    if RESERVE_POD in (pod["metadata"].get("annotations") or {}):
+        yield causes.forbidden(f"annotations.{RESERVE_POD}", "cannot set in annotations")
+
+
+def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
+    """List what is wrong with the spec of a new pod or of a template."""
+    if not isinstance(spec, dict) or not spec.get("containers"):
+        yield causes.required(f"{path}.containers")
+        return
+    seen: set[str] = set()
+    for at, container in _containers(spec, path):
+        if not isinstance(container, dict):
+            yield causes.invalid(at, container, "must be an object")
+            continue
+        name = container.get("name")
+        if not name:
+            yield causes.required(f"{at}.name")
+        elif name in seen:
+            yield causes.duplicate(f"{at}.name", name)
+        else:
+            seen.add(name)
+            for words in names.dns_label(name):
+                yield causes.invalid(f"{at}.name", name, words)
+        if not container.get("image"):
+            yield causes.required(f"{at}.image")
+        yield from check_amounts(container.get("resources") or {}, f"{at}.resources")
+    yield from check_placing(spec, path)
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        yield causes.forbidden(
+            f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared"
+        )
+
+
+def _containers(spec: Object, path: str) -> Iterable[tuple[str, Any]]:
+    for part in ("containers", "initContainers"):
+        for i, container in enumerate(spec.get(part) or ()):
+            yield f"{path}.{part}[{i}]", container
+
+
+def check_pod_change(new: Object, old: Object) -> Iterable[Cause]:
+    """List what of a pod's spec was changed that may not be."""
+    if RESERVE_POD not in (old["metadata"].get("annotations") or {}):
+        yield from _pretence(new)
+    now, before = new.get("spec") or {}, old.get("spec") or {}
+    if now == before:
+        return
+    now, before = without_nulls(now), _completed(before)
+    yield from _gate_changes(now, before)
+    left, right = _unchangeable(now, before), _unchangeable(before, before)
+    if left != right:
+        yield causes.forbidden("spec", _FORBIDDEN_CHANGE)
+    kept = before.get("tolerations") or []
+    if any(t not in (now.get("tolerations") or []) for t in kept):
+        yield causes.forbidden(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
+        )
+
+
+def _completed(spec: Object) -> Object:
+    """Copy a stored spec with today's defaults, which an older server may not have filled in."""
+    pod: Object = {"apiVersion": "v1", "kind": "Pod", "spec": without_nulls(spec)}
+    with suppress(BadRequest):
+        default_object(pod)
+    completed: Object = pod["spec"]
+    return completed
+
+
+def _unchangeable(spec: Object, before: Object) -> Object:
+    """Copy a spec without what may change."""
+    free = {"activeDeadlineSeconds", "tolerations", "schedulingGates"}
+    if before.get("schedulingGates"):
+        free.update(_GATED_FREEDOM)
+    if (before.get("terminationGracePeriodSeconds") or 0) < 0:
+        free.add("terminationGracePeriodSeconds")
+    kept = {k: v for k, v in spec.items() if k not in free}
+    for part in ("containers", "initContainers"):
+        if part in kept:
+            kept[part] = [
+                {k: v for k, v in c.items() if k != "image"} if isinstance(c, dict) else c
+                for c in kept[part]
+            ]
+    return kept
+
+
+def _gate_changes(now: Object, before: Object) -> Iterable[Cause]:
+    had = {gate.get("name") for gate in before.get("schedulingGates") or ()}
+    for i, gate in enumerate(now.get("schedulingGates") or ()):
+        if gate.get("name") not in had:
+            yield causes.forbidden(
+                f"spec.schedulingGates[{i}].name",
+                f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+            )

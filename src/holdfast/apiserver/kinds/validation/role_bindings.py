@@ -1,0 +1,64 @@
+"""Validate RoleBindings and ClusterRoleBindings: the role they refer to and their subjects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.api import causes, names
+from holdfast.apiserver.access.rbac import GROUP
+from holdfast.errors import Cause
+
+Object = Mapping[str, Any]
+_SUBJECTS = ("ServiceAccount", "User", "Group")
+
+
+def check_role_binding(obj: Object) -> Iterable[Cause]:
+    """List what is wrong with a RoleBinding."""
+    return _check(obj, ("Role", "ClusterRole"), namespaced=True)
+
+
+def check_cluster_role_binding(obj: Object) -> Iterable[Cause]:
+    """List what is wrong with a ClusterRoleBinding, which can grant ClusterRoles only."""
+    return _check(obj, ("ClusterRole",), namespaced=False)
+
+
+def unchangeable_role(obj: Object) -> Cause:
+    """Say that a binding cannot refer to another role; upstream shows its own type's names."""
+    ref = obj.get("roleRef") or {}
+    parts = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+    shown = {word: ref.get(part, "") for word, part in parts}
+    return causes.invalid("roleRef", shown, "cannot change roleRef")
+
+
+def _check(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> Iterable[Cause]:
+    ref = obj.get("roleRef") or {}
+    group, kind, name = (ref.get(part) or "" for part in ("apiGroup", "kind", "name"))
+    if group != GROUP:
+        yield causes.not_supported("roleRef.apiGroup", group, (GROUP,))
+    if kind not in kinds:
+        yield causes.not_supported("roleRef.kind", kind, kinds)
+    if not name:
+        yield causes.required("roleRef.name")
+    else:
+        for words in names.path_segment(name):
+            yield causes.invalid("roleRef.name", name, words)
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        yield from _check_subject(f"subjects[{index}]", subject, namespaced=namespaced)
+
+
+def _check_subject(at: str, subject: Object, *, namespaced: bool) -> Iterable[Cause]:
+    group, kind, name = (subject.get(part) or "" for part in ("apiGroup", "kind", "name"))
+    if not name:
+        yield causes.required(f"{at}.name")
+    if kind not in _SUBJECTS:
+        yield causes.not_supported(f"{at}.kind", kind, _SUBJECTS)
+    elif kind == "ServiceAccount":
+        for words in names.dns_subdomain(name) if name else ():
+            yield causes.invalid(f"{at}.name", name, words)
+        if group:
+            yield causes.not_supported(f"{at}.apiGroup", group, ("",))
+        if not namespaced and not subject.get("namespace"):
+            yield causes.required(f"{at}.namespace")
+    elif group != GROUP:
+        yield causes.not_supported(f"{at}.apiGroup", group, (GROUP,))

@@ -1,0 +1,200 @@
+"""OpenAPI v3 documents, one a group version: what kubectl create, apply, edit and explain read.
+
+The documents are as small as kubectl allows: the schemas of the kinds served, and one path a
+resource that tells which query parameters and patch forms it knows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from holdfast.api.resource import Resource
+from holdfast.apiserver import data
+from holdfast.apiserver.schema.fields import type_of
+
+_REF = "#/components/schemas/"
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_GVK = "x-kubernetes-group-version-kind"
+_PATCHES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+)
+_STRATEGIC = "application/strategic-merge-patch+json"  # of built-in kinds only
+_PARAMETERS = [
+    {
+        "name": name,
+        "in": "query",
+        "description": description,
+        "schema": {"type": "string", "uniqueItems": True},
+    }
+    for name, description in (
+        ("dryRun", "All: do everything but store the result."),
+        ("fieldManager", "Who makes the change, for managedFields."),
+        ("fieldValidation", "Ignore, Warn or Strict: what to do with unknown fields."),
+    )
+]
+_documents: dict[tuple[str, str], tuple[str, bytes]] = {}
+
+Schema = dict[str, Any]
+
+
+def index(resources: Iterable[Resource[Any]], crds: Iterable[Mapping[str, Any]] = ()) -> bytes:
+    """Write ``/openapi/v3``: every group version, with the hash of its document."""
+    custom = list(crds)
+    paths = {}
+    for group, version in sorted({(r.group, r.version) for r in resources}):
+        where = f"apis/{group}/{version}" if group else f"api/{version}"
+        tag = fingerprint(group, version, custom)
+        paths[where] = {"serverRelativeURL": f"/openapi/v3/{where}?hash={tag}"}
+    return msgspec.json.encode({"paths": paths})
+
+
+def document(
+    group: str,
+    version: str,
+    resources: Iterable[Resource[Any]],
+    crds: Iterable[Mapping[str, Any]] = (),
+) -> bytes:
+    """Write ``/openapi/v3/apis/<group>/<version>`` gzipped (``Content-Encoding: gzip``); cached.
+
+    ``resources`` and ``crds`` may be of all groups: those of this one are picked.
+    """
+    custom = list(crds)
+    tag = fingerprint(group, version, custom)
+    cached = _documents.get((group, version))
+    if cached is None or cached[0] != tag:
+        mine = [r for r in resources if (r.group, r.version) == (group, version)]
+        plurals = {c["spec"]["names"]["plural"] for c in custom if c["spec"]["group"] == group}
+        schemas = _custom_schemas(group, version, custom)
+        body = msgspec.json.encode(_compose(mine, schemas, plurals))
+        cached = _documents[group, version] = tag, gzip.compress(body, 6, mtime=0)
+    return cached[1]
+
+
+def fingerprint(group: str, version: str, crds: Iterable[Mapping[str, Any]] = ()) -> str:
+    """Name the document's content: the ``hash`` of the index and the ETag of the document."""
+    digest = hashlib.sha256(f"{_data_digest()} {group}/{version}".encode())
+    for crd in crds:
+        if crd["spec"]["group"] == group:
+            digest.update(msgspec.json.encode(crd["spec"], order="sorted"))
+    return digest.hexdigest()[:32].upper()
+
+
+@cache
+def _data_digest() -> str:
+    # The hash also covers what _paths writes: kubectl keeps documents by hash across upgrades.
+    shape = repr((_PATCHES, _STRATEGIC, _PARAMETERS)).encode()
+    return hashlib.sha256(data.packed("openapi") + shape).hexdigest()
+
+
+def _compose(
+    resources: list[Resource[Any]], custom: dict[str, Schema], custom_plurals: set[str]
+) -> dict[str, Any]:
+    schemas = dict(custom)
+    known: dict[str, Schema] = data.unpack("openapi")  # 10 ms, against 15 MB held for good
+    names = {s[_GVK][0]["kind"]: name for name, s in custom.items()}
+    for resource in resources:
+        name = names.get(resource.kind) or type_of(resource)
+        if name is not None and name not in schemas:
+            _add(name, known, schemas)
+    for schema in custom.values():
+        _add_references(schema, known, schemas)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.36"},
+        "paths": {
+            path: item
+            for r in resources
+            for path, item in _paths(r, is_custom=r.plural in custom_plurals).items()
+        },
+        "components": {"schemas": schemas},
+    }
+
+
+def _add(name: str, known: dict[str, Schema], schemas: dict[str, Schema]) -> None:
+    """Add a built-in type and every type it refers to."""
+    if name in known and name not in schemas:
+        schemas[name] = known[name]
+        _add_references(known[name], known, schemas)
+
+
+def _add_references(schema: Any, known: dict[str, Schema], schemas: dict[str, Schema]) -> None:
+    if isinstance(schema, list):
+        for one in schema:
+            _add_references(one, known, schemas)
+    elif isinstance(schema, dict):
+        for key, one in schema.items():
+            if key == "$ref" and isinstance(one, str):
+                _add(one.removeprefix(_REF), known, schemas)
+            else:
+                _add_references(one, known, schemas)
+
+
+def _paths(resource: Resource[Any], *, is_custom: bool) -> dict[str, Any]:
+    namespace = "{namespace}" if resource.namespaced else ""
+    collection = resource.path(namespace)
+    gvk = {"group": resource.group, "kind": resource.kind, "version": resource.version}
+    patches = _PATCHES if is_custom else (*_PATCHES, _STRATEGIC)
+    return {
+        collection: {
+            "get": _operation("list", gvk, []),
+            "post": _operation("post", gvk, _PARAMETERS),
+        },
+        f"{collection}/{{name}}": {
+            "get": _operation("get", gvk, []),
+            "put": _operation("put", gvk, _PARAMETERS),
+            "patch": _operation("patch", gvk, _PARAMETERS)
+            | {"requestBody": {"content": {form: {} for form in patches}}},
+            "delete": _operation("delete", gvk, _PARAMETERS[:1]),
+        },
+    }
+
+
+def _operation(
+    action: str, gvk: dict[str, str], parameters: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "responses": {"200": {"description": "OK"}},
+        "parameters": parameters,
+        "x-kubernetes-action": action,
+        _GVK: gvk,
+    }
+
+
+def _custom_schemas(group: str, version: str, crds: list[Mapping[str, Any]]) -> dict[str, Schema]:
+    """Describe the custom resources of a group version as built-in kinds are described."""
+    prefix = ".".join(reversed(group.split(".")))
+    found = {}
+    for crd in crds:
+        spec = crd["spec"]
+        if spec["group"] != group:
+            continue
+        for one in spec["versions"]:
+            schema = (one.get("schema") or {}).get("openAPIV3Schema")
+            if one["name"] == version and one.get("served") and schema:
+                kind = spec["names"]["kind"]
+                gvk = {"group": group, "kind": kind, "version": version}
+                found[f"{prefix}.{version}.{kind}"] = _whole(schema) | {_GVK: [gvk]}
+    return found
+
+
+def _whole(schema: Mapping[str, Any]) -> Schema:
+    """Add the three fields every object has; metadata is Kubernetes' own."""
+    own = dict(schema.get("properties") or {})
+    head = {
+        "apiVersion": own.pop("apiVersion", {"type": "string"}),
+        "kind": own.pop("kind", {"type": "string"}),
+        "metadata": {
+            "allOf": [{"$ref": _REF + _META}],
+            "description": "Standard object's metadata.",
+        },
+    }
+    own.pop("metadata", None)
+    return {**schema, "properties": {**head, **own}}

@@ -1,0 +1,101 @@
+"""Read stored objects, also those that no server of today would have stored.
+
+An object that was on disk when the server started may be of any shape: an older server may have
+taken it. Fields that do not fit their types are read as absent, so that no reader fails on them;
+the object can be listed, replaced and deleted, and its next write stores it without them.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from holdfast.api import catalog
+from holdfast.api.resource import Resource
+from holdfast.apiserver.schema import strict
+from holdfast.apiserver.schema.fields import fields_of, type_of
+from holdfast.errors import HoldfastError
+from holdfast.repeated_log import RepeatFilter
+from holdfast.store import Store, Stored
+from holdfast.store.store import Build
+
+Object = dict[str, Any]
+
+log = logging.getLogger(__name__)
+log.addFilter(RepeatFilter())
+_encode = msgspec.json.Encoder().encode
+
+
+def decode(stored: Stored) -> Object:
+    """Read a stored object as a dict of the caller's own, with metadata that names it."""
+    value = msgspec.json.decode(stored.value)
+    return readable(value, stored) if stored.from_disk else value
+
+
+def readable(value: Any, stored: Stored) -> Object:
+    """Copy an object without the fields that do not fit their types, logging which these are."""
+    key, misfits = stored.key, list[str]()
+    made: Object = value if isinstance(value, dict) else {}
+    resource = _built_in(key.group, key.plural)
+    if resource is not None:
+        head = {"kind": resource.kind, "apiVersion": resource.api_version}
+        kind = type_of(resource) or ""
+        made = strict.fitting(kind, made, "", misfits) | head
+        if "spec" in fields_of(kind):
+            made["spec"] = made.get("spec") or {}
+    elif isinstance(made.get("metadata"), dict):
+        meta = strict.fitting(strict.OBJECT_META, made["metadata"], "metadata", misfits)
+        made = {**made, "metadata": meta}
+    made["metadata"] = _named(made.get("metadata"), stored)
+    if misfits:
+        log.error("%s is stored with fields of wrong types, which are ignored: %s", key.words,
+                  ", ".join(misfits))  # fmt: skip
+    return made
+
+
+async def mend_identities(store: Store) -> None:
+    """Rewrite the stored objects whose metadata does not name them.
+
+    Clients are shown stored bytes, and would know such an object under another name than the one
+    it is deleted by.
+    """
+    for resource in tuple(store.resources):
+        for stored in store.list(*resource):
+            if stored.indexed.misnamed:
+                log.error("%s is stored with wrong metadata and is mended", stored.key.words)
+                try:
+                    await store.update(stored, builder(decode(stored)))
+                except HoldfastError as failure:  # a full disk: the server starts all the same
+                    log.error("%s is not mended: %s", stored.key.words, failure)
+
+
+def builder(obj: Object) -> Build:
+    """Make the function that writes the object once its revision is known."""
+    meta = obj["metadata"]
+
+    def build(revision: int) -> bytes:
+        meta["resourceVersion"] = str(revision)
+        return _encode(obj)
+
+    return build
+
+
+def _named(meta: Any, stored: Stored) -> Object:
+    key = stored.key
+    # An object without uid gets the same one whenever it is read, until it is written.
+    uid = stored.uid or str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(key)))
+    known = {"name": key.name, "uid": uid, "resourceVersion": str(stored.revision)}
+    if key.namespace:
+        known["namespace"] = key.namespace
+    kept = {k: v for k, v in meta.items() if k != "namespace"} if isinstance(meta, dict) else {}
+    return kept | known
+
+
+@cache
+def _built_in(group: str, plural: str) -> Resource[Any] | None:
+    found = (r for r in catalog.ALL if (r.group, r.plural) == (group, plural))
+    return next(found, None)

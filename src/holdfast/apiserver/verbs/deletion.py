@@ -1,0 +1,212 @@
+"""The verbs delete and deletecollection: preconditions, grace, finalizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from holdfast.api.timestamps import parse_rfc3339, rfc3339
+from holdfast.apiserver.kinds import policies
+from holdfast.apiserver.kinds.admission.definitions import CLEANUP
+from holdfast.apiserver.kinds.admission.namespaces import check_deletable
+from holdfast.apiserver.kinds.validation.definitions import ID as DEFINITIONS
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.verbs.forms import render_list
+from holdfast.apiserver.verbs.selection import selection_of
+from holdfast.apiserver.verbs.updating import current, is_finished
+from holdfast.apiserver.verbs.writing import builder, decode, pretended, show, typed_first
+from holdfast.apiserver.wire.answers import answer, success
+from holdfast.apiserver.wire.body import read_value
+from holdfast.apiserver.wire.options import unknown_choice, whole_number, wrong_option
+from holdfast.apiserver.wire.routing import is_true
+from holdfast.client.transport import Response
+from holdfast.errors import BadRequest, Conflict, Details, NotFound
+from holdfast.store import Stored
+
+Object = dict[str, Any]
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_POLICIES = ("Foreground", "Background", "Orphan")
+_LONGEST_GRACE = (1 << 31) - 1  # seconds; what goes beyond the calendar cannot be written
+
+
+class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How something is to be deleted, from the body or from the query."""
+
+    grace_period_seconds: Annotated[int, msgspec.Meta(le=(1 << 63) - 1)] | None = None
+    preconditions: dict[str, str | None] | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    dry_run: list[str] | None = None
+
+
+def read_options(op: Operation) -> DeleteOptions:
+    """Read DeleteOptions from the body, else from the query."""
+    query = op.request.query
+    value = read_value(op.request)
+    if value is None:
+        value = {name: query[name] for name in ("propagationPolicy",) if name in query}
+        if "orphanDependents" in query:
+            value["orphanDependents"] = is_true(query["orphanDependents"])
+        value["gracePeriodSeconds"] = whole_number(query, "gracePeriodSeconds")
+    try:
+        options = msgspec.convert(value, DeleteOptions)
+    except msgspec.ValidationError as wrong:
+        raise BadRequest(f"DeleteOptions: {wrong}") from wrong
+    _check_options(options)
+    return options
+
+
+def _check_options(options: DeleteOptions) -> None:
+    kind, field, policy = "DeleteOptions", "propagationPolicy", options.propagation_policy
+    if policy is None:
+        return
+    if options.orphan_dependents is not None:
+        words = "orphanDependents and deletionPropagation cannot be both set"
+        raise wrong_option(kind, field, f'Invalid value: "{policy}": {words}')
+    if policy not in _POLICIES:
+        raise unknown_choice(kind, field, f'"{policy}"', (*_POLICIES, "nil"))
+
+
+async def delete(op: Operation) -> Response:
+    """Delete one object, at once or as its grace and finalizers allow."""
+    options = read_options(op)
+    check_deletable(op)
+    previous = current(op)
+    check_preconditions(op, previous, options)
+    value, gone = await delete_stored(op, previous, options)
+    if gone and op.served.id not in policies.RETURNS_DELETED:
+        details = op.details
+        return success(Details(details.name, details.group, details.kind, previous.uid))
+    return show(op, value)
+
+
+def check_preconditions(op: Operation, previous: Stored, options: DeleteOptions) -> None:
+    """Refuse to delete another incarnation or version than the one meant."""
+    wanted: Mapping[str, str | None] = options.preconditions or {}
+    uid, version = wanted.get("uid"), wanted.get("resourceVersion")
+    if uid is not None and uid != previous.uid:
+        words = (
+            f"the UID in the precondition ({uid}) does not match the UID in record "
+            f"({previous.uid}). The object might have been deleted and then recreated"
+        )
+    elif version is not None and version != str(previous.revision):
+        words = (
+            f"the ResourceVersion in the precondition ({version}) does not match the "
+            f"ResourceVersion in record ({previous.revision}). The object might have been modified"
+        )
+    else:
+        return
+    r = op.served.resource
+    qualified = f"{r.kind}.{r.group}" if r.group else r.kind
+    raise Conflict(
+        f'Operation cannot be fulfilled on {qualified} "{previous.key.name}": {words}',
+        Details(name=previous.key.name, group=r.group, kind=r.kind),
+    )
+
+
+async def delete_stored(
+    op: Operation, previous: Stored, options: DeleteOptions
+) -> tuple[bytes, bool]:
+    """Delete or mark one stored object; returns its last bytes and whether it is gone."""
+    old = decode(previous)
+    new = typed_first(marked(op, old, options), op.served)
+    gone = is_finished(op, new)
+    store = op.context.store
+    if op.dry_run or "All" in (options.dry_run or ()):
+        return pretended(new, previous), gone
+    if gone:
+        _unmark(op, new, old)
+        return (await store.delete(previous, builder(new))).value, True
+    if new == old:
+        return previous.value, False
+    return (await store.update(previous, builder(new))).value, False
+
+
+def _unmark(op: Operation, new: Object, old: Object) -> None:
+    """Show a plainly deleted object as it was; pods, and those that lingered, carry the marks."""
+    if op.served.id != ("", "pods") and not old["metadata"].get("deletionTimestamp"):
+        new["metadata"] = dict(old["metadata"])
+
+
+def marked(op: Operation, old: Object, options: DeleteOptions) -> Object:
+    """Mark an object as dying."""
+    known = old["metadata"]
+    finalizers = next_finalizers(op, known.get("finalizers") or [], options)
+    if op.served.id == DEFINITIONS and not known.get("deletionTimestamp"):
+        finalizers = [*(name for name in finalizers if name != CLEANUP), CLEANUP]
+    meta = {**known, "finalizers": finalizers}
+    if not finalizers:
+        del meta["finalizers"]
+    grace = grace_seconds(op, old, options)
+    if known.get("deletionTimestamp"):
+        return _again(old, meta, options)
+    is_pod = op.served.id == ("", "pods")
+    if known.get("generation") and (is_pod or finalizers):
+        meta["generation"] = known["generation"] + 1
+    meta["deletionTimestamp"] = rfc3339(op.context.clock.now() + grace)
+    new = {**old, "metadata": meta}
+    if op.served.id != ("", "namespaces"):
+        meta["deletionGracePeriodSeconds"] = grace
+    else:
+        new["status"] = (old.get("status") or {}) | {"phase": "Terminating"}
+    return new
+
+
+def _again(old: Object, meta: Object, options: DeleteOptions) -> Object:
+    """Delete what is being deleted: grace may only get shorter."""
+    before = meta.get("deletionGracePeriodSeconds") or 0
+    wanted = options.grace_period_seconds
+    if wanted is not None and 0 <= wanted < before:
+        since = parse_rfc3339(meta["deletionTimestamp"]) - before
+        meta["deletionTimestamp"] = rfc3339(since + wanted)
+        meta["deletionGracePeriodSeconds"] = wanted
+    return {**old, "metadata": meta}
+
+
+def grace_seconds(op: Operation, old: Object, options: DeleteOptions) -> int:
+    """Work out how long a pod may take to end; other kinds have no grace."""
+    if op.served.id != ("", "pods"):
+        return 0
+    spec, status = old.get("spec") or {}, old.get("status") or {}
+    wanted = options.grace_period_seconds
+    if wanted is None:
+        wanted = spec.get("terminationGracePeriodSeconds", 30)
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    return min(wanted, _LONGEST_GRACE) if wanted >= 0 else 1
+
+
+def next_finalizers(op: Operation, known: list[str], options: DeleteOptions) -> list[str]:
+    """Add or take away the garbage collector's finalizers, as the propagation policy says."""
+    if op.served.id in policies.NEVER_OWNED:
+        return known
+    policy = options.propagation_policy
+    if options.orphan_dependents is not None:
+        policy = "Orphan" if options.orphan_dependents else "Background"
+    if policy is None:
+        if ORPHAN in known or FOREGROUND in known:
+            return known
+        policy = "Orphan" if op.served.id in policies.ORPHANS_BY_DEFAULT else "Background"
+    others = [name for name in known if name not in (ORPHAN, FOREGROUND)]
+    added = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
+    return others + added
+
+
+async def delete_collection(op: Operation) -> Response:
+    """Delete every object a selector finds and answer with the list of them."""
+    options = read_options(op)
+    selection, store = selection_of(op), op.context.store
+    shown = []
+    for stored in selection.list_now(store):
+        previous = store.latest(stored.key)
+        if previous is None:
+            continue
+        try:
+            value, _ = await delete_stored(op, previous, options)
+        except (Conflict, NotFound):
+            continue  # somebody else got to it first, or it is on its way already
+        shown.append(value)
+    return answer(render_list(op, shown, {"resourceVersion": str(store.revision)}), 200, op.form)

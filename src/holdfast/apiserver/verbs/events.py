@@ -1,0 +1,93 @@
+"""How watch events are written: one line each, once per form, shared by all watchers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.verbs.conversion import outward
+from holdfast.apiserver.verbs.forms import as_table, partial
+from holdfast.apiserver.verbs.selection import Selection
+from holdfast.store import Change, Event, Stored
+
+INITIAL_END = "k8s.io/initial-events-end"
+
+
+def change_for(event: Event, selection: Selection) -> Change | None:
+    """Tell what an event is to somebody who sees only a selection; None: nothing.
+
+    An object that leaves the selection is DELETED to them, one that enters is ADDED.
+    """
+    if event.change is Change.ADDED:
+        return Change.ADDED if selection.selects(event.object) else None
+    before = event.previous is not None and selection.selects(event.previous)
+    if event.change is Change.DELETED:
+        return Change.DELETED if before else None
+    if selection.selects(event.object):
+        return Change.MODIFIED if before else Change.ADDED
+    return Change.DELETED if before else None
+
+
+class Lines:
+    """Write events in the form one watcher asked for."""
+
+    def __init__(self, op: Operation) -> None:
+        self._op = op
+        self._shown_columns = False
+        include = op.request.query.get("includeObject", "") if op.form.is_table else ""
+        shown_as = op.served.resource.api_version
+        self._form_key = (op.form.as_, op.form.version, include, shown_as)
+        self._as_stored = op.form.is_plain and op.served.stored_as == shown_as
+
+    def of(self, events: Iterable[Event], selection: Selection) -> list[bytes]:
+        """Write those of the events that concern a selection."""
+        if selection.everything and not selection.namespace:
+            return [self._line(event, event.change) for event in events]
+        lines = []
+        for event in events:
+            change = change_for(event, selection)
+            if change is not None:
+                lines.append(self._line(event, change))
+        return lines
+
+    def added(self, stored: Stored) -> bytes:
+        """Write an object of the initial state."""
+        return self._wrap("ADDED", self._shown(stored.value))
+
+    def _line(self, event: Event, change: Change) -> bytes:
+        if self._as_stored:
+            # The stored bytes are the encoding: keeping the line too would double the history.
+            return self._wrap(change.name, event.object.value)
+        with_columns = self._op.form.is_table and not self._shown_columns
+        key = (change, with_columns, *self._form_key)
+        line = event.forms.get(key)
+        if line is None:
+            line = event.forms[key] = self._wrap(change.name, self._shown(event.object.value))
+        self._shown_columns = True
+        return line
+
+    def _wrap(self, change: str, shown: bytes) -> bytes:
+        return b"".join((b'{"type":"', change.encode(), b'","object":', shown, b"}\n"))
+
+    def _shown(self, value: bytes) -> bytes:
+        op = self._op
+        if op.form.is_table:
+            first, self._shown_columns = not self._shown_columns, True
+            return as_table(op, [value], with_columns=first)
+        if op.form.is_metadata:
+            return partial(value, op.form.version)
+        return outward(op.served, value)
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        """Write a bookmark: nothing happened up to here that you have not been told."""
+        op, meta = self._op, {"resourceVersion": str(revision)}
+        kind, api_version = op.served.resource.kind, op.served.resource.api_version
+        if op.form.is_metadata:
+            kind, api_version = "PartialObjectMetadata", f"meta.k8s.io/{op.form.version}"
+        elif op.form.is_table:
+            kind, api_version = "Table", f"meta.k8s.io/{op.form.version}"
+        metadata = meta | ({"annotations": {INITIAL_END: "true"}} if initial_end else {})
+        shown = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+        return self._wrap("BOOKMARK", msgspec.json.encode(shown))

@@ -1,0 +1,80 @@
+"""The forms an object or list can be shown in: itself, a Table, or metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.tables import table
+from holdfast.apiserver.verbs.conversion import outward
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Outline(msgspec.Struct):
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_outline = msgspec.json.Decoder(_Outline)
+
+
+def partial(value: bytes, version: str) -> bytes:
+    """Show only the metadata of an object.
+
+    >>> partial(b'{"kind":"Pod","metadata":{"name":"a"},"spec":{}}', "v1")
+    b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}'
+    """
+    head = f'{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{version}","metadata":'
+    return head.encode() + bytes(_outline.decode(value).metadata) + b"}"
+
+
+def as_table(
+    op: Operation,
+    values: Iterable[bytes],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    with_columns: bool = True,
+) -> bytes:
+    """Show objects as one Table, rows and columns."""
+    objects = [msgspec.json.decode(outward(op.served, value)) for value in values]
+    if metadata is None and len(objects) == 1:
+        own = objects[0].get("metadata")
+        known = own if isinstance(own, dict) else {}
+        metadata = {"resourceVersion": known.get("resourceVersion", "")}
+    shown = table(
+        op.served.resource,
+        objects,
+        include_object=op.request.query.get("includeObject") or "Metadata",
+        with_columns=with_columns,
+        now=op.context.clock.now(),
+        metadata=metadata,
+    )
+    shown["apiVersion"] = f"meta.k8s.io/{op.form.version}"
+    return _encode(shown)
+
+
+def render(op: Operation, value: bytes) -> bytes:
+    """Show one object in the form the client asked for."""
+    if op.form.is_table:
+        return as_table(op, [value])
+    if op.form.is_metadata:
+        return partial(value, op.form.version)
+    return outward(op.served, value)
+
+
+def render_list(op: Operation, values: list[bytes], metadata: Mapping[str, Any]) -> bytes:
+    """Show a list in the form the client asked for; plain lists are the stored bytes joined."""
+    if op.form.is_table:
+        return as_table(op, values, metadata=metadata)
+    resource = op.served.resource
+    kind, api_version = op.served.list_kind, resource.api_version
+    if op.form.is_metadata:
+        kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{op.form.version}"
+        values = [partial(value, op.form.version) for value in values]
+    elif op.served.stored_as != api_version:
+        values = [outward(op.served, value) for value in values]
+    head = f'{{"kind":"{kind}","apiVersion":"{api_version}","metadata":'
+    return b"".join((head.encode(), _encode(metadata), b',"items":[', b",".join(values), b"]}\n"))

@@ -1,0 +1,104 @@
+"""Read an object a client sent: its kind, its unknown fields, its shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema import strict
+from holdfast.apiserver.schema.fields import Gvk
+from holdfast.apiserver.verbs.conversion import inward
+from holdfast.apiserver.wire.body import read_object
+from holdfast.apiserver.wire.negotiation import PROTOBUF, YAML
+from holdfast.apiserver.wire.options import field_validation
+from holdfast.errors import BadRequest
+
+Object = dict[str, Any]
+
+
+def read_body(op: Operation) -> Object:
+    """Read the body as an object of the operation's kind, strict about fields if asked."""
+    obj = _read(op)
+    check_kind(op, obj)
+    media = op.request.headers.get("content-type", "")
+    body = b"" if media.startswith((PROTOBUF, YAML)) else op.request.body
+    return inward(op.served, known_fields(op, obj, body))
+
+
+def read_of(op: Operation, kind: Gvk) -> Object:
+    """Read the body as an object of a kind of its own: a review, a binding, a scale."""
+    return typed(read_object(op.request), kind)
+
+
+def typed(obj: Any, kind: Gvk) -> Object:
+    """Copy an object of a built-in kind without unknown fields; refuse fields of wrong types."""
+    words = f'{kind[2]} in version "{kind[1]}" cannot be handled as a {kind[2]}'
+    if not isinstance(obj, dict):
+        raise BadRequest(f"{words}: it is not an object")
+    try:
+        return strict.prune(kind, obj)[0]
+    except BadRequest as wrong:
+        raise BadRequest(f"{words}: {wrong.message}") from wrong
+
+
+def _read(op: Operation) -> Object:
+    try:
+        return read_object(op.request)
+    except BadRequest as wrong:
+        kind = op.served.resource.kind
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+            f"version/kind; {wrong.message} ({_excerpt(op.request.body)})"
+        ) from wrong
+
+
+def _excerpt(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    shown = body[:30].decode(errors="replace") if body[:1] == b"{" else body[:30].hex()
+    return shown + ("..." if len(body) > 30 else "")
+
+
+def check_kind(op: Operation, obj: Object) -> None:
+    """Refuse an object of another kind or version than the path is for."""
+    r = op.served.resource
+    api_version, kind = obj.get("apiVersion") or r.api_version, obj.get("kind") or r.kind
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        raise BadRequest("apiVersion and kind must be strings")
+    version = api_version.rpartition("/")[2]
+    words = ""
+    if api_version != r.api_version:
+        words = f'no kind "{kind}" is registered for version "{api_version}"'
+    elif kind != r.kind:
+        room = r.group.partition(".")[0] or "core"
+        words = f"converting ({version}.{kind}) to ({room}.{r.kind}): unknown conversion"
+    if words:
+        raise _unfit(op, words, kind, version)
+    obj["apiVersion"], obj["kind"] = api_version, kind
+
+
+def _unfit(op: Operation, words: str, kind: str = "", version: str = "") -> BadRequest:
+    r = op.served.resource
+    kind, version = kind or r.kind, version or r.version
+    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {r.kind}: {words}')
+
+
+def known_fields(op: Operation, obj: Object, body: bytes = b"") -> Object:
+    """Drop or complain about fields nobody knows, as ``fieldValidation`` says."""
+    level = field_validation(op.call.verb, op.request.query)
+    custom = op.served.custom
+    try:
+        if custom is not None:
+            obj, unknown = custom.schema.prune(obj)
+        else:
+            obj, unknown = strict.prune(op.served.resource, obj)
+    except BadRequest as wrong:
+        raise _unfit(op, wrong.message) from wrong
+    if level == "Ignore":
+        return obj
+    repeated = strict.duplicate_fields(body) if body and level == "Strict" else []
+    complaints = strict.complaints(unknown, repeated)
+    if complaints and level == "Strict":
+        raise _unfit(op, strict.message(complaints))
+    op.warnings.extend(complaints)
+    return obj

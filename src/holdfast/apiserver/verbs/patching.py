@@ -1,0 +1,130 @@
+"""The verb patch: change part of an object, in one of four ways of saying which part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.api import causes
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.strategic import strategic_merge
+from holdfast.apiserver.verbs.conversion import inward, outward_object
+from holdfast.apiserver.verbs.incoming import known_fields
+from holdfast.apiserver.verbs.json_patch import REJECTED, apply_json_patch, undecodable
+from holdfast.apiserver.verbs.metadata import metadata_of
+from holdfast.apiserver.verbs.updating import current, write
+from holdfast.apiserver.verbs.writing import decode, show
+from holdfast.apiserver.wire.body import check_size, parse_json
+from holdfast.apiserver.wire.nesting import check_nesting
+from holdfast.client.transport import Response
+from holdfast.errors import BadRequest, FieldErrors, Invalid, NotBuilt, Unsupported
+from holdfast.store import check_value_size
+
+Object = dict[str, Any]
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCHES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
+
+
+async def patch(op: Operation) -> Response:
+    """Change part of an object and answer with what was stored.
+
+    Nothing is awaited between reading and deciding, so a patch never meets a conflict it did not
+    ask for: only one that names a resourceVersion can be stale.
+    """
+    change = read_patch(op)
+    previous = current(op)
+    old = decode(previous)
+    shown = outward_object(op.served, old)
+    new = inward(op.served, patched(op, shown, change))
+    return show(op, await write(op, previous, old, new))
+
+
+def read_patch(op: Operation) -> Any:
+    """Read the patch itself, refusing the ways we do not know."""
+    check_size(op.request.body)
+    media = patch_media(op)
+    if media in APPLY_PATCHES:
+        raise NotBuilt(
+            "server-side apply is not built yet; use kubectl apply without --server-side"
+        )
+    if media == STRATEGIC_PATCH and op.served.custom is not None:
+        raise Unsupported(_unsupported(JSON_PATCH, MERGE_PATCH, APPLY_PATCHES[0]))
+    if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
+        raise Unsupported("415: Unsupported Media Type")
+    return parse_json(op.request.body)
+
+
+def patch_media(op: Operation) -> str:
+    """Name the kind of patch the request carries."""
+    return op.request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
+
+
+def _unsupported(*accepted: str) -> str:
+    return (
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted)
+    )
+
+
+def patched(op: Operation, old: Object, change: Any) -> Object:
+    """Apply a patch to an object and check the result, its size before anything walks it."""
+    media = patch_media(op)
+    if media == JSON_PATCH:
+        new = json_patched(old, change)
+    elif not isinstance(change, dict):
+        raise undecodable(change, "map[string]interface {}")
+    elif media == MERGE_PATCH:
+        new = merge(old, change)
+    else:
+        new = strategic_merge(op.served.resource, old, change)
+    if not isinstance(new, dict):
+        raise Invalid(REJECTED)
+    check_value_size(op.key, msgspec.json.encode(new))
+    _check_identity(op, new, old)
+    return known_fields(op, new)
+
+
+def merge(target: Any, change: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7386); the inputs stay as they are.
+
+    >>> merge({"a": {"b": 1, "c": 2}}, {"a": {"b": None}})
+    {'a': {'c': 2}}
+    """
+    if not isinstance(change, Mapping):
+        return change
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in change.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
+
+def json_patched(old: Object, change: Any) -> Any:
+    """Apply a JSON patch to a copy of an object; nesting over the limit is refused."""
+    new = apply_json_patch(msgspec.json.decode(msgspec.json.encode(old)), change)
+    check_nesting(new)
+    return new
+
+
+def _check_identity(op: Operation, new: Object, old: Object) -> None:
+    meta, known = metadata_of(new), old["metadata"]
+    r = op.served.resource
+    for field in ("name", "namespace"):
+        now, before = meta.get(field) or "", known.get(field) or ""
+        if now != before:
+            raise BadRequest(
+                f"the {field} of the object ({now}) does not match the {field} on the URL "
+                f"({before})"
+            )
+    if meta.get("uid") != known["uid"]:
+        wrong = FieldErrors([causes.invalid("metadata.uid", meta.get("uid"), "field is immutable")])
+        wrong.raise_if_any(r.kind, known["name"], r.group)
+    if (new.get("kind"), new.get("apiVersion")) != (r.kind, r.api_version):
+        raise BadRequest("kind and apiVersion cannot be patched")

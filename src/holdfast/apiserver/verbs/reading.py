@@ -1,0 +1,126 @@
+"""The verbs get and list."""
+
+from __future__ import annotations
+
+import base64
+from bisect import bisect_right
+from typing import Annotated, Any
+
+import msgspec
+
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.verbs.forms import render_list
+from holdfast.apiserver.verbs.selection import Selection, selection_of
+from holdfast.apiserver.verbs.writing import show
+from holdfast.apiserver.wire.answers import answer
+from holdfast.apiserver.wire.options import whole_number
+from holdfast.apiserver.wire.versions import check_list_versions, not_newer, version_number
+from holdfast.client.transport import Response
+from holdfast.errors import BadRequest, Expired, status_of
+from holdfast.store import Stored
+
+_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can "
+    "start a new list without the continue parameter, or use the continue token in this response "
+    "to retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+_TOKEN_VERSION = "meta.k8s.io/v1"
+
+
+class _Token(msgspec.Struct):
+    """A continue token before it is encoded."""
+
+    v: str = ""
+    rv: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
+    start: str = ""
+
+
+def get(op: Operation) -> Response:
+    """Answer with one object."""
+    stored = op.context.store.get(op.key)
+    if stored is None:
+        raise op.not_found()
+    wanted = version_number(op.request.query.get("resourceVersion", ""))
+    not_newer(wanted, op.context.store.revision)
+    return show(op, stored.value)
+
+
+def list_objects(op: Operation) -> Response:
+    """Answer with a collection, or a page of it."""
+    selection, query = selection_of(op), op.request.query
+    limit = max(0, whole_number(query, "limit") or 0)
+    if token := query.get("continue"):
+        return _next_page(op, selection, token, limit)
+    exact = check_list_versions(query, op.context.store.revision, paged=bool(limit))
+    if exact is None:
+        revision = op.context.store.revision
+        return _page(op, selection, selection.list_now(op.context.store), revision, limit)
+    return _page(op, selection, selection.list_at(op.context.store, exact), exact, limit)
+
+
+def _page(
+    op: Operation, selection: Selection, found: list[Stored], revision: int, limit: int
+) -> Response:
+    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+    if limit and len(found) > limit:
+        metadata["continue"] = make_token(revision, found[limit - 1].key.path)
+        if selection.everything:
+            metadata["remainingItemCount"] = len(found) - limit
+        found = found[:limit]
+    return answer(render_list(op, [s.value for s in found], metadata), 200, op.form)
+
+
+def _next_page(op: Operation, selection: Selection, token: str, limit: int) -> Response:
+    if op.request.query.get("resourceVersion", "") not in ("", "0"):
+        raise BadRequest("specifying resource version is not allowed when using continue")
+    revision, start = read_token(token)
+    store = op.context.store
+    if revision < 0:  # an inconsistent continuation, taken after Expired
+        found, revision = selection.list_now(store), store.revision
+    else:
+        not_newer(revision, store.revision)
+        try:
+            found = selection.list_at(store, revision)
+        except Expired:
+            return _expired(start)
+    paths = [stored.key.path for stored in found]
+    return _page(op, selection, found[bisect_right(paths, start) :], revision, limit)
+
+
+def _expired(start: str) -> Response:
+    """Say that the token is too old, and give one that goes on inconsistently."""
+    status = status_of(Expired(_EXPIRED))
+    status["metadata"] = {"continue": make_token(-1, start)}
+    return answer(msgspec.json.encode(status) + b"\n", 410)
+
+
+def make_token(revision: int, last: str) -> str:
+    """Write a continue token: the revision all pages are of, and the last key shown."""
+    token = _Token(_TOKEN_VERSION, revision, last)
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
+
+
+def read_token(text: str) -> tuple[int, str]:
+    """Read a continue token.
+
+    >>> read_token(make_token(7, "default/a"))
+    (7, 'default/a')
+    """
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        token = msgspec.json.decode(raw, type=_Token)
+    except (ValueError, RecursionError, msgspec.DecodeError) as wrong:
+        raise _bad_token(f": {wrong}") from wrong
+    if token.v != _TOKEN_VERSION:
+        raise _bad_token(f": server does not recognize this encoded version {token.v}")
+    if token.rv == 0:
+        raise _bad_token(f": incorrect encoded start resourceVersion (version {token.v})")
+    if not token.start:
+        raise _bad_token(f": encoded start key empty (version {token.v})")
+    return token.rv, token.start
+
+
+def _bad_token(words: str) -> BadRequest:
+    return BadRequest(f"invalid continue token: continue key is not valid{words}")

@@ -1,0 +1,143 @@
+"""Read and set the number of replicas of anything that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.api.decode import convert_object
+from holdfast.api.labels import from_selector
+from holdfast.api.meta import LabelSelector
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.verbs.incoming import read_of, typed
+from holdfast.apiserver.verbs.patching import (
+    JSON_PATCH,
+    json_patched,
+    merge,
+    patch_media,
+    read_patch,
+)
+from holdfast.apiserver.verbs.updating import current, write
+from holdfast.apiserver.verbs.writing import decode
+from holdfast.apiserver.wire.answers import answer_value
+from holdfast.apiserver.wire.body import check_size
+from holdfast.client.transport import Response
+from holdfast.errors import BadRequest, FieldErrors, NotFound
+
+Object = dict[str, Any]
+SCALE = ("autoscaling", "v1", "Scale")
+
+
+async def scale(op: Operation) -> Response:
+    """Answer get, update and patch of ``/scale``."""
+    previous = current(op)
+    obj = decode(previous)
+    paths = _paths(op)
+    shown = scale_of(obj, paths)
+    if op.call.verb == "get":
+        return answer_value(shown)
+    wanted = _wanted(op, shown)
+    replicas = (wanted.get("spec") or {}).get("replicas") or 0
+    _check(op, replicas)
+    version = (wanted.get("metadata") or {}).get("resourceVersion", "")
+    new = decode(previous)
+    _set(new, paths["specReplicasPath"], replicas)
+    new["metadata"]["resourceVersion"] = version or obj["metadata"]["resourceVersion"]
+    value = await write(op, previous, obj, new)
+    return answer_value(scale_of(msgspec.json.decode(value), paths))
+
+
+def _wanted(op: Operation, shown: Object) -> Object:
+    if op.call.verb == "update":
+        sent = read_of(op, SCALE)
+        name = (sent.get("metadata") or {}).get("name") or op.call.name
+        if name != op.call.name:
+            raise BadRequest(
+                f"the name of the object ({name}) does not match the name on the URL "
+                f"({op.call.name})"
+            )
+        return sent
+    if op.call.verb != "patch":
+        raise BadRequest(f"scale does not know the verb {op.call.verb}")
+    check_size(op.request.body)
+    change = read_patch(op)
+    if patch_media(op) == JSON_PATCH:
+        return typed(json_patched(shown, change), SCALE)
+    if not isinstance(change, dict):
+        raise BadRequest("error decoding patch: a patch of a Scale must be an object")
+    merged = typed(merge(shown, change), SCALE)
+    if "resourceVersion" not in (change.get("metadata") or {}):
+        merged.get("metadata", {}).pop("resourceVersion", None)
+    return merged
+
+
+def _paths(op: Operation) -> Mapping[str, str]:
+    custom = op.served.custom
+    if custom is None:
+        return {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+        }
+    if custom.scale is None:
+        raise NotFound("the server could not find the requested resource")
+    return custom.scale
+
+
+def scale_of(obj: Object, paths: Mapping[str, str]) -> Object:
+    """Show an object as a Scale."""
+    meta = obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: Object = {"replicas": _number(obj, paths["statusReplicasPath"])}
+    selector = _selector(obj, paths)
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {k: meta[k] for k in kept if k in meta},
+        "spec": {"replicas": _number(obj, paths["specReplicasPath"])},
+        "status": status,
+    }
+
+
+def _selector(obj: Object, paths: Mapping[str, str]) -> str:
+    if "labelSelectorPath" in paths:
+        return str(_get(obj, paths["labelSelectorPath"]) or "")
+    selector = (obj.get("spec") or {}).get("selector")
+    if not selector or ("statusReplicasPath" in paths and len(paths) != 2):
+        return ""
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        selector = {"matchLabels": selector}  # a ReplicationController's is a plain map
+    return str(from_selector(convert_object(selector, LabelSelector)))
+
+
+def _get(obj: Any, path: str) -> Any:
+    for part in path.strip(".").split("."):
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    return obj
+
+
+def _number(obj: Any, path: str) -> int:
+    found = _get(obj, path)
+    return found if type(found) is int else 0
+
+
+def _set(obj: Object, path: str, value: Any) -> None:
+    *parents, last = path.strip(".").split(".")
+    for part in parents:
+        obj = obj.setdefault(part, {})
+        if not isinstance(obj, dict):
+            raise BadRequest(f"{path} cannot be set: {part} is not an object")
+    obj[last] = value
+
+
+def _check(op: Operation, replicas: Any) -> None:
+    problems = FieldErrors()
+    if not isinstance(replicas, int) or replicas < 0:
+        problems.add(
+            "spec.replicas",
+            f"Invalid value: {replicas}: must be greater than or equal to 0",
+        )
+    problems.raise_if_any("Scale", op.call.name, "autoscaling")

@@ -1,0 +1,112 @@
+"""The verb update, and what every way of changing an object shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.verbs.admission import admit_changed
+from holdfast.apiserver.verbs.incoming import read_body
+from holdfast.apiserver.verbs.metadata import (
+    check_namespace,
+    check_version,
+    content_changed,
+    metadata_of,
+    next_metadata,
+)
+from holdfast.apiserver.verbs.writing import builder, decode, pretended, show, typed_first
+from holdfast.client.transport import Response
+from holdfast.errors import BadRequest
+from holdfast.store import Stored
+
+Object = dict[str, Any]
+_WITH_STATUS = ("labels", "annotations")  # metadata that a status write of a built-in kind carries
+
+
+async def update(op: Operation) -> Response:
+    """Replace an object (or its status) and answer with what was stored."""
+    new = read_body(op)
+    meta = metadata_of(new)
+    check_namespace(meta, op.call.namespace if op.served.resource.namespaced else "")
+    name = meta.setdefault("name", op.call.name)
+    if name != op.call.name:
+        raise BadRequest(
+            f"the name of the object ({name}) does not match the name on the URL ({op.call.name})"
+        )
+    previous = current(op)
+    old = decode(previous)
+    return show(op, await write(op, previous, old, new))
+
+
+def current(op: Operation) -> Stored:
+    """Read the object the path names, including writes under way, or raise its 404."""
+    stored = op.context.store.latest(op.key)
+    if stored is None:
+        raise op.not_found()
+    return stored
+
+
+async def write(op: Operation, previous: Stored, old: Object, new: Object) -> bytes:
+    """Check and keep the next version of an object; returns its stored bytes.
+
+    A write that changes nothing keeps the version and tells nobody. The last finalizer to go
+    from a dying object takes the object with it.
+    """
+    check_version(new, old, op.served)
+    merged = _status_only(op, new, old) if op.call.subresource == "status" else _main(op, new, old)
+    merged["metadata"] = next_metadata(merged, old, op.served)
+    merged = admit_changed(op, merged, old)
+    if op.served.counts_generations and content_changed(merged, old):
+        merged["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    return await keep(op, previous, old, typed_first(merged, op.served))
+
+
+async def keep(op: Operation, previous: Stored, old: Object, new: Object) -> bytes:
+    """Store a new version that has been decided on, unless it says nothing new."""
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    if new == old:
+        return previous.value
+    if op.dry_run:
+        return pretended(new, previous)
+    store = op.context.store
+    if is_finished(op, new):
+        return (await store.delete(previous, builder(new))).value
+    return (await store.update(previous, builder(new))).value
+
+
+def is_finished(op: Operation, obj: Object) -> bool:
+    """Tell whether nothing holds a dying object any more."""
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers"):
+        return False
+    if meta.get("deletionGracePeriodSeconds"):
+        return False
+    is_namespace = op.served.id == ("", "namespaces")
+    return not (is_namespace and (obj.get("spec") or {}).get("finalizers"))
+
+
+def _main(op: Operation, new: Object, old: Object) -> Object:
+    """Take all but the status."""
+    if op.served.has_status:
+        new.pop("status", None)
+        if "status" in old:
+            new["status"] = old["status"]
+    if op.served.id == ("", "namespaces"):
+        # Finalizers of a namespace go only through its own subresource.
+        new["spec"] = old.get("spec", {})
+    return new
+
+
+def _status_only(op: Operation, new: Object, old: Object) -> Object:
+    """Take nothing but the status (and, of built-in kinds, labels and annotations)."""
+    merged = {**old, "metadata": dict(old["metadata"])}
+    merged.pop("status", None)
+    if new.get("status") is not None:
+        merged["status"] = new["status"]
+    if op.served.custom is None:
+        for part in _WITH_STATUS:
+            value = metadata_of(new).get(part)
+            merged["metadata"].pop(part, None)
+            if value:
+                merged["metadata"][part] = value
+    return merged

@@ -1,0 +1,167 @@
+"""The verb watch: what happens to a collection, told as it happens.
+
+A watch is a subscription of the store turned into lines. Each event is written once per form and
+shared by all watchers of that form. A timer ends the subscription when a bookmark or the end of
+the watch is due; the reader then goes on from the same revision, or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.verbs.events import Lines, change_for
+from holdfast.apiserver.verbs.selection import Selection, selection_of
+from holdfast.apiserver.wire.answers import StreamResponse
+from holdfast.apiserver.wire.options import whole_number
+from holdfast.apiserver.wire.routing import is_true
+from holdfast.apiserver.wire.versions import check_watch_versions, not_newer, version_number
+from holdfast.errors import Expired, status_of
+from holdfast.store import Event, Stored, Subscription
+
+BOOKMARK_SECONDS = 60.0
+_BATCH = 500
+BATCH_BYTES = 1 << 20
+"""A batch of more bytes has one event: what a slow reader has not read is kept in memory."""
+T = TypeVar("T")
+
+
+def watch(op: Operation) -> StreamResponse:
+    """Start a watch; history that is gone is a 410 before anything is streamed."""
+    query, store = op.request.query, op.context.store
+    selection = selection_of(op)
+    marked = check_watch_versions(query)
+    text = query.get("resourceVersion", "")
+    wanted = version_number(text)
+    store.check_not_lost(wanted)
+    not_newer(wanted, store.revision)
+    initial: list[Stored] = []
+    if marked or (wanted == 0 and query.get("sendInitialEvents") is None):
+        # Nothing is awaited between the list and the subscription, so nothing falls between.
+        initial, wanted = selection.list_now(store), store.revision
+    elif wanted == 0:
+        wanted = store.revision
+    following = Watch(op, selection, wanted, initial, marked)
+    return StreamResponse(following.batches(), following.close)
+
+
+class Watch:
+    """One running watch."""
+
+    def __init__(
+        self,
+        op: Operation,
+        selection: Selection,
+        revision: int,
+        initial: list[Stored],
+        marked: bool,
+    ) -> None:
+        self._op = op
+        self._selection = selection
+        self._initial = initial
+        self._marked = marked
+        self._lines = Lines(op)
+        self._bookmarks = is_true(op.request.query.get("allowWatchBookmarks"))
+        self._ends = op.context.clock.monotonic() + _lifetime(op)
+        self._timer: asyncio.Task[None] | None = None
+        self._over = False
+        self._subscription = self._follow(revision)
+        op.context.watches.add(self)
+
+    def _follow(self, revision: int) -> Subscription:
+        selection = self._selection
+        accept = None
+        if selection.namespace or not selection.everything:
+            accept = lambda event: change_for(event, selection) is not None  # noqa: E731
+        return self._op.context.store.watch(selection.group, selection.plural, revision, accept)
+
+    def close(self) -> None:
+        """End the watch cleanly; calling it again does nothing."""
+        self._over = True
+        self._subscription.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._op.context.watches.discard(self)
+
+    async def batches(self) -> AsyncIterator[list[bytes]]:
+        """Yield lines as they come, until the time is up or somebody closes the watch."""
+        self._timer = asyncio.create_task(self._tick())
+        try:
+            for lines in self._initial_lines():
+                yield lines
+                await asyncio.sleep(0)  # a reader in this process would never let others run
+            while not self._over:
+                async for events in self._subscription:
+                    for part in _portions(events, _event_bytes):
+                        if lines := self._lines.of(part, self._selection):
+                            yield lines
+                if self._bookmarks and not self._subscription.overrun:
+                    yield [self._lines.bookmark(self._subscription.revision)]
+                if self._over or self._expired_time():
+                    return
+                try:
+                    self._subscription = self._follow(self._subscription.revision)
+                except Expired as expired:
+                    yield [error_line(expired)]
+                    return
+        finally:
+            self.close()
+
+    def _initial_lines(self) -> Iterable[list[bytes]]:
+        revision = self._subscription.revision
+        for part in _portions(self._initial, _object_bytes):
+            yield [self._lines.added(stored) for stored in part]
+        self._initial = []
+        if self._marked:
+            yield [self._lines.bookmark(revision, initial_end=True)]
+
+    def _expired_time(self) -> bool:
+        return self._op.context.clock.monotonic() >= self._ends
+
+    async def _tick(self) -> None:
+        """End the subscription whenever a bookmark or the end of the watch is due."""
+        clock = self._op.context.clock
+        while not self._over:
+            left = self._ends - clock.monotonic()
+            await clock.sleep(max(0.0, min(BOOKMARK_SECONDS, left)))
+            self._subscription.close()
+            if self._expired_time():
+                return
+
+
+def _portions(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Split what is to be written into batches that are neither long nor large.
+
+    >>> [*_portions([1, 2, BATCH_BYTES, 3], int)]
+    [[1, 2], [1048576], [3]]
+    """
+    start = size = 0
+    for end, item in enumerate(items):
+        size += size_of(item)
+        if end > start and (size > BATCH_BYTES or end - start == _BATCH):
+            yield items[start:end]
+            start, size = end, size_of(item)
+    if start < len(items):
+        yield items[start:]
+
+
+def _event_bytes(event: Event) -> int:
+    return len(event.object.value)
+
+
+def _object_bytes(stored: Stored) -> int:
+    return len(stored.value)
+
+
+def _lifetime(op: Operation) -> float:
+    seconds = whole_number(op.request.query, "timeoutSeconds") or 0
+    return float(seconds) if seconds > 0 else 1800.0 * (1.0 + op.context.rng.random())
+
+
+def error_line(error: Expired) -> bytes:
+    """Write an error as the last event of a watch."""
+    return b'{"type":"ERROR","object":' + msgspec.json.encode(status_of(error)) + b"}\n"

@@ -1,0 +1,49 @@
+"""Turn decided objects into stored bytes, and stored bytes into what a client asked to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.registry import Served
+from holdfast.apiserver.schema.stored_objects import builder, decode
+from holdfast.apiserver.verbs.forms import render
+from holdfast.apiserver.wire.answers import answer, with_headers
+from holdfast.apiserver.wire.warning_header import warning_header
+from holdfast.client.transport import Response
+from holdfast.store import Stored
+
+__all__ = ["builder", "decode", "pretended", "show", "typed_first"]
+
+Object = dict[str, Any]
+_encode = msgspec.json.Encoder().encode
+
+
+def typed_first(obj: Mapping[str, Any], served: Served) -> Object:
+    """Copy an object with kind, apiVersion and metadata first: stored bytes rely on it."""
+    head = {
+        "kind": served.resource.kind,
+        "apiVersion": served.stored_as,
+        "metadata": obj["metadata"],
+    }
+    return head | {k: v for k, v in obj.items() if k not in head}
+
+
+def pretended(obj: Object, previous: Stored | None) -> bytes:
+    """Write an object that a dry run would have stored, at the version it has now."""
+    if previous is None:
+        obj["metadata"].pop("resourceVersion", None)
+    else:
+        obj["metadata"]["resourceVersion"] = str(previous.revision)
+    return _encode(obj)
+
+
+def show(op: Operation, value: bytes, status: int = 200) -> Response:
+    """Answer with one object in the form the client asked for, warnings attached."""
+    response = answer(render(op, value), status, op.form)
+    if op.warnings:
+        return with_headers(response, {"warning": warning_header(op.warnings)})
+    return response

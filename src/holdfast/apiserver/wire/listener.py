@@ -1,0 +1,194 @@
+"""Accept TLS connections, never more than the process has file descriptors for.
+
+asyncio's own server logs a traceback for each accept that fails for want of descriptors, a hundred
+at a time, and knows no limit below that; so accepting is done here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+import ssl
+from asyncio import sslproto
+from collections.abc import Callable
+from contextlib import suppress
+
+from holdfast.apiserver.wire.connections import LOOPBACK, Connection, Connections
+from holdfast.repeated_log import Repeats
+from holdfast.settings import FrontLimits
+
+_BATCH = 16  # connections accepted before the event loop turns to those that are open
+_BACKLOG = 1024
+_LOOK_SECONDS = 1.0  # how often to look for overdue connections
+_RETRY_SECONDS = 0.5
+_SHUTDOWN_SECONDS = 2.0  # how long to wait for the peer to end TLS
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_log = logging.getLogger(__name__)
+
+
+class _TlsProtocol(sslproto.SSLProtocol):
+    """asyncio's TLS with a small buffer: 256 KiB for each idle connection is too much to give."""
+
+    max_size = 32 * 1024
+
+
+def descriptor_limit() -> int:
+    """Raise the limit of open files as far as allowed and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def most_connections(limits: FrontLimits) -> int:
+    """Return how many connections may be open: as many as wanted, with descriptors to spare."""
+    available = descriptor_limit()
+    if available == resource.RLIM_INFINITY:
+        return limits.connections
+    return max(8, min(limits.connections, available - limits.reserved_descriptors))
+
+
+async def bind(host: str, port: int) -> list[socket.socket]:
+    """Listen on every address of a host, all at the same port (0: any free one).
+
+    An address that this machine does not have is left out if there is another.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+        where = (address[0], port, *address[2:])
+        try:
+            bound = socket.create_server(where, family=family, backlog=_BACKLOG)
+        except OSError as failure:
+            if failure.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                missing = failure
+                continue
+            _close_all(sockets)
+            raise
+        bound.setblocking(False)
+        sockets.append(bound)
+        port = bound.getsockname()[1]
+    if missing and not sockets:
+        raise missing
+    return sockets
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for bound in sockets:
+        bound.close()
+
+
+class Listener:
+    """Accept connections on bound sockets until closed, and close those that are overdue."""
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        context: ssl.SSLContext,
+        connections: Connections,
+        limits: FrontLimits,
+        make_protocol: Callable[[Connection], asyncio.Protocol],
+    ) -> None:
+        self._sockets = sockets
+        self._context = context
+        self._connections = connections
+        self._limits = limits
+        self._make_protocol = make_protocol
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._repeats = Repeats()
+        self._closed = False
+        for bound in sockets:
+            self._resume(bound)
+        self._look_seconds = min(_LOOK_SECONDS, limits.header_seconds / 4)
+        self._look = self._loop.call_later(self._look_seconds, self._close_overdue)
+
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        return int(self._sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        """Stop accepting; open connections stay."""
+        self._closed = True
+        self._look.cancel()
+        for bound in self._sockets:
+            self._loop.remove_reader(bound)
+        _close_all(self._sockets)
+
+    def _resume(self, bound: socket.socket) -> None:
+        if not self._closed:
+            self._loop.add_reader(bound, self._accept, bound)
+
+    def _accept(self, bound: socket.socket) -> None:
+        for _ in range(_BATCH):
+            try:
+                accepted, peer = bound.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as failure:
+                self._cannot_accept(bound, failure)
+                return
+            accepted.setblocking(False)
+            self._open(accepted, str(peer[0]))
+
+    def _cannot_accept(self, bound: socket.socket, failure: OSError) -> None:
+        """Give up a connection for the next one, and wait a moment rather than spin."""
+        if failure.errno in _EXHAUSTED:
+            self._connections.close_one()
+        self._warn(f"cannot accept connections: {failure.strerror}")
+        self._loop.remove_reader(bound)
+        self._loop.call_later(_RETRY_SECONDS, self._resume, bound)
+
+    def _open(self, accepted: socket.socket, address: str) -> None:
+        connection = self._connections.admit(_network(address), self._loop.time())
+        if connection is None:
+            self._warn(f"all {self._connections.most} connections are in use; refusing more")
+            accepted.close()
+            return
+        task = self._loop.create_task(self._shake_hands(accepted, connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _shake_hands(self, accepted: socket.socket, connection: Connection) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
+        tls = _TlsProtocol(
+            self._loop, self._make_protocol(connection), self._context, done, server_side=True,
+            ssl_handshake_timeout=self._limits.handshake_seconds,  # type: ignore[arg-type]
+            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+        )  # fmt: skip
+        transport: asyncio.BaseTransport | None = None
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(lambda: tls, accepted)
+            connection.abort = transport.abort
+            if connection.closed:
+                transport.abort()
+            await done
+        except OSError as failure:
+            _log.debug("TLS handshake with %s failed: %s", connection.address, failure)
+        if transport is None or transport.is_closing():
+            self._connections.remove(connection)
+
+    def _close_overdue(self) -> None:
+        self._connections.close_overdue(self._loop.time())
+        self._look = self._loop.call_later(self._look_seconds, self._close_overdue)
+
+    def _warn(self, line: str) -> None:
+        self._repeats.log(_log, logging.WARNING, line)
+
+
+def _network(address: str) -> str:
+    """Return what one client can choose its addresses from: an IPv4 address, an IPv6 /64.
+
+    >>> _network("127.0.0.1"), _network("2001:db8::1") == _network("2001:db8::2")
+    ('127.0.0.1', True)
+    """
+    if ":" not in address or address in LOOPBACK:
+        return address
+    return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:8].hex()

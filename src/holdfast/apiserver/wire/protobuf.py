@@ -1,0 +1,226 @@
+"""Read request bodies in Kubernetes' protobuf form, which Go clients send for built-in kinds.
+
+A body is four bytes of magic and a ``runtime.Unknown`` that names the kind and holds the object.
+Go writes every field that is no pointer, so zeros arrive where JSON would have left the field
+out; the table says which fields those are (see ``tools/api_data/protos.py``).
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.api.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, read_varint
+from holdfast.apiserver import data
+from holdfast.apiserver.wire.nesting import too_deep
+from holdfast.apiserver.wire.wellknown import WELL_KNOWN
+from holdfast.errors import BadRequest
+
+MAGIC = b"k8s\x00"
+
+_REPEATED, _MAP, _KEEP, _INLINE = 1, 2, 4, 8
+_META = "k8s.io.apimachinery.pkg.apis.meta.v1"
+_UNKNOWN = "k8s.io.apimachinery.pkg.runtime.Unknown"
+_RAW = "k8s.io.apimachinery.pkg.runtime.RawExtension"
+_DEEPEST = 100
+_SCALAR_WIRE = {
+    "string": BYTES, "bytes": BYTES, "bool": VARINT, "int": VARINT, "double": FIXED64,
+}  # fmt: skip
+
+
+# OSError and OverflowError: a time that is no date.
+_BROKEN = (IndexError, OSError, OverflowError, RecursionError, struct.error, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One field of a message, ready to read."""
+
+    name: str
+    kind: str  # a scalar's name, or "" for a message
+    flags: int
+    message: _Message | None
+
+
+@dataclass(slots=True)
+class _Message:
+    """One message: its fields by number, and how its JSON form differs from a plain object."""
+
+    name: str
+    fields: dict[int, _Field] = field(default_factory=dict)
+    finish: Callable[[dict[str, Any]], Any] | None = None
+
+
+def decode_body(body: bytes) -> dict[str, Any]:
+    """Turn a framed body into the object JSON would have carried.
+
+    A body that is no such frame, or of a kind we have no table for, raises BadRequest.
+    """
+    if not body.startswith(MAGIC):
+        raise BadRequest("the body is no Kubernetes protobuf: it does not start with k8s\\x00")
+    try:
+        return _decode_unknown(body[len(MAGIC) :], 0)
+    except _BROKEN as broken:
+        raise BadRequest(f"the protobuf body cannot be read: {broken}") from broken
+
+
+def _decode_unknown(frame: bytes, depth: int) -> dict[str, Any]:
+    unknown = _read(frame, _message(_UNKNOWN), depth)
+    api_version, kind = unknown.get("apiVersion", ""), unknown.get("kind", "")
+    raw: bytes = unknown.get("raw", b"")
+    out: dict[str, Any] = {"kind": kind, "apiVersion": api_version}
+    if unknown.get("contentType") == "application/json":
+        out.update(msgspec.json.decode(raw, type=dict[str, Any]))
+    else:
+        value = _read(raw, _message_of(api_version, kind), depth)
+        if not isinstance(value, dict):
+            raise BadRequest(f'the kind "{kind}" is not that of an object')
+        out.update(value)
+    return out
+
+
+def _message_of(api_version: str, kind: str) -> _Message:
+    """Find the message of a kind; DeleteOptions and the like are of every group version."""
+    table = data.load("protobuf")
+    for package in (table["groups"].get(api_version), _META):
+        if package and f"{package}.{kind}" in table["messages"]:
+            return _message(f"{package}.{kind}")
+    raise BadRequest(
+        f'no kind "{kind}" is registered for version "{api_version}" in protobuf form; '
+        "send JSON instead"
+    )
+
+
+def _message(name: str) -> _Message:
+    """Prepare a message once; it is known before its fields are, for types that nest."""
+    if known := _prepared.get(name):
+        return known
+    message = _prepared[name] = _Message(name, finish=WELL_KNOWN.get(name))
+    for number, json_name, kind, flags in data.load("protobuf")["messages"][name]:
+        scalar = kind in _SCALAR_WIRE
+        inner = None if scalar else _message(kind)
+        message.fields[number] = _Field(json_name, kind if scalar else "", flags, inner)
+    if [f.name for f in message.fields.values()] == [""]:  # the Go type is a bare list
+        message.finish = lambda value: value.get("", [])
+    return message
+
+
+_prepared: dict[str, _Message] = {}
+
+
+def _read(buffer: bytes, message: _Message, depth: int) -> Any:
+    """Read one message."""
+    if depth > _DEEPEST:
+        raise too_deep(_DEEPEST)
+    out: dict[str, Any] = {}
+    fields, at, end = message.fields, 0, len(buffer)
+    while at < end:
+        tag = buffer[at]  # one byte nearly always; calls cost more than the rest of the loop
+        at += 1
+        if tag > 127:
+            tag, at = read_varint(buffer, at - 1)
+        known = fields.get(tag >> 3)
+        if tag & 7 == BYTES:
+            piece, at = _piece(buffer, at)
+            if known is not None:
+                _take(out, known, piece, depth)
+        else:
+            value, at = _number(buffer, at, tag & 7)
+            if known is not None:
+                if _SCALAR_WIRE.get(known.kind) != tag & 7:
+                    raise IndexError(f"{known.name} is not of the wire type {tag & 7}")
+                _put(out, known, _scalar(known.kind, value))
+    return message.finish(out) if message.finish else out
+
+
+def _take(out: dict[str, Any], known: _Field, piece: bytes, depth: int) -> None:
+    """Read one length-delimited field: text, a message, a map entry or packed numbers."""
+    if known.flags & _MAP:
+        key, value = _entry(known, piece, depth)
+        out.setdefault(known.name, {})[key] = value
+    elif known.kind == "string":
+        _put(out, known, str(piece, "utf-8"))
+    elif known.message is not None:
+        value = _nested(known.message, piece, depth)
+        if known.flags & _INLINE:
+            out.update(value)
+        else:
+            _put(out, known, value)
+    elif known.kind == "bytes":
+        _put(out, known, _text(known, piece))
+    else:  # packed numbers
+        at = 0
+        while at < len(piece):
+            number, at = _number(piece, at, _SCALAR_WIRE[known.kind])
+            _put(out, known, _scalar(known.kind, number))
+
+
+def _nested(message: _Message, piece: bytes, depth: int) -> Any:
+    value = _read(piece, message, depth + 1)
+    if message.name != _RAW:
+        return value
+    raw: bytes = value.get("raw", b"")
+    if raw.startswith(MAGIC):
+        return _decode_unknown(raw[len(MAGIC) :], depth + 1)
+    return msgspec.json.decode(raw) if raw else None
+
+
+def _entry(known: _Field, entry: bytes, depth: int) -> tuple[str, Any]:
+    """Read one map entry; an absent value is the type's own empty value."""
+    parts: dict[int, bytes] = {}
+    at = 0
+    while at < len(entry):
+        tag, at = read_varint(entry, at)
+        parts[tag >> 3], at = _piece(entry, at)
+    value = parts.get(2, b"")
+    return str(parts.get(1, b""), "utf-8"), (
+        _text(known, value) if known.message is None else _nested(known.message, value, depth)
+    )
+
+
+def _put(out: dict[str, Any], known: _Field, value: Any) -> None:
+    if known.flags & _REPEATED:
+        out.setdefault(known.name, []).append(value)
+    elif value is not None and (known.flags & _KEEP or value):
+        out[known.name] = value
+
+
+def _text(known: _Field, raw: bytes) -> Any:
+    if known.kind == "string":
+        return str(raw, "utf-8")
+    # "raw" and "Raw" are JSON inside; every other bytes field is base64 in JSON.
+    return raw if known.name in ("raw", "Raw") else b64encode(raw).decode()
+
+
+def _scalar(kind: str, value: int | float) -> Any:
+    if kind == "bool":
+        return bool(value)
+    if kind == "int" and value >= 1 << 63:
+        return int(value) - (1 << 64)
+    return value
+
+
+def _piece(buffer: bytes, at: int) -> tuple[bytes, int]:
+    size = buffer[at]
+    at += 1
+    if size > 127:
+        size, at = read_varint(buffer, at - 1)
+    end = at + size
+    if end > len(buffer):
+        raise IndexError("it ends in the middle of a field")
+    return buffer[at:end], end
+
+
+def _number(buffer: bytes, at: int, wire: int) -> tuple[int | float, int]:
+    if wire == VARINT:
+        return read_varint(buffer, at)
+    if wire == FIXED64:
+        return struct.unpack_from("<d", buffer, at)[0], at + 8
+    if wire == FIXED32:
+        return struct.unpack_from("<f", buffer, at)[0], at + 4
+    raise IndexError(f"it uses the wire type {wire}, which Kubernetes does not")
