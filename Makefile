@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check fmt bench bench-real parity scenarios real binaries kubectl differential attack fuzz lock clean
+.PHONY: help up test check fmt bench compare bench-real parity scenarios real binaries kubectl differential attack fuzz lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
@@ -18,6 +18,7 @@ help:
 	@echo "make parity         compare with upstream's cases make scenarios  count the scenarios passed"
 	@echo "make bench          measure                       make real       test on kube-apiserver + etcd"
 	@echo "make bench-real [ARGS=--quick]                    measure beside kube-scheduler on a real one"
+	@echo "make compare ARGS=REV                             measure beside another revision"
 	@echo "make kubectl        test with kubectl 1.30, 1.36  make differential  hunt for other decisions"
 	@echo "make attack         load without credentials      make fuzz          send random requests"
 
@@ -64,6 +65,10 @@ scenarios: .venv/.dev
 
 bench: .venv/.dev
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+# The working tree beside another revision: ARGS="REV --only decisions".
+compare: .venv/.dev
+	@$(BIN)/python benchmarks/compare.py $(ARGS)
 
 bench-real: .venv/.dev binaries
 	@$(BIN)/python benchmarks/real_control_plane.py $(ARGS)

@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import re
-import subprocess
-import tarfile
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
 
-ROOT = Path(__file__).parent.parent
+from revisions import checkout
+
 SMALL = 80
 CONTRACT = r"framework\.(plugin|making_room|extension_points|protocols)\b"
 """Modules of the protocols that plugins implement."""
@@ -32,19 +28,6 @@ FREE = re.compile(r"free|slots|room|left|rest\b|remaining|helped|allocatable|hav
 WANTED = re.compile(r"amount|wanted|request|asked|need|demand|\b1\b")
 
 Places = dict[str, list[str]]
-
-
-@contextmanager
-def checkout(revision: str) -> Iterator[Path]:
-    """Give the source folder of a revision; ``.`` is the working tree."""
-    if revision == ".":
-        yield ROOT / "src"
-        return
-    command = ["git", "-C", str(ROOT), "archive", revision, "src"]
-    packed = io.BytesIO(subprocess.run(command, check=True, capture_output=True).stdout)
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=packed) as archive:
-        archive.extractall(folder, filter="data")
-        yield Path(folder) / "src"
 
 
 class Module:
@@ -190,8 +173,8 @@ def main() -> None:
     args = parser.parse_args()
     tables = []
     for revision in args.revision:
-        with checkout(revision) as source:
-            tables.append(measure(source))
+        with checkout(revision, "src") as root:
+            tables.append(measure(root / "src"))
     print(f"{'':44}" + "".join(f"{revision:>18}" for revision in args.revision))
     for row, counted in tables[-1].items():
         print(f"{row:44}" + "".join(f"{figure(table[row]):>18}" for table in tables))
