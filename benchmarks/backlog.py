@@ -27,7 +27,7 @@ from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import TurnedAway, attempt
 from holdfast.scheduler.hearing import Hearing
 from holdfast.scheduler.news import NewsDesk
-from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, typed
 
 NAME = "default-scheduler"

@@ -30,7 +30,7 @@ from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.hearing import Hearing
 from holdfast.scheduler.news import NewsDesk
-from holdfast.scheduler.queue import SchedulingQueue
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
 STAMP = "2026-01-01T00:00:00Z"
 IMAGES, IMAGES_ON_A_NODE, WORKLOADS = 2000, 50, 500

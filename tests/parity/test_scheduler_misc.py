@@ -17,8 +17,8 @@ from holdfast.plugins.default_preemption.victims import importance
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.scheduler.cycle import fit_error
-from holdfast.scheduler.queue import SchedulingQueue
-from holdfast.scheduler.queued_pod import Worth
+from holdfast.scheduler.queued_pods import Worth
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from parity.harness import parity
 from parity.scheduling import pod
 

@@ -7,8 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.api.scheme import PODS
-from holdfast.scheduler.metering import Meter
 from holdfast.scheduler.metrics import Metrics
+from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
 

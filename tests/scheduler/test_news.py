@@ -6,9 +6,9 @@ from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
 from holdfast.columns.interner import CPU
 from holdfast.framework.world import World
 from holdfast.scheduler.news import NewsDesk, node_changes, pod_changes
-from holdfast.scheduler.queue import SchedulingQueue
-from holdfast.scheduler.queued_pod import Worth
+from holdfast.scheduler.queued_pods import Worth
 from holdfast.scheduler.reservation_news import ReservationDesk
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
 

@@ -13,9 +13,9 @@ from holdfast.columns.interner import CPU, MEMORY
 from holdfast.engine.invariants import check_invariants
 from holdfast.framework.world import World
 from holdfast.scheduler.news import NewsDesk
-from holdfast.scheduler.queue import SchedulingQueue
-from holdfast.scheduler.queued_pod import Worth
+from holdfast.scheduler.queued_pods import Worth
 from holdfast.scheduler.reservation_news import ReservationDesk
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
 

@@ -5,8 +5,8 @@ from holdfast.api.pod import Pod, PodSpec
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.queue import SchedulingQueue
-from holdfast.scheduler.queued_pod import Worth
+from holdfast.scheduler.queued_pods import Worth
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
 NAMES = ResourceNames()
 EVENT = ClusterEvent("Node", "Add")

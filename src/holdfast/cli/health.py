@@ -15,7 +15,7 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.cli.checks import Checks
 from holdfast.clock import Clock
 from holdfast.errors import Refused
-from holdfast.scheduler.pod_resources import resources_page
+from holdfast.scheduler.object_metrics import resources_page
 from holdfast.scheduler.reservation_view import node_reservations
 from holdfast.scheduler.scheduler import Scheduler
 

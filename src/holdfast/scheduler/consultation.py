@@ -33,7 +33,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.scheduler.cycle import TurnedAway, conclude, turned_away
 from holdfast.scheduler.extenders import Extenders
-from holdfast.scheduler.queued_pod import QueuedPod
+from holdfast.scheduler.queued_pods import QueuedPod
 
 log = logging.getLogger(__name__)
 

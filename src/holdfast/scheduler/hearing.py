@@ -11,7 +11,7 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ClusterEvent, Filters, Hints, Scope, hears, implements
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.scheduler.queued_pod import QueuedPod, Worth
+from holdfast.scheduler.queued_pods import QueuedPod, Worth
 from holdfast.scheduler.series import UNWATCHED
 
 log = logging.getLogger(__name__)

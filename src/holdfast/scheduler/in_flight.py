@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from holdfast.framework.events import ClusterEvent
-from holdfast.scheduler.queued_pod import QueuedPod
+from holdfast.scheduler.queued_pods import QueuedPod
 
 POPPED = "PodPopped"
 """Under this name metrics count the attempts themselves."""

@@ -18,9 +18,9 @@ from holdfast.scheduler.cycle import TurnedAway
 from holdfast.scheduler.errands import Errands
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.preemption import PREEMPTING, Evictor
-from holdfast.scheduler.queue import SchedulingQueue
-from holdfast.scheduler.queued_pod import QueuedPod
+from holdfast.scheduler.queued_pods import QueuedPod
 from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
 log = logging.getLogger(__name__)
 

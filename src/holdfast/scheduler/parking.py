@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 
-from holdfast.scheduler.queued_pod import QueuedPod
+from holdfast.scheduler.queued_pods import QueuedPod
 
 Alike = Callable[[QueuedPod], Hashable]
 """Equal for pods that the same events help."""

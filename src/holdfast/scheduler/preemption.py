@@ -23,8 +23,8 @@ from holdfast.errors import NotFound, Retryable
 from holdfast.framework.plugin import ClusterEvent, Effect
 from holdfast.framework.world import World
 from holdfast.scheduler.news import on_node
-from holdfast.scheduler.queue import SchedulingQueue
 from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.series import UNWATCHED, Stopwatch
 
 log = logging.getLogger(__name__)

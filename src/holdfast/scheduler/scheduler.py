@@ -20,24 +20,24 @@ from holdfast.framework.extender import EXTENDER, ExtenderConfig
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.scheduler.binding import Driver
+from holdfast.scheduler.binding_cycle import Flight, Flights
 from holdfast.scheduler.consultation import Consultations
 from holdfast.scheduler.cycle import TurnedAway, attempt
 from holdfast.scheduler.errands import Errands
 from holdfast.scheduler.extenders import Extenders
-from holdfast.scheduler.flights import Flight, Flights
 from holdfast.scheduler.hearing import Hearing
 from holdfast.scheduler.levels import add_levels
-from holdfast.scheduler.metering import Meter
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.news import NewsDesk
 from holdfast.scheduler.outcomes import Outcomes
+from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.scheduler.preemption import Evictor
-from holdfast.scheduler.queue import SchedulingQueue
-from holdfast.scheduler.queued_pod import QueuedPod
+from holdfast.scheduler.queued_pods import QueuedPod
 from holdfast.scheduler.reports import Reporter
 from holdfast.scheduler.reservation_metrics import ReservationMetrics
 from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.scheduler.resizing import Resizer
+from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.series import Stopwatch
 from holdfast.scheduler.sources import Sources
 

@@ -17,7 +17,7 @@ from holdfast.scheduler.news import on_node
 from holdfast.scheduler.outcomes import Outcomes
 from holdfast.scheduler.permission import await_word
 from holdfast.scheduler.preemption import PREEMPTING
-from holdfast.scheduler.queued_pod import QueuedPod
+from holdfast.scheduler.queued_pods import QueuedPod
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from holdfast.framework.events import WILDCARD, ClusterEvent
 from holdfast.scheduler.backoff import Backoff
 from holdfast.scheduler.in_flight import InFlight
 from holdfast.scheduler.parking import Alike, Mark, Parking
-from holdfast.scheduler.queued_pod import QueuedPod, Worth
+from holdfast.scheduler.queued_pods import QueuedPod, Worth
 
 LONGEST_WAIT = 300.0
 """Seconds after which an unschedulable pod is tried again even if no event came."""
