@@ -25,7 +25,7 @@ from holdfast.framework.plugin import Placement
 from holdfast.plugins.reservation.arguments import read_args
 from holdfast.plugins.reservation.reserve_pods import bind_reservation
 from holdfast.scheduler.metrics import Metrics
-from holdfast.scheduler.reservation_metrics import ReservationMetrics
+from holdfast.scheduler.object_metrics import ReservationMetrics
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing import typed as as_stored
 from holdfast.testing.fake_cluster import FakeCluster

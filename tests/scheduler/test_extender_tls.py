@@ -8,7 +8,7 @@ from holdfast.apiserver.access.certificates import make_authority, make_client, 
 from holdfast.clock import SystemClock
 from holdfast.errors import BadConfiguration
 from holdfast.framework.extender import ExtenderConfig, ExtenderFailed, ExtenderTLS
-from holdfast.scheduler.extender import HttpExtender
+from holdfast.scheduler.extenders import HttpExtender
 from holdfast.testing import VirtualClock
 from holdfast.testing.fake_extender import FakeExtender
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.api.scheme import PODS
+from holdfast.api.scheme import PODS, RESERVATIONS
+from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.client.client import Client, PatchType
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
@@ -31,7 +32,8 @@ from holdfast.framework.plugin import (
     Skip,
     concerned,
 )
-from holdfast.scheduler.series import UNWATCHED, Stopwatch
+from holdfast.framework.world import World
+from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -251,3 +253,48 @@ async def _undo(driver: Driver, plugin: Any, placement: Placement) -> None:
     except Exception as failure:
         # The controllers clean up what stays behind; the pod must be retried regardless.
         log.warning("undoing %s for %s: %s", plugin.name, placement.pod.key, failure)
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What became of a pod whose binding failed; an answer may be lost although the write was not.
+
+    ``node`` is where the pod is ("" for nowhere), ``waiting`` its newest version if it still wants
+    a node.
+    """
+
+    node: str
+    waiting: PodFacts | None = None
+
+
+async def find_out(client: Client, clock: Clock, world: World, facts: PodFacts) -> Aftermath:
+    """Ask the API server until it answers. Until then the room stays held: it may be taken."""
+    wait = FIRST_WAIT
+    while True:
+        try:
+            if facts.reserve_for:
+                return await _of_reservation(client, world, facts)
+            return await _of_pod(client, world, facts)
+        except NotFound:
+            return Aftermath("")
+        except HoldfastError:
+            await clock.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+
+
+async def _of_pod(client: Client, world: World, facts: PodFacts) -> Aftermath:
+    pod = await client.get(PODS, facts.name, facts.namespace)
+    if pod.uid != facts.pod.uid:
+        return Aftermath("")
+    waits = not (pod.spec.node_name or pod.finished or pod.terminating)
+    return Aftermath(pod.spec.node_name, world.facts(pod) if waits else None)
+
+
+async def _of_reservation(client: Client, world: World, facts: PodFacts) -> Aftermath:
+    found = await client.get(RESERVATIONS, facts.name)
+    if found.uid != facts.reserve_for:
+        return Aftermath("")
+    node, gone = found.status.node_name, found.metadata.deletion_timestamp is not None
+    if node or gone or found.phase != "Pending":
+        return Aftermath(node)
+    return Aftermath("", world.facts(reserve_pod(found), reserve_for=found.uid))

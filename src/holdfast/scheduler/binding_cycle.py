@@ -6,18 +6,28 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from holdfast.clock import Clock
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreBinds, concerned
-from holdfast.framework.waiting import WaitingPod
-from holdfast.scheduler.aftermath import Aftermath, find_out
-from holdfast.scheduler.binding import BindFailed, Driver, bind, post_bind, undo
+from holdfast.framework.waiting import Outcome, WaitingPod
+from holdfast.scheduler.binding import (
+    Aftermath,
+    BindFailed,
+    Driver,
+    bind,
+    find_out,
+    post_bind,
+    undo,
+)
 from holdfast.scheduler.cycle import refused_there, release
 from holdfast.scheduler.errands import Errands, Task
 from holdfast.scheduler.news import on_node
 from holdfast.scheduler.outcomes import Outcomes
-from holdfast.scheduler.permission import await_word
 from holdfast.scheduler.preemption import PREEMPTING
 from holdfast.scheduler.queued_pods import QueuedPod
+
+ROUNDING = 0.001
+"""Seconds by which times of day, added and subtracted, may be off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +166,24 @@ class Flights:
         gone = on_node(placement.pod.pod, placement.node)
         event = ClusterEvent("AssignedPod", "Delete", gone, None)
         self.outcomes.queue.notify(event, self.driver.clock.monotonic(), only)
+
+
+async def await_word(clock: Clock, pod: WaitingPod) -> Outcome:
+    """Wait until the pod is allowed, rejected or preempted, or a plugin's time is up."""
+    heard = asyncio.Event()
+    # Deadlines are times of day as of the decision; a clock that is set meanwhile moves none.
+    ahead = clock.now() - clock.monotonic()
+    pod.on_end = heard.set
+    word = asyncio.create_task(heard.wait())
+    try:
+        while pod.outcome is None:
+            seconds = max(0.0, pod.next_deadline() - ahead - clock.monotonic())
+            timer = asyncio.create_task(clock.sleep(seconds))
+            try:
+                await asyncio.wait({word, timer}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                timer.cancel()
+            pod.expire(ahead + clock.monotonic() + ROUNDING)
+    finally:
+        word.cancel()
+    return pod.outcome

@@ -11,8 +11,8 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ClusterEvent, Filters, Hints, Scope, hears, implements
 from holdfast.framework.view import View
 from holdfast.framework.world import World
+from holdfast.scheduler.metrics import UNWATCHED
 from holdfast.scheduler.queued_pods import QueuedPod, Worth
-from holdfast.scheduler.series import UNWATCHED
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.waiting import REMOVED
 from holdfast.framework.world import World
+from holdfast.scheduler.metrics import UNWATCHED
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
-from holdfast.scheduler.series import UNWATCHED
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import NotFound, Retryable
 from holdfast.framework.plugin import ClusterEvent, Effect
 from holdfast.framework.world import World
+from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
 from holdfast.scheduler.news import on_node
 from holdfast.scheduler.reports import Reporter
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
-from holdfast.scheduler.series import UNWATCHED, Stopwatch
 
 log = logging.getLogger(__name__)
 

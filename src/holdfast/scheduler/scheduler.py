@@ -26,19 +26,17 @@ from holdfast.scheduler.cycle import TurnedAway, attempt
 from holdfast.scheduler.errands import Errands
 from holdfast.scheduler.extenders import Extenders
 from holdfast.scheduler.hearing import Hearing
-from holdfast.scheduler.levels import add_levels
-from holdfast.scheduler.metrics import Metrics
+from holdfast.scheduler.metrics import Metrics, Stopwatch, add_levels
 from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.object_metrics import ReservationMetrics
 from holdfast.scheduler.outcomes import Outcomes
 from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.scheduler.preemption import Evictor
 from holdfast.scheduler.queued_pods import QueuedPod
 from holdfast.scheduler.reports import Reporter
-from holdfast.scheduler.reservation_metrics import ReservationMetrics
 from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.scheduler.resizing import Resizer
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
-from holdfast.scheduler.series import Stopwatch
 from holdfast.scheduler.sources import Sources
 
 log = logging.getLogger(__name__)
@@ -116,7 +114,10 @@ class Scheduler:
             self.extenders, profiles, self.world, clock, self._rng, self._conclude,
             self._flights.landed,
         )  # fmt: skip
-        add_levels(self)
+        add_levels(
+            self.metrics, self.queue, self.world, lambda: self.binding,
+            self.sources.informers.troubles,
+        )  # fmt: skip
         self._ready = asyncio.Event()
         self.queue.on_ready = self._ready.set
         self._loops: list[asyncio.Task[None]] = []

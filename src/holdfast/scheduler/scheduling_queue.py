@@ -23,10 +23,15 @@ from itertools import count
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.events import WILDCARD, ClusterEvent
-from holdfast.scheduler.backoff import Backoff
-from holdfast.scheduler.in_flight import InFlight
-from holdfast.scheduler.parking import Alike, Mark, Parking
-from holdfast.scheduler.queued_pods import QueuedPod, Worth
+from holdfast.scheduler.queued_pods import (
+    Alike,
+    BackoffQueue,
+    InFlight,
+    Mark,
+    Parking,
+    QueuedPod,
+    Worth,
+)
 
 LONGEST_WAIT = 300.0
 """Seconds after which an unschedulable pod is tried again even if no event came."""
@@ -71,14 +76,14 @@ class SchedulingQueue:
     _known: dict[str, QueuedPod] = field(default_factory=dict, init=False)
     _parked: Parking = field(init=False)
     _active: list[tuple[int, float, int, QueuedPod]] = field(default_factory=list, init=False)
-    _backoff: Backoff = field(init=False)
+    _backoff: BackoffQueue = field(init=False)
     _in_flight: InFlight = field(default_factory=InFlight, init=False)
     _sweep_at: float = field(default=0.0, init=False)
     _tick: Iterator[int] = field(default_factory=count, init=False)
 
     def __post_init__(self) -> None:
         self._parked = Parking(self.alike, self.mark)
-        self._backoff = Backoff(self.initial_backoff, self.longest_backoff)
+        self._backoff = BackoffQueue(self.initial_backoff, self.longest_backoff)
 
     def __len__(self) -> int:
         return len(self._known)
