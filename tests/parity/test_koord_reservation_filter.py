@@ -3,7 +3,7 @@
 from collections import Counter
 
 from holdfast.capacity.held_room import given_back
-from holdfast.capacity.matching import Ground
+from holdfast.capacity.matching import RefusalGround
 from holdfast.framework.plugin import NONE, Change
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import Reservation
@@ -26,9 +26,9 @@ FILE = "koord_reservation_filter.jsonl"
 NOBODY = [{"object": {"uid": "nobody"}}]
 PLENTY = {"cpu": "99", "memory": "99Gi", "ephemeral-storage": "99Gi", "pods": "9"}
 COUNTERS = {
-    "nameUnmatched": Ground.NAME, "affinityUnmatched": Ground.AFFINITY,
-    "isUnschedulableUnmatched": Ground.UNSCHEDULABLE, "notExactMatched": Ground.EXACT,
-    "taintsUnmatched": Ground.TAINT,
+    "nameUnmatched": RefusalGround.NAME, "affinityUnmatched": RefusalGround.AFFINITY,
+    "isUnschedulableUnmatched": RefusalGround.UNSCHEDULABLE, "notExactMatched": RefusalGround.EXACT,
+    "taintsUnmatched": RefusalGround.TAINT,
 }  # fmt: skip
 
 

@@ -55,7 +55,7 @@ class ResourceList(Struct, frozen=True):
     resources: dict[str, AmountText] | None = None
 
 
-class ResourceNames(Struct, frozen=True):
+class ResourceNameList(Struct, frozen=True):
     """Names of resources, null for none."""
 
     resources: tuple[str, ...] | None = None
@@ -106,8 +106,8 @@ def inner_reserved(reservation: Reservation) -> Mapping[str, AmountText]:
 
 def restricted_names(reservation: Reservation) -> tuple[str, ...]:
     """The resources a Restricted reservation limits its owners to; empty means all reserved."""
-    found: ResourceNames | None = _read(
-        reservation.metadata.annotations, names.RESTRICTED_OPTIONS, ResourceNames
+    found: ResourceNameList | None = _read(
+        reservation.metadata.annotations, names.RESTRICTED_OPTIONS, ResourceNameList
     )
     return (found and found.resources) or ()
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.matching import Match
+from holdfast.capacity.matching import OfferMatch
 from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
@@ -40,7 +40,7 @@ class Lifted:
 
     __slots__ = ("_known", "_match", "_nodes", "_offers", "_seq", "_slots_at")
 
-    def __init__(self, offers: Offers, match: Match, nodes: Picture) -> None:
+    def __init__(self, offers: Offers, match: OfferMatch, nodes: Picture) -> None:
         self._offers = offers
         self._match = match
         self._nodes = nodes
@@ -96,7 +96,7 @@ class Lifted:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class FreedCapacity:
     """Amounts given back (taken, if negative) to rows, and to offers by slot."""
 
     rows: Amounts
@@ -113,7 +113,7 @@ class Given:
         return _picked(self.slots, slots, resource)
 
 
-NOTHING = Given({}, {})
+NOTHING = FreedCapacity({}, {})
 
 
 class Moves(Protocol):
@@ -134,9 +134,9 @@ class Moves(Protocol):
         ...
 
 
-def given_back(offers: Offers, change: Moves) -> Given:
+def given_back(offers: Offers, change: Moves) -> FreedCapacity:
     """Work out a change: what pods draw on offers moves there, the rest on the row."""
-    given, vacated = Given({}, {}), []
+    given, vacated = FreedCapacity({}, {}), []
     for row in {*change.removed, *change.added}:
         room, slots = change.freed(row)
         to_row = given.rows[int(row)] = {**room, PODS: slots}

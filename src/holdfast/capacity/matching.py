@@ -35,14 +35,14 @@ _INHERITING = "inheriting"
 Slots = NDArray[np.intp]
 
 
-class Wishes(NamedTuple):
+class ReservationWishes(NamedTuple):
     """What a pod asks of the reservation it takes."""
 
     affinity: ReservationAffinity | None
     exact: tuple[str, ...]
 
     @classmethod
-    def of(cls, facts: PodFacts) -> Wishes:
+    def of(cls, facts: PodFacts) -> ReservationWishes:
         """Read them off the pod; raises BadRequest for what cannot be read."""
         return cls(affinity_of(facts.pod), exact_match_of(facts.pod))
 
@@ -55,7 +55,7 @@ class Wishes(NamedTuple):
         return self.affinity.name if self.affinity is not None else ""
 
 
-class Ground(Enum):
+class RefusalGround(Enum):
     """On what ground an owner is refused."""
 
     NAME = "didn't match the requested reservation name"
@@ -68,15 +68,17 @@ class Ground(Enum):
 class Refusal(NamedTuple):
     """Why an owner is refused; ``taint`` is the one it does not tolerate."""
 
-    ground: Ground
+    ground: RefusalGround
     taint: Taint | None = None
 
 
-def refusal(offers: Offers, slot: int, facts: PodFacts, wishes: Wishes) -> Refusal | None:
+def refusal(
+    offers: Offers, slot: int, facts: PodFacts, wishes: ReservationWishes
+) -> Refusal | None:
     """Why an offer does not take one of its owners, the first reason, or None."""
     found = _unwelcome(offers, slot, facts, wishes)
     if found is None and not _exactly(offers, slot, facts, wishes.exact):
-        found = Refusal(Ground.EXACT)
+        found = Refusal(RefusalGround.EXACT)
     return found
 
 
@@ -89,7 +91,7 @@ def accepts(
 ) -> bool:
     """Whether a running pod's own wishes let it leave its room to a reservation."""
     try:
-        wishes = Wishes.of(facts)
+        wishes = ReservationWishes.of(facts)
     except BadRequest:
         return False
     affinity = wishes.affinity
@@ -105,24 +107,26 @@ def accepts(
     return _agree(facts, reserved, [ids.id(name) for name in wishes.exact])
 
 
-def _unwelcome(offers: Offers, slot: int, facts: PodFacts, wishes: Wishes) -> Refusal | None:
+def _unwelcome(
+    offers: Offers, slot: int, facts: PodFacts, wishes: ReservationWishes
+) -> Refusal | None:
     offer, affinity = offers.at(slot), wishes.affinity
     reservation = offer.reservation
     if reservation.metadata.deletion_timestamp is not None:
         # On its way out it takes nobody in, not even who asks for it by name.
-        return Refusal(Ground.UNSCHEDULABLE)
+        return Refusal(RefusalGround.UNSCHEDULABLE)
     if wishes.name:
         # Asking for it by name overrides selectors, taints and unschedulable.
-        return None if wishes.name == reservation.name else Refusal(Ground.NAME)
+        return None if wishes.name == reservation.name else Refusal(RefusalGround.NAME)
     own = affinity.tolerations if affinity else ()
     if reservation.spec.unschedulable and not tolerated(own, _UNSCHEDULABLE):
-        return Refusal(Ground.UNSCHEDULABLE)
+        return Refusal(RefusalGround.UNSCHEDULABLE)
     taint = find_untolerated(reservation.spec.taints, (*own, *facts.pod.spec.tolerations))
     if taint is not None:
-        return Refusal(Ground.TAINT, taint)
+        return Refusal(RefusalGround.TAINT, taint)
     if affinity is None or _selects(affinity, offers.labels_of(offer), reservation.name):
         return None
-    return Refusal(Ground.AFFINITY)
+    return Refusal(RefusalGround.AFFINITY)
 
 
 def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str) -> bool:
@@ -145,7 +149,7 @@ def _agree(facts: PodFacts, reserved: Mapping[int, int], ids: list[int]) -> bool
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class OfferMatch:
     """The offers one pod may draw on, those already taken among them.
 
     ``slots`` are offer slots in the order of their rows; ``rows`` the distinct rows they are on;
@@ -175,13 +179,13 @@ class Match:
         return self.key == _IGNORING
 
 
-class Matcher:
+class OfferMatcher:
     """Finds a pod's offers and remembers what it found until offers change."""
 
     def __init__(self, offers: Offers, picture: Picture) -> None:
         self._offers = offers
         self._picture = picture
-        self._matches: dict[Hashable, Match | None] = {}
+        self._matches: dict[Hashable, OfferMatch | None] = {}
         self._unseen: dict[Hashable, Unseen] = {}
         self._strangers: set[int] = set()
         """Kinds of pods that own nothing; most pods are of one of these."""
@@ -191,7 +195,7 @@ class Matcher:
         self._matches.clear()
         self._strangers.clear()
 
-    def match(self, facts: PodFacts) -> Match | None:
+    def match(self, facts: PodFacts) -> OfferMatch | None:
         """The offers a pod may draw on now, or None."""
         if facts.reserve_for:
             return self._inheriting(facts)
@@ -216,14 +220,14 @@ class Matcher:
             self._matches[key] = self._match(slots, key)
         return self._matches[key]
 
-    def _inheriting(self, facts: PodFacts) -> Match | None:
+    def _inheriting(self, facts: PodFacts) -> OfferMatch | None:
         """Every row, for a reservation that may take room others still have: no offers."""
         reservation = self._offers.pending.get(facts.reserve_for)
         if reservation is None or not reservation.spec.pre_allocation:
             return None
         none, rows = np.zeros(0, np.intp), self._picture.rows
         first = np.zeros(len(rows), np.intp)
-        return Match(_INHERITING, none, rows, first, none, self._hide(none, _INHERITING))
+        return OfferMatch(_INHERITING, none, rows, first, none, self._hide(none, _INHERITING))
 
     def _all(self) -> Slots:
         slots: Slots = (self._offers.columns.row >= 0).nonzero()[0]
@@ -235,7 +239,7 @@ class Matcher:
         slots = np.concatenate([group.slots for group in groups])
         slots = slots[offers.columns.row[slots] >= 0]
         try:
-            wishes = Wishes.of(facts)
+            wishes = ReservationWishes.of(facts)
         except BadRequest:
             # The attempt itself says so; here it only means that nothing matches.
             return np.zeros(0, np.intp)
@@ -244,14 +248,14 @@ class Matcher:
         kept = [s for s in slots[~welcome] if refusal(offers, int(s), facts, wishes) is None]
         return np.concatenate([slots[welcome], np.array(kept, np.intp)])
 
-    def _match(self, slots: Slots, key: Hashable) -> Match | None:
+    def _match(self, slots: Slots, key: Hashable) -> OfferMatch | None:
         if not len(slots):
             return None
         of_slot = self._offers.columns.row[slots]
         order = np.lexsort((slots, of_slot))
         slots = slots[order]
         rows, first, at = np.unique(of_slot[order], return_index=True, return_inverse=True)
-        return Match(key, slots, rows, first, at, self._hide(slots, key))
+        return OfferMatch(key, slots, rows, first, at, self._hide(slots, key))
 
     def _hide(self, slots: Slots, key: Hashable) -> Unseen:
         """The reserve pods of these offers; whoever does not see them holds on to the answer."""

@@ -214,7 +214,7 @@ def alike(old: Reservation, new: Reservation) -> bool:
     )
 
 
-class Waiting:
+class WaitingOffers:
     """The offers that wait, by node.
 
     Where they hold more than is free, the rest is what others stand in. It is not taken from what

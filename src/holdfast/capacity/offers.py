@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from holdfast.api.node import Node
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.held_room import Lifted
-from holdfast.capacity.matching import Match, Matcher
-from holdfast.capacity.offer import Amounts, DrawLedger, Offer, Place, Waiting, alike
+from holdfast.capacity.matching import OfferMatch, OfferMatcher
+from holdfast.capacity.offer import Amounts, DrawLedger, Offer, Place, WaitingOffers, alike
 from holdfast.capacity.offer_columns import Holding
 from holdfast.capacity.owners import OwnerIndex
 from holdfast.capacity.reading import Content, read_content, read_draws
@@ -66,10 +66,10 @@ class Offers:
         self._holding = Holding(picture)
         self.columns = self._holding.columns
         self._on_node: dict[str, dict[str, None]] = {}
-        self.waiting = Waiting()
+        self.waiting = WaitingOffers()
         self._labels_seen: dict[str, Mapping[str, str] | None] = {}
         """Labels of nodes with offers: a reservation selector sees them too."""
-        self._matcher = Matcher(self, picture)
+        self._matcher = OfferMatcher(self, picture)
 
     def __len__(self) -> int:
         return len(self.by_uid)
@@ -144,7 +144,7 @@ class Offers:
 
     # --- what others read -------------------------------------------------------------------
 
-    def match(self, facts: PodFacts) -> Match | None:
+    def match(self, facts: PodFacts) -> OfferMatch | None:
         """The offers a pod may draw on now, or None."""
         return self._matcher.match(facts) if self.by_uid or self.pending else None
 

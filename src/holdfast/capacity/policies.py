@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class NodePool:
     """One unit of a policy: its nodes, its rank, how many pods it takes."""
 
     name: str
@@ -36,7 +36,7 @@ class Policy:
 
     object: ResourcePolicy
     selector: Selector
-    pools: tuple[Pool, ...]
+    pools: tuple[NodePool, ...]
 
     @property
     def key(self) -> str:
@@ -124,7 +124,7 @@ class Policies:
         return copy
 
 
-def rows_of_pool(picture: Picture, pool: Pool) -> NDArray[np.bool_]:
+def rows_of_pool(picture: Picture, pool: NodePool) -> NDArray[np.bool_]:
     """Tell which rows belong to a pool; each distinct label value is looked at once."""
     mask: NDArray[np.bool_] = picture.alive.copy()
     for requirement in pool.selector.requirements or ():
@@ -136,6 +136,6 @@ def rows_of_pool(picture: Picture, pool: Pool) -> NDArray[np.bool_]:
     return mask
 
 
-def _pool(index: int, unit: Unit) -> Pool:
+def _pool(index: int, unit: Unit) -> NodePool:
     selector = from_selector(unit.node_selector)
-    return Pool(unit.name or f"unit-{index}", unit.priority, unit.max_count, selector)
+    return NodePool(unit.name or f"unit-{index}", unit.priority, unit.max_count, selector)

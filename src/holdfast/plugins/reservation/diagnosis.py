@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.api.node import Taint
 from holdfast.api.node_selection import required_nodes
 from holdfast.capacity.held_room import NOTHING, given_back
-from holdfast.capacity.matching import Ground, Refusal, Wishes, ignores, refusal
+from holdfast.capacity.matching import Refusal, RefusalGround, ReservationWishes, ignores, refusal
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
@@ -29,7 +29,12 @@ TOTAL = "matched owner total"
 EVENT = "FailedScheduling-Reservation"
 OWNS_NONE = "no Available reservation has the pod among its owners"
 _SUBJECT = "Reservation(s)"
-_IN_ORDER = (Ground.NAME, Ground.AFFINITY, Ground.UNSCHEDULABLE, Ground.EXACT)
+_IN_ORDER = (
+    RefusalGround.NAME,
+    RefusalGround.AFFINITY,
+    RefusalGround.UNSCHEDULABLE,
+    RefusalGround.EXACT,
+)
 
 
 def none_matchable(state: OwnerState, row: int) -> bool:
@@ -146,7 +151,7 @@ class NodeCounts:
 
     owned: int = 0
     named: int = 0
-    refused: Counter[Ground] | None = None
+    refused: Counter[RefusalGround] | None = None
     taints: Counter[str] | None = None
 
     def add(self, why: Refusal | None, *, named: bool) -> None:
@@ -177,7 +182,7 @@ def count(offers: Offers, pod: PodFacts, nodes: Picture) -> dict[int, NodeCounts
     groups = [] if pod.reserve_for or ignores(pod) else offers.index.owned_by(pod.pod)
     if not groups:
         return found
-    wishes, columns = Wishes.of(pod), offers.columns
+    wishes, columns = ReservationWishes.of(pod), offers.columns
     slots = np.concatenate([group.slots for group in groups])
     slots = slots[columns.matchable[slots] & (columns.row[slots] >= 0)]
     slots = slots[required_selected(nodes, required_nodes(pod.pod), columns.row[slots])]
@@ -216,7 +221,9 @@ def summary(
     counts: Mapping[int, NodeCounts], reasons: Mapping[int, Sequence[str]], *, must: bool
 ) -> list[str]:
     """Sum up over all nodes; the total comes last, and alone only for a pod that must use one."""
-    refused: Counter[Ground] = sum((c.refused for c in counts.values() if c.refused), Counter())
+    refused: Counter[RefusalGround] = sum(
+        (c.refused for c in counts.values() if c.refused), Counter()
+    )
     taints: Counter[str] = sum((c.taints for c in counts.values() if c.taints), Counter())
     by_node: Counter[str] = Counter()
     for row, here in counts.items():
@@ -227,7 +234,7 @@ def summary(
                 by_node[reason] += left
     words = [(sum(c.named for c in counts.values()), NAMED)]
     words += [(refused[ground], ground.value) for ground in _IN_ORDER]
-    words += [(n, f"{Ground.TAINT.value} {taint}") for taint, n in sorted(taints.items())]
+    words += [(n, f"{RefusalGround.TAINT.value} {taint}") for taint, n in sorted(taints.items())]
     words += [(n, f"{BY_NODE} {reason}") for reason, n in sorted(by_node.items())]
     owned = sum(c.owned for c in counts.values())
     told = [f"{n} {_SUBJECT} {what}" for n, what in words if n]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from holdfast.capacity import names
 from holdfast.capacity.held_room import given_back
-from holdfast.capacity.matching import Wishes, ignores, refusal
+from holdfast.capacity.matching import ReservationWishes, ignores, refusal
 from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
@@ -75,7 +75,7 @@ def _waiting(pod: PodFacts, offers: Offers) -> Iterator[Offer]:
     if not groups:
         return
     try:
-        wishes = Wishes.of(pod)
+        wishes = ReservationWishes.of(pod)
     except BadRequest:
         return
     columns = offers.columns

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.capacity.held_room import NOTHING, Given
+from holdfast.capacity.held_room import NOTHING, FreedCapacity
 from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import PODS
 from holdfast.framework.plugin import Code
@@ -81,7 +81,7 @@ class Site(NamedTuple):
     terms: tuple[Terms, ...]
 
 
-def judge(state: OwnerState, row: int, back: Given = NOTHING) -> OneRow | None:
+def judge(state: OwnerState, row: int, back: FreedCapacity = NOTHING) -> OneRow | None:
     """Judge one row, were something given back to it; None for a row without a matched offer."""
     site = state.sites.get(row) or _look_up(state, row)
     if not site.terms:
@@ -188,7 +188,7 @@ def offer_score(offer: Offer, request: Mapping[int, int]) -> int:
     return total // counted if counted else 0
 
 
-def _room_for(state: OwnerState, row: int, resource: int, wanted: int, back: Given) -> int:
+def _room_for(state: OwnerState, row: int, resource: int, wanted: int, back: FreedCapacity) -> int:
     amounts = state.nodes.amounts
     known = resource < amounts.width
     free = amounts.free_at[resource][row] if known else 0
@@ -205,6 +205,6 @@ def _unawaited(state: OwnerState, row: int, resource: int, free: int) -> int:
     return min(0, free + waiting.held(state.nodes.names[row], resource)) if waiting else free
 
 
-def _left(offer: Offer, resource: int, back: Given) -> int:
+def _left(offer: Offer, resource: int, back: FreedCapacity) -> int:
     left = offer.left(resource)
     return left + back.slots.get(offer.slot, {}).get(resource, 0) if back.slots else left

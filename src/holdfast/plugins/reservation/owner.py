@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.held_room import NOTHING, Given
-from holdfast.capacity.matching import Match
+from holdfast.capacity.held_room import NOTHING, FreedCapacity
+from holdfast.capacity.matching import OfferMatch
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
@@ -83,7 +83,7 @@ class OwnerState:
 
     nodes: Picture
     offers: Offers
-    match: Match
+    match: OfferMatch
     request: tuple[tuple[int, int], ...]
     must: bool
     """The pod has a reservation affinity: it uses an offer or waits."""
@@ -136,7 +136,7 @@ class OwnerState:
         return replace(self, match=only, kept=None, sites={})
 
 
-def fit(state: OwnerState, back: Given = NOTHING) -> Fit:
+def fit(state: OwnerState, back: FreedCapacity = NOTHING) -> Fit:
     """Work out, from the columns as they are now, which offers can serve the pod."""
     match = state.match
     slots = match.slots
@@ -169,7 +169,7 @@ def nominable(state: OwnerState, found: Fit) -> Bools:
     return named
 
 
-def rooms(state: OwnerState, back: Given = NOTHING) -> Iterator[Room]:
+def rooms(state: OwnerState, back: FreedCapacity = NOTHING) -> Iterator[Room]:
     """Look at the pod's slot and at each resource it asks for, as things are, or would be."""
     columns, slots = state.offers.columns, state.match.slots
     takable = _takable(state, back)
@@ -188,7 +188,7 @@ def rooms(state: OwnerState, back: Given = NOTHING) -> Iterator[Room]:
         )  # fmt: skip
 
 
-def _takable(state: OwnerState, back: Given) -> Bools:
+def _takable(state: OwnerState, back: FreedCapacity) -> Bools:
     """Offers that can be had, those among them that would be vacated."""
     slots = state.match.slots
     takable: Bools = state.offers.columns.matchable[slots]
@@ -231,7 +231,7 @@ def _has_ports(state: OwnerState) -> Bools:
     return found
 
 
-def _room_for(state: OwnerState, resource: int, wanted: int, back: Given) -> Ints:
+def _room_for(state: OwnerState, resource: int, wanted: int, back: FreedCapacity) -> Ints:
     """What nobody holds of a resource on the matched rows; enough, where devices serve it."""
     nodes, rows = state.nodes, state.match.rows
     free = _free_of(nodes, resource, rows)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.api.node_selection import required_nodes
 from holdfast.capacity import names
 from holdfast.capacity.held_room import NOTHING, given_back
-from holdfast.capacity.matching import Match, Wishes, ignores
+from holdfast.capacity.matching import OfferMatch, ReservationWishes, ignores
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.selection import required_selected
 from holdfast.errors import BadRequest
@@ -101,11 +101,11 @@ class Reservation:
         if pod.reserve_for:
             return prepare_heir(pod, view, self.args.pre_allocation_config)
         try:
-            affinity = None if ignores(pod) else Wishes.of(pod).affinity
+            affinity = None if ignores(pod) else ReservationWishes.of(pod).affinity
         except BadRequest as wrong:
             return Reject(Code.ERROR, (str(wrong),))
         matched = view.matched
-        if not isinstance(matched, Match):
+        if not isinstance(matched, OfferMatch):
             if affinity is not None:
                 return Reject(Code.UNRESOLVABLE, (NO_MATCH,))
             return Unrelated(view.nodes) if claims(pod) else Skip()
