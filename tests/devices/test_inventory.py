@@ -1,14 +1,12 @@
 """The ledger of devices, and answers that are kept between pods."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.columns.picture import Picture
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.reach import reachable
 from holdfast.devices.tables import FITS, LACKS
 from holdfast.framework.world import World
 from holdfast.testing import a_claim, a_device, a_device_class, a_node, a_slice, typed
@@ -127,27 +125,6 @@ def test_a_slice_for_all_nodes_has_every_row_looked_at_again():
     assert codes(nodes, inventory, claim) == [FITS, FITS]
     inventory.upsert(holding("a", "gpu-0", "net"))
     assert codes(nodes, inventory, claim) == [LACKS, LACKS]
-
-
-@pytest.mark.parametrize(
-    ("term", "rows"),
-    [
-        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}, [0, 1, 0]),
-        ({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}, [1, 0, 0]),
-        ({"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}, [0, 0, 1]),
-        ({"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, [1, 1, 0]),
-        ({}, [0, 0, 0]),
-    ],
-)
-def test_a_claim_can_be_used_where_its_selector_says(term, rows):
-    nodes, _ = cluster(
-        a_node("a", labels={"zone": "x"}), a_node("b", labels={"zone": "y"}), a_node("c")
-    )
-    allocation = {"devices": {}, "nodeSelector": {"nodeSelectorTerms": [term]}}
-    claim = typed(a_claim(status={"allocation": allocation}))
-    assert reachable(claim.status.allocation.node_selector, nodes).tolist() == [
-        bool(r) for r in rows
-    ]
 
 
 NODES = ("a", "b", "c")

@@ -25,6 +25,10 @@ class FieldRequirement:
     value: str
     equal: bool = True
 
+    def holds(self, value: str) -> bool:
+        """Tell whether the field may have this value; "" stands for what is not set."""
+        return (value == self.value) == self.equal
+
     def __str__(self) -> str:
         return f"{self.path}{'=' if self.equal else '!='}{escape(self.value)}"
 
@@ -41,7 +45,7 @@ class FieldSelector:
         >>> parse("spec.nodeName!=").matches({"spec.nodeName": "n1"}.__getitem__)
         True
         """
-        return all((getter(r.path) == r.value) == r.equal for r in self.requirements)
+        return all(r.holds(getter(r.path)) for r in self.requirements)
 
     def exact(self, path: str) -> str | None:
         """The one value this field must have, if the selector demands one."""

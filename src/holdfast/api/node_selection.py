@@ -24,6 +24,8 @@ _OPERATORS = {
     "Gt": label_selection.GREATER, "Lt": label_selection.LESS,
 }  # fmt: skip
 NAME_FIELD = "metadata.name"
+UNKNOWN_FIELD = ""
+"""What every field of a node but its name reads as, as in upstream."""
 Labels = Mapping[str, str]
 
 
@@ -78,7 +80,9 @@ class NodeTerm:
         """Tell whether a node is chosen; a node without a name passes every field."""
         if self.mistakes or not self.labels.matches(labels):
             return False
-        return not name or self.fields.matches(lambda path: name if path == NAME_FIELD else "")
+        return not name or self.fields.matches(
+            lambda path: name if path == NAME_FIELD else UNKNOWN_FIELD
+        )
 
 
 def compile_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm:

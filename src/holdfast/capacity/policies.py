@@ -17,6 +17,7 @@ from holdfast.api.labels import LabelRequirement, Selector, conjunction, from_se
 from holdfast.api.resource_policy import ResourcePolicy, Unit
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.selection import selected
 from holdfast.errors import HoldfastError
 
 
@@ -125,14 +126,9 @@ class Policies:
 
 
 def rows_of_pool(picture: Picture, pool: NodePool) -> NDArray[np.bool_]:
-    """Tell which rows belong to a pool; each distinct label value is looked at once."""
-    mask: NDArray[np.bool_] = picture.alive.copy()
-    for requirement in pool.selector.requirements or ():
-        column = picture.label_column(requirement.key)
-        passes = [requirement.matches({requirement.key: value}) for value in column.values]
-        # The last entry answers for rows without the label: their id is -1.
-        table = np.array([*passes, requirement.matches({})], np.bool_)
-        mask &= table[column.ids]
+    """Tell which rows belong to a pool."""
+    mask = selected(picture, pool.selector, slice(0, picture.capacity))
+    mask &= picture.alive
     return mask
 
 

@@ -1,7 +1,7 @@
-"""Selectors over node labels, answered for whole columns.
+"""Label and node selectors, answered for whole columns.
 
-The same selectors as ``api.labels`` and ``api.node_selection`` compile, but asked about all rows
-at once: a test of one label is a comparison of value ids.
+The same selectors as ``api.labels`` and ``api.node_selection`` compile and answer for one node, but
+asked about all rows at once: a test of one label is a comparison of value ids.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from holdfast.api import labels as label_selection
 from holdfast.api.labels import LabelRequirement, Selector
 from holdfast.api.names import parse_integer
-from holdfast.api.node_selection import NAME_FIELD, NodeTerm, NodeTerms, RequiredNodes
+from holdfast.api.node_selection import (
+    NAME_FIELD,
+    UNKNOWN_FIELD,
+    NodeTerm,
+    NodeTerms,
+    RequiredNodes,
+)
 from holdfast.columns.node_labels import Ids, LabelColumn
 from holdfast.columns.picture import Picture
 
@@ -30,27 +36,34 @@ def selected(nodes: Picture, selector: Selector, rows: SomeRows) -> Bools:
     return mask
 
 
-def term_selected(nodes: Picture, term: NodeTerm, rows: SomeRows) -> Bools:
-    """Tell which rows one node selector term chooses; one with a mistake chooses none."""
+def term_selected(
+    nodes: Picture, term: NodeTerm, rows: SomeRows, *, by_labels_alone: bool = False
+) -> Bools:
+    """Tell which rows one node selector term chooses; one with a mistake chooses none.
+
+    ``by_labels_alone`` leaves out what it asks of fields, as for a node without a name.
+    """
     if term.mistakes:
         return np.zeros(_count(nodes, rows), np.bool_)
     mask = selected(nodes, term.labels, rows)
-    for requirement in term.fields.requirements:
-        named = np.zeros(nodes.capacity, np.bool_)
-        if requirement.path == NAME_FIELD and requirement.value in nodes.row_of:
-            named[nodes.row_of[requirement.value]] = True
-        # Any other field reads as empty on every node.
-        elif requirement.path != NAME_FIELD and not requirement.value:
-            named[:] = True
-        mask &= named[rows] == requirement.equal
+    for requirement in () if by_labels_alone else term.fields.requirements:
+        if requirement.path == NAME_FIELD:
+            named = np.full(nodes.capacity, not requirement.equal)
+            if (row := nodes.row_of.get(requirement.value)) is not None:
+                named[row] = requirement.equal
+            mask &= named[rows]
+        else:
+            mask &= requirement.holds(UNKNOWN_FIELD)
     return mask
 
 
-def terms_selected(nodes: Picture, terms: NodeTerms, rows: SomeRows) -> Bools:
+def terms_selected(
+    nodes: Picture, terms: NodeTerms, rows: SomeRows, *, by_labels_alone: bool = False
+) -> Bools:
     """Tell which rows any of the terms chooses."""
     mask = np.zeros(_count(nodes, rows), np.bool_)
     for term in terms.terms:
-        mask |= term_selected(nodes, term, rows)
+        mask |= term_selected(nodes, term, rows, by_labels_alone=by_labels_alone)
     return mask
 
 

@@ -20,7 +20,7 @@ from holdfast.api.storage import (
 )
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.picture import Picture
-from holdfast.columns.selection import selected
+from holdfast.columns.selection import selected, terms_selected
 from holdfast.errors import BadRequest, Invalid
 
 Mask = NDArray[np.bool_]
@@ -111,21 +111,15 @@ class Reach:
         nodes = self._nodes
         if affinity is None:
             return nodes.rows
-        mask = np.zeros(nodes.size, np.bool_)
-        for labels in _of_terms(affinity):
-            mask |= selected(nodes, labels, slice(0, nodes.size))
-        rows: Rows = (mask & nodes.alive[: nodes.size]).nonzero()[0]
+        some = slice(0, nodes.size)
+        mask = terms_selected(nodes, compile_selector(affinity), some, by_labels_alone=True)
+        rows: Rows = (mask & nodes.alive[some]).nonzero()[0]
         return rows
 
 
 def reaches(labels: Mapping[str, str], affinity: NodeSelector | None) -> bool:
-    """Tell whether a node with these labels reaches a volume."""
-    return affinity is None or any(chosen.matches(labels) for chosen in _of_terms(affinity))
-
-
-def _of_terms(affinity: NodeSelector) -> list[Selector]:
-    """What each term asks of a node's labels; fields of the node are not looked at."""
-    return [term.labels for term in compile_selector(affinity).terms if not term.mistakes]
+    """Tell whether a node with these labels reaches a volume; its fields are not looked at."""
+    return affinity is None or compile_selector(affinity).matches(labels, "")
 
 
 def allowed(nodes: Picture, storage_class: StorageClass) -> Mask:

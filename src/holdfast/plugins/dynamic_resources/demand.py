@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.devices import ResourceClaim
+from holdfast.api.node_selection import compile_selector
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.selection import Bools, terms_selected
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.claims import special_uid
 from holdfast.devices.extended import Breakdown, break_down, special_claim
 from holdfast.devices.failures import AllocationError, SearchTimeout
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.reach import Mask, reachable
 from holdfast.devices.tables import BROKEN, FAILS, FITS, LACKS, Answers
 from holdfast.framework.plugin import Code, Rows, Verdicts
 
@@ -83,7 +84,7 @@ class Demand:
     leftover: ResourceClaim | None = None
     unavailable: set[int] = field(default_factory=set)
     written: Written = field(default_factory=Written)
-    _masks: dict[int, Mask] = field(default_factory=dict)
+    _masks: dict[int, Bools] = field(default_factory=dict)
     _variants: dict[int, Variant] = field(default_factory=dict)
 
     @property
@@ -199,12 +200,10 @@ class Demand:
         answers = self.inventory.tables.answers(allocator, self.steps)
         return Variant(claims, breakdown, special, allocator, answers)
 
-    def _mask(self, number: int, claim: ResourceClaim) -> Mask:
+    def _mask(self, number: int, claim: ResourceClaim) -> Bools:
         mask = self._masks.get(number)
         if mask is None:
-            allocation = claim.status.allocation
-            selector = None if allocation is None else allocation.node_selector
-            mask = self._masks[number] = reachable(selector, self.nodes)
+            mask = self._masks[number] = reachable(claim, self.nodes)
         return mask
 
     def _served(self, rows: Rows) -> NDArray[np.int64]:
@@ -216,6 +215,14 @@ class Demand:
             own = allocatable[resource, rows] > 0 if resource < len(allocatable) else False
             served |= np.where(own, 0, 1 << i)
         return served
+
+
+def reachable(claim: ResourceClaim, nodes: Picture) -> Bools:
+    """Tell for each row whether an allocated claim can be used there; no selector: everywhere."""
+    selector = claim.status.allocation.node_selector if claim.status.allocation else None
+    if selector is None:
+        return np.ones(nodes.size, np.bool_)
+    return terms_selected(nodes, compile_selector(selector), slice(0, nodes.size))
 
 
 def with_allocation(claim: ResourceClaim, allocation: object) -> ResourceClaim:
