@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from clusters import ZONE
-from holdfast.engine.runner import closed_gate
+from holdfast.engine.decision import closed_gate
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import TurnedAway, attempt

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from holdfast.engine.runner import decide
+from holdfast.engine.decision import decide
 from holdfast.framework.plugin import Placement, Reserves
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles

@@ -5,8 +5,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from holdfast.engine.decision import decide, feasible, rank
 from holdfast.engine.profile import Entry, build
-from holdfast.engine.runner import decide, feasible, rank
 from holdfast.engine.scoring import InvalidScore
 from holdfast.errors import BadConfiguration
 from holdfast.framework.plugin import (

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from holdfast.engine.decision import after_reject, feasible
 from holdfast.engine.opinion import Opinion, hear
 from holdfast.engine.profile import Profile
-from holdfast.engine.runner import after_reject, feasible
 from holdfast.framework.extender import Agreement, ExtenderConfig, Filtered
 from holdfast.framework.plugin import Call, Candidate, Code, Effect
 from holdfast.framework.rejection import Rejection

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from holdfast.columns import journal
 from holdfast.columns.interner import PODS
 from holdfast.engine.choice import ranked
+from holdfast.engine.decision import decide, feasible
 from holdfast.engine.profile import build
-from holdfast.engine.runner import decide, feasible
 from holdfast.engine.scoring import score_rows, total
 from holdfast.framework.plugin import Code
 from holdfast.framework.rejection import Rejection

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from holdfast.capacity.names import DISABLE_PREEMPTIBLE as SPARED
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns import journal
+from holdfast.engine.decision import feasible
 from holdfast.engine.profile import build
-from holdfast.engine.runner import feasible
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World

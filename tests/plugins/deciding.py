@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from holdfast.engine.decision import after_reject, decide
 from holdfast.engine.explanation import explain
-from holdfast.engine.runner import after_reject, decide
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World

@@ -3,8 +3,8 @@
 import numpy as np
 
 from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.engine.decision import feasible
 from holdfast.engine.profile import build
-from holdfast.engine.runner import feasible
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY

@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.capacity.held_room import NOTHING, given_back
 from holdfast.engine.choice import ranked
+from holdfast.engine.decision import decide, feasible
 from holdfast.engine.memory import Memory
 from holdfast.engine.profile import Profile
-from holdfast.engine.runner import decide, feasible
 from holdfast.engine.scoring import score_rows
 from holdfast.framework.plugin import Change, Narrow, Placement
 from holdfast.framework.rejection import Rejection

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.engine.class_evaluation import Left, Record
 from holdfast.engine.prepared import Prepared
-from holdfast.engine.record import Left, Record
 from holdfast.framework.plugin import Code, Rows
 from holdfast.framework.view import View
 from holdfast.framework.words import SILENCE, Words

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.cells import cells
 from holdfast.engine.answers import Answers
-from holdfast.engine.scaled import UNKNOWN, Scaled
+from holdfast.engine.kept_scores import UNKNOWN, Scaled
 from holdfast.engine.ties import NOWHERE, best_of
 from holdfast.framework.plugin import Rows
 

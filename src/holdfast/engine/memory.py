@@ -12,12 +12,12 @@ from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.answers import Answers
+from holdfast.engine.class_evaluation import Record
 from holdfast.engine.plugin_use import PluginUse, deciding
 from holdfast.engine.possible import Possible
 from holdfast.engine.prepared import Prepared, ask, take
 from holdfast.engine.profile import Profile
 from holdfast.engine.recent import Recent
-from holdfast.engine.record import Record
 from holdfast.framework.plugin import Code, Filters, Skip
 from holdfast.framework.view import View
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from holdfast.engine.crowding import Crowd
 from holdfast.engine.hypothesis import judge
 from holdfast.engine.kept_objections import Objections
+from holdfast.engine.nominated_pods import Crowd
 from holdfast.engine.prepared import Prepared, filters_of, in_turn, reached, states_of
 from holdfast.framework.plugin import Change, Code, Reject, Rows, Verdicts
 from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.candidates import Feasible
+from holdfast.engine.decision import after_reject, feasible, rank
 from holdfast.engine.profile import Profile
-from holdfast.engine.runner import after_reject, feasible, rank
 from holdfast.framework.plugin import (
     Code,
     Effect,

@@ -14,8 +14,8 @@ from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.audit import Auditor
+from holdfast.engine.decision import closed_gate
 from holdfast.engine.profile import Profile
-from holdfast.engine.runner import closed_gate
 from holdfast.framework.extender import EXTENDER, ExtenderConfig
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World

@@ -17,10 +17,10 @@ import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.audit import Auditor
+from holdfast.engine.decision import decide
 from holdfast.engine.explanation import explain
 from holdfast.engine.invariants import check_invariants
 from holdfast.engine.profile import Profile
-from holdfast.engine.runner import decide
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.candidates import Feasible, strike_out
 from holdfast.engine.choice import best_row
-from holdfast.engine.crowding import Crowd
 from holdfast.engine.hypothesis import judge_beside_nominated
 from holdfast.engine.memory import Memory
+from holdfast.engine.nominated_pods import Crowd
 from holdfast.engine.objections import (
     common_rows,
     first_objections,

@@ -17,13 +17,13 @@ from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.engine.answers import Answers
-from holdfast.engine.crowding import Crowd
 from holdfast.engine.kept_objections import Objections
+from holdfast.engine.kept_scores import Scaled
 from holdfast.engine.leading import Leading
+from holdfast.engine.nominated_pods import Crowd
 from holdfast.engine.possible import Possible
 from holdfast.engine.prepared import Prepared
 from holdfast.engine.profile import Profile
-from holdfast.engine.scaled import Scaled
 from holdfast.engine.scoring import HIGHEST_SCORE
 from holdfast.engine.ties import NOWHERE, Ties, best_of
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
