@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from holdfast.engine.decision import after_reject, feasible
+from holdfast.engine.decision import feasible
 from holdfast.engine.opinion import Opinion, hear
+from holdfast.engine.post_filter import after_reject
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import Agreement, ExtenderConfig, Filtered
 from holdfast.framework.plugin import Call, Candidate, Code, Effect

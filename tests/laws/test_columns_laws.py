@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.columns import journal
 from holdfast.columns.interner import PODS
-from holdfast.engine.choice import ranked
-from holdfast.engine.decision import decide, feasible
+from holdfast.engine.decision import decide, feasible, ranked
 from holdfast.engine.profile import build
 from holdfast.engine.scoring import score_rows, total
 from holdfast.framework.plugin import Code

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.engine.hypothesis import judge
 from holdfast.engine.memory import Memory
+from holdfast.engine.nominated_pods import judge
 from holdfast.engine.prepared import filters_of
 from holdfast.framework.plugin import Change
 from holdfast.framework.view import View

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from holdfast.engine.decision import after_reject, decide
+from holdfast.engine.decision import decide
 from holdfast.engine.explanation import explain
+from holdfast.engine.post_filter import after_reject
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World

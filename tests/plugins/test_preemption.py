@@ -2,7 +2,7 @@
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NAMESPACES
 from holdfast.capacity.names import ALLOCATED
-from holdfast.engine.decision import after_reject
+from holdfast.engine.post_filter import after_reject
 from holdfast.plugins.default_preemption import plugin
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object

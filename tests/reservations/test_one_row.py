@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.capacity.held_room import NOTHING, given_back
-from holdfast.engine.choice import ranked
-from holdfast.engine.decision import decide, feasible
+from holdfast.engine.decision import decide, feasible, ranked
 from holdfast.engine.memory import Memory
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows

@@ -16,16 +16,12 @@ from numpy.typing import NDArray
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
-from holdfast.engine.answers import Answers
-from holdfast.engine.kept_objections import Objections
-from holdfast.engine.kept_scores import Scaled
-from holdfast.engine.leading import Leading
+from holdfast.engine.kept_scores import NOWHERE, Leading, Scaled, Ties, best_of
 from holdfast.engine.nominated_pods import Crowd
-from holdfast.engine.possible import Possible
-from holdfast.engine.prepared import Prepared
+from holdfast.engine.objections import Objections
+from holdfast.engine.prepared import Answers, Prepared
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import HIGHEST_SCORE
-from holdfast.engine.ties import NOWHERE, Ties, best_of
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
 
 
@@ -323,3 +319,39 @@ class Record:
         if np.count_nonzero(ok) < len(ok):
             total = np.where(ok, total, NOWHERE)
         self.total[rows] = total
+
+
+class Possible:
+    """Rows that are nodes and pass every filter which looks at nothing but the node.
+
+    Pods come and go all the time, nodes do not: this part of a verdict (the answers of NODE
+    plugins, and what preparing allowed) is worked out again only when some node changed, and
+    shared by all classes that differ in other things.
+    """
+
+    __slots__ = ("_allowed", "_answers", "_cursor", "_nodes", "at", "rows")
+
+    def __init__(self, nodes: Picture, answers: Sequence[Answers], allowed: Sequence[Rows]) -> None:
+        self._nodes = nodes
+        self._answers = tuple(answers)
+        self._allowed = tuple(allowed)
+        self._cursor = -1
+        self.rows: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
+        self.at: Cells[bool] = cells(self.rows)
+
+    def refresh(self) -> None:
+        """Look at the nodes again, if one of them changed."""
+        seq, size = self._nodes.node_journal.seq, self._nodes.size
+        if self._cursor == seq:
+            return
+        self._cursor = seq
+        possible = self._nodes.alive[:size].copy()
+        for answers in self._answers:
+            answers.refresh()
+            if answers.verdicts is not None:
+                possible &= answers.verdicts[:size] == 0
+        for rows in self._allowed:
+            here = np.zeros(size, np.bool_)
+            here[rows] = True
+            possible &= here
+        self.rows[:size] = possible

@@ -1,59 +1,84 @@
-"""The one generic runner: two pure halves, ``feasible`` and ``rank``.
+"""One decision, from a pod to its node: two pure halves, ``feasible`` and ``rank``.
 
-Together they decide: which rows can take the pod, and which of those is best. Whoever applies the
-decision (scheduler, what-if, a test) stands outside. Nothing here changes the world; what is
-remembered between calls only makes the next one cheaper.
+``feasible`` finds the rows that can take the pod, or says why there is none; ``rank`` chooses the
+best of them. The caller (scheduler, what-if, a test) applies the decision. Nothing here changes the
+world; what is kept between calls (``memory``) only makes the next one cheaper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.engine.candidates import Feasible, strike_out
-from holdfast.engine.choice import best_row
-from holdfast.engine.hypothesis import judge_beside_nominated
-from holdfast.engine.memory import Memory
-from holdfast.engine.nominated_pods import Crowd
-from holdfast.engine.objections import (
-    common_rows,
-    first_objections,
-    refused,
-    rejection_of,
-)
+from holdfast.engine.class_evaluation import Left, Record
+from holdfast.engine.kept_scores import NOWHERE, best_of
+from holdfast.engine.memory import memory_of
+from holdfast.engine.nominated_pods import Crowd, judge_beside_nominated
+from holdfast.engine.objections import common_rows, first_objections, refused, rejection_of
 from holdfast.engine.prepared import Prepared, filters_of, in_turn
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import (
-    AfterRejects,
-    Code,
-    Effect,
-    Placement,
-    PreEnqueues,
-    Prepares,
-    Reject,
-    implements,
-)
-from holdfast.framework.rejection import Rejection
+from holdfast.engine.scoring import best_tier, score_rows, total, weighted_apart
+from holdfast.framework.plugin import AnyRows, Code, Placement, PreEnqueues, Reject, Rows
+from holdfast.framework.rejection import SILENCE, Rejection, Words
 from holdfast.framework.view import View
-from holdfast.framework.words import Words
 from holdfast.framework.world import World
 
 LIST_LIMITS = "ListLimits"
 """What rejects a pod of which a list has too many entries; no plugin, so that no event helps."""
+_FEW = 32
+"""So many kept best rows are looked at one by one before all rows are."""
 
 
-def memory_of(profile: Profile, world: World) -> Memory:
-    """What is remembered for a profile in this world."""
-    memory: Memory | None = world.remembered.get(profile)
-    if memory is None:
-        memory = world.remembered[profile] = Memory(profile)
-    return memory
+@dataclass(slots=True, eq=False)
+class Feasible:
+    """Rows that can take the pod.
+
+    ``active`` is ``record.prepared`` itself unless a plugin that is asked for every pod has
+    something to say; while it is, what the record keeps is all there is. ``mask`` is None while it
+    equals the class's own ``record.ok``; ``chosen`` is set when the pod goes to the node it is
+    nominated to, unscored.
+    """
+
+    pod: PodFacts
+    view: View
+    record: Record
+    active: list[Prepared]
+    mask: NDArray[np.bool_] | None = None
+    chosen: int | None = None
+    words: Words = SILENCE
+    left: Left | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The feasible rows, ascending. Not to be written to."""
+        if self.mask is None:
+            return self.record.rows()
+        if self.left is not None and self.mask is self.left.mask:
+            return self.left.rows
+        rows: Rows = self.mask.nonzero()[0]
+        return rows
+
+    @property
+    def count(self) -> int:
+        """How many rows that is."""
+        return self.record.count if self.mask is None else int(np.count_nonzero(self.mask))
+
+    @property
+    def own_row(self) -> int | None:
+        """The row the pod itself is nominated to."""
+        return self.view.nodes.row_of.get(self.view.world.nominations.node_of(self.pod.uid))
+
+    def only(self, rows: Rows) -> Feasible:
+        """The same with fewer rows, as an extender would have it."""
+        mask = np.zeros(self.view.nodes.size, np.bool_)
+        mask[rows] = True
+        chosen = self.chosen if self.chosen is not None and mask[self.chosen] else None
+        return Feasible(self.pod, self.view, self.record, self.active, mask, chosen, self.words)
 
 
 def closed_gate(
@@ -68,8 +93,22 @@ def closed_gate(
     return None
 
 
+def decide(
+    profile: Profile, pod: PodFacts, world: World, now: float, rng: np.random.Generator
+) -> Placement | Rejection:
+    """Both halves at once."""
+    found = feasible(profile, pod, world, now)
+    return found if isinstance(found, Rejection) else rank(profile, found, rng)
+
+
 def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasible | Rejection:
-    """Find the rows that can take the pod, or say why there is none."""
+    """Find the rows that can take the pod, or say why there is none.
+
+    The record of the pod's class has what plugins prepared for it and the rows that pass every
+    kept filter. Plugins that are asked for every pod prepare besides, and may refuse it. Then rows
+    are struck out: by filters whose answers are not kept, and where nominated pods need the room.
+    The node the pod itself is nominated to is taken unscored if it is left.
+    """
     memory = memory_of(profile, world)
     view = View(world, pod, now, offers=memory.offers)
     if pod.excess or not world.nodes.row_of:
@@ -85,7 +124,7 @@ def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasi
     record.refresh()
     error = ""
     if record.domain or found.active is not record.prepared:
-        error = strike_out(found)
+        error = _strike_out(found)
     if world.nominations:
         _leave_room(found)
     if pod.pod.status.nominated_node_name or world.nominations:
@@ -107,82 +146,6 @@ def _rejected_unseen(view: View) -> Rejection:
     return rejection_of(view, (), prefilter=(LIST_LIMITS, too_many))
 
 
-def rank(
-    profile: Profile,
-    found: Feasible,
-    rng: np.random.Generator,
-    points: NDArray[np.float64] | None = None,
-) -> Placement:
-    """Choose the best of the feasible rows; among equals each is as likely.
-
-    ``points`` (one a row) are added to what the plugins give.
-    """
-    row = found.chosen
-    if row is None:
-        row = best_row(profile, found, rng, points)
-    states = found.record.states
-    if found.active is not found.record.prepared:
-        states = {p.plugin.name: p.state for p in found.active if not p.skip}
-    return Placement(found.pod, row, found.view.nodes.names[row], states)
-
-
-def decide(
-    profile: Profile, pod: PodFacts, world: World, now: float, rng: np.random.Generator
-) -> Placement | Rejection:
-    """Both halves at once."""
-    found = feasible(profile, pod, world, now)
-    return found if isinstance(found, Rejection) else rank(profile, found, rng)
-
-
-def after_reject(profile: Profile, rejection: Rejection, world: World, now: float) -> Effect | None:
-    """Ask the plugins what to do about a pod that fits nowhere (PostFilter).
-
-    They are asked in order until one succeeds or says that nothing can help; what they say is
-    joined, and the last one to say something about the nomination is heard.
-    """
-    if rejection.error or not rejection.nodes or rejection.pod.excess:
-        return None
-    view = View(world, rejection.pod, now, offers=memory_of(profile, world).offers)
-    effects: list[Effect] = []
-    for plugin in profile.having(AfterRejects):
-        if _missed(plugin, rejection):
-            # Another plugin's word ended preparing before this one's turn; upstream's says this.
-            effect = Effect(plugin.name, "not found", code=Code.ERROR)
-        else:
-            effect = plugin.after_reject(rejection.states.get(plugin.name), rejection, view)
-        effects.append(effect)
-        if effect.code is not Code.UNSCHEDULABLE:
-            break
-    return _merged(effects) if effects else None
-
-
-def _missed(plugin: Any, rejection: Rejection) -> bool:
-    """Whether a plugin that needs what it prepared did not get to prepare."""
-    if getattr(plugin, "asked_unprepared", False) or not implements(plugin, Prepares):
-        return False
-    return plugin.name not in rejection.prepared
-
-
-def _merged(effects: list[Effect]) -> Effect:
-    """What they want together; one that ended the asking has the only word, but writes stand."""
-    last = effects[-1]
-    calls = tuple([call for e in effects for call in e.calls])
-    notes = tuple([note for e in effects for note in e.notes])
-    if last.code is not Code.UNSCHEDULABLE:
-        # Most times nobody else has anything to write.
-        alone = calls == last.calls and notes == last.notes
-        return last if alone else replace(last, calls=calls, notes=notes)
-    return Effect(
-        plugin=", ".join(e.plugin for e in effects),
-        message=", ".join(e.message for e in effects if e.message),
-        nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
-        evict=tuple(pod for e in effects for pod in e.evict),
-        calls=calls,
-        code=last.code,
-        notes=notes,
-    )
-
-
 def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
     """What preparing came to: the first unresolvable word, else the last of the others."""
     last = None
@@ -199,6 +162,64 @@ def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
         words = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
         return ", ".join(names), Reject(Code.UNRESOLVABLE, (words,))
     return None
+
+
+def _strike_out(found: Feasible) -> str:
+    """Let plugins whose answers are not kept strike out rows; answers an error, or "".
+
+    An error on any row fails the attempt, unless the pod goes where it is nominated to.
+    """
+    record = found.record
+    if record.sliced and found.active is record.prepared:
+        size = found.view.nodes.size
+        # Cheaper over all rows than picking some; such a plugin never fails.
+        everywhere = slice(0, size)
+        found.left = record.left_by([p.plugin.filter(p.state, everywhere) for p in record.domain])
+        found.mask = found.left.mask
+        return ""
+    return _ask_in_turn(found)
+
+
+def _ask_in_turn(found: Feasible) -> str:
+    size, error = found.view.nodes.size, ""
+    left = np.ones(size, np.bool_)
+    for prepared in found.active:
+        if prepared.answers is not None or prepared.skip:
+            continue
+        if prepared.narrow is not None:
+            allowed = np.zeros(size, np.bool_)
+            allowed[prepared.narrow] = True
+            left &= allowed
+        if not prepared.filters:
+            continue
+        if prepared.use.sliced:
+            left &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
+            continue
+        rows = (left & _passing_until(found, prepared)).nonzero()[0]
+        verdicts = prepared.plugin.filter(prepared.state, rows)
+        failed = (verdicts == Code.ERROR).nonzero()[0]
+        if len(failed) and not error:
+            words = ", ".join(prepared.plugin.reasons(prepared.state, int(rows[failed[0]])))
+            error = f'running "{prepared.plugin.name}" filter plugin: {words}'
+        left[rows] = verdicts == 0
+    found.mask = found.record.ok[:size] & left
+    return error
+
+
+def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:
+    """Rows that pass all kept filters before this one: it may fail there, whoever rejects later."""
+    size = found.view.nodes.size
+    mask = found.record.ok[:size]
+    turn = prepared.use.place
+    kept = [p for p in found.active if p.filters and p.answers is not None]
+    if all(other.use.place < turn for other in kept):
+        return mask
+    mask = found.view.nodes.alive[:size].copy()
+    for other in kept:
+        verdicts = other.answers.verdicts if other.answers is not None else None
+        if verdicts is not None and other.use.place < turn:
+            mask &= verdicts[:size] == 0
+    return mask
 
 
 def _leave_room(found: Feasible) -> None:
@@ -253,3 +274,77 @@ def _prefer_nominated(found: Feasible) -> None:
         mask = found.record.ok if found.mask is None else found.mask
         if mask[row]:
             found.chosen = row
+
+
+def rank(
+    profile: Profile,
+    found: Feasible,
+    rng: np.random.Generator,
+    points: NDArray[np.float64] | None = None,
+) -> Placement:
+    """Choose the best of the feasible rows; among equals each is as likely.
+
+    ``points`` (one a row) are added to what the plugins give.
+    """
+    row = found.chosen
+    if row is None:
+        row = _best_row(profile, found, rng, points)
+    states = found.record.states
+    if found.active is not found.record.prepared:
+        states = {p.plugin.name: p.state for p in found.active if not p.skip}
+    return Placement(found.pod, row, found.view.nodes.names[row], states)
+
+
+def _best_row(
+    profile: Profile,
+    found: Feasible,
+    rng: np.random.Generator,
+    points: NDArray[np.float64] | None,
+) -> int:
+    """Choose a row; among equals each is as likely. ``points`` (one a row) are added."""
+    record = found.record
+    known = record.simple and found.active is record.prepared and points is None
+    if known and found.mask is None:
+        ties: Sequence[int] | Rows = record.best_rows()
+    elif known and record.flat:
+        ties = _best_left(found)
+    else:
+        if not record.summed and len(only := found.rows) == 1:
+            return int(only[0])  # unscored: what is wrong with the scores is no matter
+        rows, sums = ranked(profile, found)
+        if points is not None:
+            sums = sums + points[rows]
+        ties = best_of(sums)
+        if not isinstance(rows, slice):
+            ties = rows[ties]
+    count = len(ties)
+    return int(ties[0 if count == 1 else int(rng.random() * count)])
+
+
+def _best_left(found: Feasible) -> Sequence[int] | Rows:
+    """The best rows of those the mask leaves, if totals hold for any part of the rows."""
+    mask, record = found.mask, found.record
+    assert mask is not None
+    ties = record.best_rows()
+    if len(ties) <= _FEW:
+        left = sorted([row for row in ties if mask[row]])
+        if left:
+            return left
+    return best_of(np.where(mask, record.total[: len(mask)], NOWHERE))
+
+
+def ranked(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float64]]:
+    """The rows of the best tier and their totals; kept sums are used where they hold."""
+    record = found.record
+    same = record.summed and found.active is record.prepared
+    if not (same and (found.mask is None or record.flat)):
+        rows = best_tier(found.active, found.rows)
+        return rows, total(score_rows(profile, found.active, rows), len(rows))
+    size = found.view.nodes.size
+    asked: AnyRows = slice(0, size) if found.count == size else found.rows
+    sums = record.total[asked] if isinstance(asked, slice) else record.total.take(asked)
+    if record.leading is not None:
+        sums = sums + record.leading.of(asked)
+    for prepared in record.apart:
+        sums = sums + weighted_apart(profile, prepared, asked)
+    return asked, sums

@@ -13,9 +13,9 @@ import numpy as np
 
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.engine.candidates import Feasible
-from holdfast.engine.decision import after_reject, closed_gate, feasible
+from holdfast.engine.decision import Feasible, closed_gate, feasible
 from holdfast.engine.objections import first_objections
+from holdfast.engine.post_filter import after_reject
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import InvalidScore, Score, best_tier, score_rows, total
 from holdfast.framework.plugin import Code, Effect, Reject, Rows

@@ -1,27 +1,74 @@
-"""Rows that would take a class of pods, but not beside the pods that are nominated to them."""
+"""Verdicts on rows with other pods there: nominated pods, and victims of preemption away."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.follower import Follower
 from holdfast.columns.interner import PODS
-from holdfast.engine.hypothesis import FilterPair, judge
-from holdfast.framework.plugin import Change, NeedsRoom, Rows, Scope, implements
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.plugin import (
+    NONE,
+    Change,
+    Code,
+    JudgesOne,
+    NeedsRoom,
+    Rows,
+    Scope,
+    State,
+    implements,
+)
+from holdfast.framework.rejection import Word, Words
 from holdfast.framework.values import Needs
-from holdfast.framework.words import Word, Words
 from holdfast.framework.world import World
 
+FilterPair = tuple[Any, State]
 Bools = NDArray[np.bool_]
 _LAST_BIT = 61
 """Whoever asks for more resources than there are bits: the last share one."""
 
 
+def judge(filters: Iterable[FilterPair], row: int, change: Change = NONE) -> Word | None:
+    """The first objection to the row under a change, or None if it passes."""
+    rows: Rows | None = None
+    for plugin, state in filters:
+        if implements(plugin, JudgesOne):
+            verdict = plugin.verdict(state, row, change)
+        else:
+            rows = np.array([row], np.intp) if rows is None else rows
+            verdict = int(plugin.filter(state, rows, change)[0])
+        if verdict:
+            return Word(plugin.name, Code(verdict), tuple(plugin.reasons(state, row, change)))
+    return None
+
+
+def judge_beside_nominated(
+    filters: Sequence[FilterPair],
+    row: int,
+    nominated: Mapping[str, PodFacts],
+    change: Change = NONE,
+) -> Word | None:
+    """Judge a row twice if pods are nominated to it: with them there, and as it is.
+
+    Both must pass: a nominated pod may take room, and may also go elsewhere after all and with it
+    what the pod relies on (its affinity, say).
+    """
+    if nominated:
+        added = {**change.added, row: (*change.added.get(row, ()), *nominated.values())}
+        objection = judge(filters, row, Change(added, change.removed))
+        if objection is not None:
+            return objection
+    return judge(filters, row, change)
+
+
 class Crowd:
-    """What is remembered of it for a class all of whose answers are kept.
+    """Rows that would take a class of pods, but not beside the pods that are nominated to them.
+
+    For a class all of whose answers are kept.
 
     A row is judged again when it, or who is nominated to it, changed. Itself a pod does not crowd:
     whoever is nominated must look at that one row apart.

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.engine.candidates import Feasible
+from holdfast.engine.decision import Feasible
 from holdfast.engine.objections import first_objections
 from holdfast.engine.scoring import HIGHEST_SCORE
 from holdfast.framework.extender import EXTENDER, HIGHEST_PRIORITY, ExtenderConfig, Filtered
 from holdfast.framework.plugin import Code
-from holdfast.framework.rejection import Rejection
-from holdfast.framework.words import Word
+from holdfast.framework.rejection import Rejection, Word
 
 Points = NDArray[np.float64]
 

@@ -21,8 +21,7 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.volumes import Volumes
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
-from holdfast.framework.insiders import Insiders
-from holdfast.framework.nominations import Nominations
+from holdfast.framework.nominations import Insiders, Nominations
 from holdfast.framework.values import Placement
 from holdfast.framework.waiting import Waiting
 from holdfast.framework.workload_selectors import WorkloadSelectors

@@ -23,8 +23,7 @@ import numpy as np
 
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.engine.candidates import Feasible
-from holdfast.engine.decision import feasible
+from holdfast.engine.decision import Feasible, feasible
 from holdfast.engine.opinion import Opinion, Points, hear
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderFailed

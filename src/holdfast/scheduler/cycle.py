@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.engine.candidates import Feasible
-from holdfast.engine.decision import after_reject, feasible, rank
+from holdfast.engine.decision import Feasible, feasible, rank
+from holdfast.engine.post_filter import after_reject
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     Code,

@@ -28,7 +28,7 @@ from holdfast.client.informer import Informer
 from holdfast.client.transport import Request, Response
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.engine.candidates import Feasible
+from holdfast.engine.decision import Feasible
 from holdfast.engine.opinion import Opinion
 from holdfast.errors import BadConfiguration, HoldfastError, Unavailable
 from holdfast.framework.extender import (

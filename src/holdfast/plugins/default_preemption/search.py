@@ -33,9 +33,8 @@ from holdfast.framework.plugin import (
     State,
     implements,
 )
-from holdfast.framework.rejection import Rejection, count_reasons
+from holdfast.framework.rejection import Rejection, Word, count_reasons
 from holdfast.framework.view import View
-from holdfast.framework.words import Word
 from holdfast.plugins.default_preemption.demand import Limited
 from holdfast.plugins.default_preemption.ranking import NOTHING, Loss, at_least, loss_of
 from holdfast.plugins.default_preemption.trial import NO_USE, Trial, trials_of

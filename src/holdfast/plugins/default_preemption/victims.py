@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.engine.hypothesis import judge_beside_nominated
+from holdfast.engine.nominated_pods import judge_beside_nominated
 from holdfast.framework.plugin import Candidate, Change, Code, Scope, State
+from holdfast.framework.rejection import Word
 from holdfast.framework.view import View
-from holdfast.framework.words import Word
 from holdfast.plugins.default_preemption.budgets import Budgets
 
 NAME = "DefaultPreemption"

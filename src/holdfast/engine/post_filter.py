@@ -1,0 +1,68 @@
+"""What plugins want done about a pod that fits nowhere (PostFilter)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from holdfast.engine.memory import memory_of
+from holdfast.engine.profile import Profile
+from holdfast.framework.plugin import (
+    AfterRejects,
+    Code,
+    Effect,
+    Prepares,
+    implements,
+)
+from holdfast.framework.rejection import Rejection
+from holdfast.framework.view import View
+from holdfast.framework.world import World
+
+
+def after_reject(profile: Profile, rejection: Rejection, world: World, now: float) -> Effect | None:
+    """Ask the plugins what to do about a pod that fits nowhere (PostFilter).
+
+    They are asked in order until one succeeds or says that nothing can help; what they say is
+    joined, and the last one to say something about the nomination is heard.
+    """
+    if rejection.error or not rejection.nodes or rejection.pod.excess:
+        return None
+    view = View(world, rejection.pod, now, offers=memory_of(profile, world).offers)
+    effects: list[Effect] = []
+    for plugin in profile.having(AfterRejects):
+        if _missed(plugin, rejection):
+            # Another plugin's word ended preparing before this one's turn; upstream's says this.
+            effect = Effect(plugin.name, "not found", code=Code.ERROR)
+        else:
+            effect = plugin.after_reject(rejection.states.get(plugin.name), rejection, view)
+        effects.append(effect)
+        if effect.code is not Code.UNSCHEDULABLE:
+            break
+    return _merged(effects) if effects else None
+
+
+def _missed(plugin: Any, rejection: Rejection) -> bool:
+    """Whether a plugin that needs what it prepared did not get to prepare."""
+    if getattr(plugin, "asked_unprepared", False) or not implements(plugin, Prepares):
+        return False
+    return plugin.name not in rejection.prepared
+
+
+def _merged(effects: list[Effect]) -> Effect:
+    """What they want together; one that ended the asking has the only word, but writes stand."""
+    last = effects[-1]
+    calls = tuple([call for e in effects for call in e.calls])
+    notes = tuple([note for e in effects for note in e.notes])
+    if last.code is not Code.UNSCHEDULABLE:
+        # Most times nobody else has anything to write.
+        alone = calls == last.calls and notes == last.notes
+        return last if alone else replace(last, calls=calls, notes=notes)
+    return Effect(
+        plugin=", ".join(e.plugin for e in effects),
+        message=", ".join(e.message for e in effects if e.message),
+        nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
+        evict=tuple(pod for e in effects for pod in e.evict),
+        calls=calls,
+        code=last.code,
+        notes=notes,
+    )
