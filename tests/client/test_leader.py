@@ -6,8 +6,8 @@ import pytest
 from holdfast.api.scheme import LEASES, PODS
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.client.client import Client
-from holdfast.client.fence import FencedTransport
 from holdfast.client.leader import RAW_LEASES, LeaderElection, LeadershipLost, Terms
+from holdfast.client.transport import FencedTransport
 from holdfast.errors import BadConfiguration
 from holdfast.testing import Fault, FaultyTransport, a_pod
 

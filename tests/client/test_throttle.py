@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.client.throttle import ThrottledTransport
-from holdfast.client.transport import Request, Response
+from holdfast.client.transport import Request, Response, ThrottledTransport
 from holdfast.testing import VirtualClock
 
 REQUEST = Request("GET", "/api")

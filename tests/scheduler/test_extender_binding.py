@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.client.client import Client
-from holdfast.client.fence import FencedTransport
 from holdfast.client.leader import LeadershipLost
+from holdfast.client.transport import FencedTransport
 from holdfast.columns.interner import CPU
 from holdfast.framework.extender import ManagedResource
 from holdfast.plugins import default_profiles

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.api.scheme import LEASES, PODS
 from holdfast.client.client import Client
-from holdfast.client.fence import FencedTransport
 from holdfast.client.leader import LeaderElection, LeadershipLost
+from holdfast.client.transport import FencedTransport
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod

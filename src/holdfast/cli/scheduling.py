@@ -17,12 +17,10 @@ from holdfast.cli.configured import configured
 from holdfast.cli.health import HealthPage, Subject
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
-from holdfast.client.fence import FencedTransport
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.leader import LeaderElection, Terms
-from holdfast.client.throttle import ThrottledTransport
-from holdfast.client.transport import Transport
+from holdfast.client.transport import FencedTransport, ThrottledTransport, Transport
 from holdfast.clock import Clock, SystemClock
 from holdfast.configuration.document import ClientConnection
 from holdfast.configuration.document import LeaderElection as ElectionTerms

@@ -21,8 +21,8 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from holdfast.api.resource import Resource
+from holdfast.client.backoff import Patience
 from holdfast.client.client import Client, Unreadable, WatchEvent
-from holdfast.client.patience import Patience
 from holdfast.client.replica import Change, Replica, identity
 from holdfast.client.telling import UNREADABLE, Handler, Teller
 from holdfast.clock import Clock

@@ -6,7 +6,7 @@ which is sooner than the ``lease_seconds`` after which another may take over. Th
 two is for what the holder has sent by then and the server has not yet done.
 
 Stopping takes a running process. One that was stopped itself (a debugger, a paused machine) finds
-out only when it goes on, so whoever writes asks ``confirm`` first, see ``client.fence``.
+out only when it goes on, so whoever writes asks ``confirm`` first, see ``client.transport``.
 """
 
 from __future__ import annotations

@@ -22,10 +22,9 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import NODES, PODS
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint, Timeouts
-from holdfast.client.fence import permit_of
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
-from holdfast.client.transport import Request, Response
+from holdfast.client.transport import Request, Response, permit_of
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.decision import Feasible
