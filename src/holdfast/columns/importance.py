@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.amounts import Request
-from holdfast.columns.follower import Follower
 from holdfast.columns.grid import Grid
+from holdfast.columns.journal import Follower
 from holdfast.columns.pod_facts import PodFacts, beginnings
 
 if TYPE_CHECKING:

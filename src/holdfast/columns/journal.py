@@ -1,13 +1,17 @@
-"""The change log: which rows moved since a reader last looked.
+"""The change log: which rows moved since a reader last looked, and what is kept by it.
 
 Each row keeps the sequence number of its last change, so any reader, however far behind, finds
 its rows with one comparison over the column. The last few rows are also kept in order, because a
-reader who is only one placement behind should not touch arrays at all.
+reader who is only one placement behind should not touch arrays at all. A ``Follower`` reads several
+journals at once, a ``Derived`` column follows one; what an answer depends on besides rows has a
+version in ``Epochs``.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,3 +100,120 @@ class Journal:
         copy._rowseq = self._rowseq.copy()
         copy._at = cells(copy._rowseq)
         return copy
+
+
+class Epochs:
+    """Named versions, counters that only go up; ``stamp`` moves whenever any of them does.
+
+    Comparing ``stamp`` is the cheap first question; only when it moved are single names compared.
+    """
+
+    __slots__ = ("_of", "stamp")
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+        self.stamp = 0
+
+    def bump(self, name: str) -> None:
+        """Say that everything depending on ``name`` must be looked at again."""
+        self._of[name] = self._of.get(name, 0) + 1
+        self.stamp += 1
+
+    def __getitem__(self, name: str) -> int:
+        return self._of.get(name, 0)
+
+    def of(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        """The versions of several names at once."""
+        return tuple(self._of.get(name, 0) for name in names)
+
+    def fork(self) -> Epochs:
+        """An independent copy."""
+        copy = Epochs()
+        copy._of = dict(self._of)
+        copy.stamp = self.stamp
+        return copy
+
+
+class Follower:
+    """A reader of several journals at once: which rows moved in any of them since it last asked.
+
+    It remembers how far it has read; the first time every row is news.
+    """
+
+    __slots__ = ("_cursors", "_journals")
+
+    def __init__(self, *journals: Journal) -> None:
+        self._journals = journals
+        self._cursors = [-1] * len(journals)
+
+    def forget(self) -> None:
+        """Read everything again next time."""
+        self._cursors = [-1] * len(self._journals)
+
+    def stale(self, size: int) -> Stale:
+        """Rows that moved since the last call, in the form that is cheapest to work on."""
+        found: list[Stale] = []
+        for i, journal in enumerate(self._journals):
+            cursor, seq = self._cursors[i], journal.seq
+            self._cursors[i] = seq
+            if cursor < 0:
+                found.append(slice(0, size))
+            elif cursor != seq:
+                found.append(journal.stale(cursor, size))
+        return _together(found)
+
+
+def _together(found: list[Stale]) -> Stale:
+    if len(found) <= 1:
+        return found[0] if found else []
+    lists: set[int] = set()
+    arrays = []
+    for rows in found:
+        if isinstance(rows, slice):
+            return rows
+        if isinstance(rows, list):
+            lists.update(rows)
+        else:
+            arrays.append(rows)
+    if not arrays:
+        return list(lists)
+    rows = np.concatenate([*arrays, np.array([*lists], np.intp)])
+    moved = np.zeros(int(rows.max(initial=0)) + 1, np.bool_)
+    moved[rows] = True
+    return moved.nonzero()[0]
+
+
+class Derived:
+    """A column that follows from other columns of its row, brought up to date only when asked for.
+
+    ``many`` computes a slice or an array of rows, ``one`` a single row; they must agree.
+    """
+
+    __slots__ = ("_cursor", "_journal", "_many", "_one", "at", "values")
+
+    def __init__(
+        self,
+        journal: Journal,
+        capacity: int,
+        many: Callable[[Any], NDArray[np.float64]],
+        one: Callable[[int], float],
+    ) -> None:
+        self._journal = journal
+        self._many = many
+        self._one = one
+        self._cursor = -1
+        self.values: NDArray[np.float64] = np.zeros(capacity, np.float64)
+        self.at = cells(self.values)
+
+    def refresh(self, size: int) -> None:
+        """Bring the first ``size`` rows up to date."""
+        journal = self._journal
+        if self._cursor == journal.seq:
+            return
+        stale = slice(0, size) if self._cursor < 0 else journal.stale(self._cursor, size)
+        self._cursor = journal.seq
+        if isinstance(stale, list):
+            for row in stale:
+                self.at[row] = self._one(row)
+        else:
+            self.values[stale] = self._many(stale)

@@ -9,11 +9,9 @@ from numpy.typing import NDArray
 from holdfast.api.node import Node, Taint
 from holdfast.api.quantity import milli, units
 from holdfast.columns.amounts import MOST, Amounts
-from holdfast.columns.derived import Derived
-from holdfast.columns.epochs import Epochs
 from holdfast.columns.images import ImageIndex
 from holdfast.columns.interner import CPU, MEMORY, Interner, ResourceNames
-from holdfast.columns.journal import Journal
+from holdfast.columns.journal import Derived, Epochs, Journal
 from holdfast.columns.node_labels import Ids, LabelColumn, NodeLabels
 from holdfast.errors import BadRequest
 from holdfast.validation.list_limits import NODE_TREE, first_excess

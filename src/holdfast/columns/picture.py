@@ -8,7 +8,6 @@ from typing import NamedTuple
 from holdfast.api.labels import Selector
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.columns.aside import Aside
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.held import HeldTerm, HeldTerms
 from holdfast.columns.importance import Importance
@@ -19,7 +18,7 @@ from holdfast.columns.mounts import MountIndex
 from holdfast.columns.node_rows import NodeRows
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import PortIndex
-from holdfast.columns.roster import Choices, Roster
+from holdfast.columns.roster import Aside, Choices, Roster
 from holdfast.columns.terms import PodChoice
 
 

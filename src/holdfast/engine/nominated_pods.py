@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.follower import Follower
 from holdfast.columns.interner import PODS
+from holdfast.columns.journal import Follower
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import (
     NONE,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from holdfast.columns.cells import cells
-from holdfast.columns.follower import Follower
+from holdfast.columns.journal import Follower
 from holdfast.columns.picture import Picture
 from holdfast.engine.nominated_pods import Crowd, judge
 from holdfast.engine.prepared import Prepared, filters_of, in_turn, reached, states_of

@@ -20,8 +20,8 @@ from holdfast.api.causes import duplicate, invalid
 from holdfast.api.resource_names import is_scalar
 from holdfast.capacity.held_room import Lifted
 from holdfast.columns.amounts import Amounts
-from holdfast.columns.derived import Derived
 from holdfast.columns.interner import CPU, MEMORY
+from holdfast.columns.journal import Derived
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.devices.served import Served

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.follower import Follower
 from holdfast.columns.importance import UNSTARTED, Importance
-from holdfast.columns.journal import FEW
+from holdfast.columns.journal import FEW, Follower
 from holdfast.framework.making_room import Limit
 from holdfast.framework.plugin import Needs, Rows
 from holdfast.framework.world import World
