@@ -51,7 +51,7 @@ def test_the_page_and_the_example_are_the_same(pages):
 
 def test_remembering_is_as_right_as_asking(pages):
     kind = defined(pages[0] + "\n" + pages[1], "AvoidCrowds")
-    assert columnar(kind({})).scope is Scope.ROW
+    assert columnar(kind({})).traits.scope is Scope.ROW
     check_plugin(lambda: kind({"closedRacks": ["r3"]}))
 
 

@@ -41,12 +41,11 @@ NUMBER = 3
 """
 COLUMNAR = """
 import numpy as np
-from holdfast.framework.plugin import Scope
+from holdfast.framework.plugin import Scope, Traits
 
 class Columns:
     name = "Columns"
-    epochs = ()
-    scope = Scope.NODE
+    traits = Traits(scope=Scope.NODE)
 
     def __init__(self, args):
         self.word = args["word"]
@@ -77,6 +76,22 @@ class Half:
 
 class Nothing:
     name = "Nothing"
+
+class Old(Columns):
+    name = "Old"
+    scope = Scope.NODE
+
+    def __init__(self, args):
+        self.epochs = ("images",)
+
+class Undeclared:
+    name = "Undeclared"
+
+    def __init__(self, args):
+        pass
+
+    def permit(self, state, placement, waiting):
+        return None
 
 class NoConstructor(Columns):
     name = "NoConstructor"
@@ -159,8 +174,11 @@ def test_each_profile_has_its_own(modules):
         ("mine:Lazy", "Lazy has neither fits nor score: write one of them"),
         ("columns_of_mine:Nothing", "class Nothing implements no extension point: it has none of "
          "pre_enqueue, prepare, filter"),
-        ("columns_of_mine:Half", "class Half has filter and not reads, reasons, scope, which "
+        ("columns_of_mine:Half", "class Half has filter and not reads, reasons, which "
          "belong to it (see holdfast.framework.plugin)"),
+        ("columns_of_mine:Old", "class Old sets scope, epochs, which is not read: write "
+         "`traits = Traits(scope=..., epochs=...)` instead"),
+        ("columns_of_mine:Undeclared", "class Undeclared has no traits: write `traits = Traits()`"),
         ("columns_of_mine:NoConstructor", 'initializing plugin "columns_of_mine:NoConstructor": '
          "TypeError"),
         ("columns_of_mine:Columns", 'initializing plugin "columns_of_mine:Columns": KeyError: '

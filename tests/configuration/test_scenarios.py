@@ -6,7 +6,7 @@ from configuration.writing import config, mistakes, names, off, on, only, profil
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
 from holdfast.engine.profile import Entry
-from holdfast.framework.plugin import Filters, Scope, Scores
+from holdfast.framework.plugin import Filters, Scope, Scores, Traits
 from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster
@@ -16,8 +16,7 @@ DEFAULT = default_profiles()["default-scheduler"]
 
 class MyFilter:
     name = "MyFilter"
-    epochs = ()
-    scope = Scope.NODE
+    traits = Traits(scope=Scope.NODE)
 
     def __init__(self, _args):
         pass

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from holdfast.framework.plugin import Scope, Traits
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
@@ -165,7 +166,7 @@ class SpeechlessTaints(TaintToleration):
 class ReadsWhatItSaysItIgnores(NodeResourcesFit):
     """Claims not to look at what the pod asks for."""
 
-    ignores_amounts = True
+    traits = Traits(scope=Scope.ROW, ignores_amounts=True)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from holdfast.framework.plugin import (
     Narrow,
     Part,
     Reject,
-    Scope,
     Skip,
+    Traits,
 )
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
@@ -29,8 +29,7 @@ class Plain:
     """A plugin to be told what to answer."""
 
     name: ClassVar[str] = "Plain"
-    epochs: ClassVar[tuple[str, ...]] = ()
-    scope: ClassVar[Scope] = Scope.CLUSTER
+    traits: ClassVar[Traits] = Traits()
 
     def __init__(self, answer=None, verdicts=None, scores=None):
         self._answer, self._verdicts, self._scores = answer, verdicts, scores

@@ -7,7 +7,7 @@ from holdfast.engine.opinion import Opinion, hear
 from holdfast.engine.post_filter import after_reject
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import Agreement, ExtenderConfig, Filtered
-from holdfast.framework.plugin import Call, Candidate, Code, Effect
+from holdfast.framework.plugin import Call, Candidate, Code, Effect, Traits
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -69,7 +69,7 @@ def test_an_agreement_holds_where_the_same_pods_would_go():
 
 
 class Wants:
-    epochs = ()
+    traits = Traits()
 
     def __init__(self, name, effect):
         self.name = name

@@ -3,7 +3,15 @@
 import numpy as np
 
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Filters, Placement, Prepares, Reserves, Scope, Scores, Skip
+from holdfast.framework.plugin import (
+    Filters,
+    Placement,
+    Prepares,
+    Reserves,
+    Scores,
+    Skip,
+    Traits,
+)
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster
@@ -14,8 +22,7 @@ DEFAULT = default_profiles()["default-scheduler"]
 class Refuses:
     """Says no to every node, and prepares nothing."""
 
-    epochs = ()
-    scope = Scope.CLUSTER
+    traits = Traits()
 
     def __init__(self, name):
         self.name = name
@@ -34,7 +41,7 @@ class Keeper:
     """Only reserves."""
 
     name = "Keeper"
-    epochs = ()
+    traits = Traits()
 
     def __init__(self):
         self.kept = []

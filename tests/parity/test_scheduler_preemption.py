@@ -6,7 +6,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.engine.plugin_use import PluginUse
 from holdfast.engine.prepared import ask
-from holdfast.framework.plugin import NONE, Code
+from holdfast.framework.plugin import NONE, Code, Traits
 from holdfast.framework.rejection import PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption import DefaultPreemption
@@ -22,7 +22,7 @@ CODES = {code.word: code for code in Code}
 class Fake:
     """One of upstream's fake filters: ``answer`` gives a code and a reason for a row."""
 
-    epochs = ()
+    traits = Traits()
 
     def __init__(self, name, answer):
         self.name = name

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from holdfast.framework.plugin import ClusterEvent, Hints, hears
+from holdfast.framework.plugin import ClusterEvent, Hints, Traits, hears
 from holdfast.framework.view import View
 from holdfast.scheduler.news import node_changes, pod_changes
 from holdfast.testing import a_node, a_pod, typed
@@ -114,6 +114,7 @@ def test_a_plugin_hears_everything_it_would_say_yes_to(plugin):
 def test_a_plugin_that_names_nothing_hears_everything():
     class Own:
         name = "Own"
+        traits = Traits()
 
         def hint(self, event, pod, view):
             return True

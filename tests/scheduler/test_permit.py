@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.api.scheme import PODS
 from holdfast.columns.interner import CPU
-from holdfast.framework.plugin import Call, Code, Reject, Wait
+from holdfast.framework.plugin import Call, Code, Reject, Traits, Wait
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
@@ -15,7 +15,7 @@ from holdfast.testing.harness import Harness
 class Usher:
     """A plugin that lets pods wait as long as their annotation says, and notes what happens."""
 
-    epochs = ()
+    traits = Traits()
 
     def __init__(self, name="Usher"):
         self.name = name
@@ -44,8 +44,8 @@ class Usher:
 class Witness:
     """A plugin that hears of bound pods, and writes about them."""
 
-    epochs = ()
     name = "Witness"
+    traits = Traits()
 
     def __init__(self, *, fails=False):
         self.seen = []

@@ -10,7 +10,7 @@ from holdfast.client.client import Client
 from holdfast.columns.interner import CPU
 from holdfast.engine.profile import Profile
 from holdfast.errors import Unavailable
-from holdfast.framework.plugin import Call, Code, Placement, Reject, Skip
+from holdfast.framework.plugin import Call, Code, Placement, Reject, Skip, Traits
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.default_binder import DefaultBinder
@@ -29,7 +29,7 @@ async def cluster(tmp_path):
 class Diary:
     """A plugin that notes when it is asked for what."""
 
-    epochs = ()
+    traits = Traits()
 
     def __init__(self, name, pages, refuses=None, call=None, breaks=False):
         self.name = name

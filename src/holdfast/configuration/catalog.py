@@ -141,9 +141,29 @@ def _maker(name: str, kind: Any) -> Factory:
     construct: Factory = kind
 
     def make(args: Args) -> Any:
-        return columnar(construct(args))
+        plugin = construct(args)
+        if isinstance(plugin, PerNodePlugin):
+            return columnar(plugin)
+        _check_traits(name, plugin)
+        return plugin
 
     return make
+
+
+def _check_traits(name: str, plugin: Any) -> None:
+    """Refuse a plugin that declares nothing of itself, or in a way that is not read."""
+    kind = type(plugin).__name__
+    if stray := contract.misplaced(plugin):
+        fields = ", ".join(f"{trait}=..." for trait in stray)
+        raise BadConfiguration(
+            f'plugin "{name}": class {kind} sets {", ".join(stray)}, which is not read: write '
+            f"`traits = Traits({fields})` instead (from holdfast.framework.plugin import Traits)"
+        )
+    if not isinstance(getattr(plugin, "traits", None), contract.Traits):
+        raise BadConfiguration(
+            f'plugin "{name}": class {kind} has no traits: write `traits = Traits()` in it '
+            "(from holdfast.framework.plugin import Traits)"
+        )
 
 
 def _check_points(name: str, kind: type) -> None:

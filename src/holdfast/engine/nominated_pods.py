@@ -174,7 +174,7 @@ class Crowd:
 
 def _room_alone(filters: Sequence[FilterPair]) -> Needs | None:
     """What must be free, if that is all pods to come have to do with the verdict."""
-    looking = [pair for pair in filters if getattr(pair[0], "scope", None) is not Scope.NODE]
+    looking = [pair for pair in filters if pair[0].traits.scope is not Scope.NODE]
     if len(looking) != 1 or not implements(looking[0][0], NeedsRoom):
         return None
     plugin, state = looking[0]

@@ -38,10 +38,10 @@ class PluginUse:
                  "tabulates", "tiers")  # fmt: skip
 
     def __init__(self, plugin: Any, role: Role = WHOLE) -> None:
-        scope = getattr(plugin, "scope", Scope.CLUSTER)
+        traits = plugin.traits
         self.plugin = plugin
         self.name: str = plugin.name
-        self.epochs: tuple[str, ...] = ("layout", *getattr(plugin, "epochs", ()))
+        self.epochs: tuple[str, ...] = ("layout", *traits.epochs)
         self.prepares = implements(plugin, Prepares)
         self.speaks = role.prepares
         self.place = role.place
@@ -53,16 +53,15 @@ class PluginUse:
         self.pre_scores = implements(plugin, PreScores)
         self.tabulates = implements(plugin, Tabulates)
         self.opaque = self.normalizes or self.pre_scores
-        self.asked = scope is Scope.CLUSTER
-        self.kept = scope.kept
+        self.asked = traits.scope is Scope.CLUSTER
+        self.kept = traits.scope.kept
         self.by_row = getattr(plugin, "by_row", None)
-        self.of_node = scope is Scope.NODE
-        self.sliced: bool = getattr(plugin, "sliced", False)
-        self.bounded: bool = getattr(plugin, "bounded", False)
-        self.comparable: bool = getattr(plugin, "comparable", False)
-        self.ignores_amounts: bool = getattr(plugin, "ignores_amounts", False)
-        beyond = getattr(plugin, "beyond_spec", False)
-        self.beyond = getattr(plugin, "beyond", plugin.reads) if beyond else None
+        self.of_node = traits.scope is Scope.NODE
+        self.sliced = traits.sliced
+        self.bounded = traits.bounded
+        self.comparable = traits.comparable
+        self.ignores_amounts = traits.ignores_amounts
+        self.beyond = getattr(plugin, "beyond", plugin.reads) if traits.beyond_spec else None
 
 
 def deciding(profile: Profile) -> tuple[PluginUse, ...]:

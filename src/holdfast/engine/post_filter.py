@@ -43,7 +43,7 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
 
 def _missed(plugin: Any, rejection: Rejection) -> bool:
     """Whether a plugin that needs what it prepared did not get to prepare."""
-    if getattr(plugin, "asked_unprepared", False) or not implements(plugin, Prepares):
+    if plugin.traits.asked_unprepared or not implements(plugin, Prepares):
         return False
     return plugin.name not in rejection.prepared
 

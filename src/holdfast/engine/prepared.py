@@ -146,10 +146,10 @@ class Answers:
         self.plugin = plugin
         self.state = state
         self._nodes = nodes
-        self._journal = nodes.node_journal if plugin.scope is Scope.NODE else nodes.journal
+        self._journal = nodes.node_journal if plugin.traits.scope is Scope.NODE else nodes.journal
         self.cursor = -1
         self._span: tuple[int, float, float] | None = None
-        self._sliced = getattr(plugin, "sliced", False)
+        self._sliced = plugin.traits.sliced
         self._twin = plugin.row if implements(plugin, ScalarTwin) else None
         self.verdicts: Verdicts | None = np.empty(nodes.capacity, np.int8) if filters else None
         self.raw: NDArray[np.float64] | None = np.empty(nodes.capacity) if scores else None

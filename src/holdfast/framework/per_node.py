@@ -19,7 +19,7 @@ from holdfast.api.pod import Pod
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.arguments import Args
-from holdfast.framework.plugin import NONE, Change, Code, RawScores, Rows, Scope, Verdicts
+from holdfast.framework.plugin import NONE, Change, Code, RawScores, Rows, Scope, Traits, Verdicts
 from holdfast.framework.view import View
 
 
@@ -125,14 +125,12 @@ class _State:
 class _Columns:
     """A per-node plugin, asked about rows."""
 
-    epochs: ClassVar[tuple[str, ...]] = ()
-    beyond_spec: ClassVar[bool] = True
-
     def __init__(self, plugin: PerNodePlugin) -> None:
         self.plugin = plugin
         self.name = plugin.name
         self._keyed = _wrote(plugin, "reads")
-        self.scope = Scope.ROW if self._keyed else Scope.CLUSTER
+        scope = Scope.ROW if self._keyed else Scope.CLUSTER
+        self.traits = Traits(scope=scope, beyond_spec=True)
 
     def reads(self, pod: PodFacts, _view: View) -> Hashable:
         """What the author says, or this very version of the pod."""

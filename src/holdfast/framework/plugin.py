@@ -22,7 +22,7 @@ One pod's way through a plugin::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from holdfast.framework.making_room import (
     RestsOnPods,
     RulesEviction,
 )
+from holdfast.framework.traits import Scope, Traits, misplaced
 from holdfast.framework.values import (
     NONE,
     AnyRows,
@@ -52,7 +53,6 @@ from holdfast.framework.values import (
     RawScores,
     Reject,
     Rows,
-    Scope,
     Skip,
     State,
     Verdicts,
@@ -66,31 +66,20 @@ if TYPE_CHECKING:
 
 
 class Plugin(Protocol):
-    """What every plugin has: a name, and which epochs its remembered answers depend on.
+    """What every plugin has: a name, and what it declares of itself for all pods.
 
-    More class variables may be set; absent means False. ``sliced``: filter, pre_score, score and
-    normalize also take a slice instead of an array of rows (``column[rows]`` works for both), which
-    saves a copy of every column; such a plugin may be asked to filter rows that are no nodes, and
-    never answers ERROR. ``beyond_spec``: ``reads`` looks at more of the pod than its spec,
-    namespace and visible labels (annotations, owners, matched reservations), so it must be asked
-    for every pod; otherwise pods of equal spec are taken to read alike and to be helped by the same
-    events. Such a plugin may have a method ``beyond`` with the arguments of ``reads``, which tells
-    only what it reads beyond the spec, and is cheaper.
-    ``ignores_amounts``: ``reads`` does not look at what the pod asks for, so pods that differ in
-    that alone share what the plugin made of one of them.
-    ``asked_unprepared``: ``after_reject`` is asked even where another plugin's word ended preparing
-    before its turn.
-    ``bounded``: its normalized scores cannot leave 0..100, so nobody need look.
-    A plugin of scope DOMAIN may have a method ``by_row`` that tells of a state whether the answers
-    rest on each row alone after all; then they are kept like those of scope ROW.
-    ``comparable``: its states can be compared; if an epoch moves and the state comes out equal to
-    the old one, what was built on that stays.
-
-    The ``layout`` epoch is implied: a state may hold on to arrays of the picture.
+    The points below are the rest of the contract: implement those you need.
     """
 
-    name: ClassVar[str]
-    epochs: ClassVar[tuple[str, ...]]
+    @property
+    def name(self) -> str:
+        """The name messages, metrics and weights go by."""
+        ...
+
+    @property
+    def traits(self) -> Traits:
+        """How long its answers hold and how it may be asked."""
+        ...
 
 
 @runtime_checkable
@@ -118,8 +107,6 @@ class Prepares(Protocol):
 @runtime_checkable
 class Filters(Protocol):
     """Rule nodes out."""
-
-    scope: ClassVar[Scope]
 
     def reads(self, pod: PodFacts, view: View) -> Any:
         """Everything of the pod that filter and score depend on, hashable: the cache key."""
@@ -158,8 +145,6 @@ class GroupsReasons(Protocol):
 @runtime_checkable
 class Scores(Protocol):
     """Prefer some nodes."""
-
-    scope: ClassVar[Scope]
 
     def reads(self, pod: PodFacts, view: View) -> Any:
         """Everything of the pod that filter and score depend on, hashable: the cache key."""
@@ -309,10 +294,8 @@ class PostBinds(Protocol):
 class Hints(Protocol):
     """Name the events that may make a pod it rejected schedulable.
 
-    A plugin may say in ``hears`` (resource to actions, none for all of them) which events it ever
-    says yes to; about others it is not asked. ``Pod`` means pods on nodes and pods without, and
-    ``Update`` every kind of update. Without ``hears`` it is asked about every event, and one
-    without ``hint`` sees hope in all of them.
+    It is asked about the events that ``Traits.hears`` names. A plugin without ``hint`` is taken to
+    say yes to every event.
     """
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
@@ -329,21 +312,9 @@ class Uncounts(Protocol):
         ...
 
 
-def hears(plugin: Any, event: ClusterEvent) -> bool:
+def hears(plugin: Plugin, event: ClusterEvent) -> bool:
     """Tell whether a plugin is to be asked about such events; one without hints hears all."""
-    listens: Mapping[str, tuple[str, ...]] | None = getattr(plugin, "hears", None)
-    if listens is None or not implements(plugin, Hints):
-        return True
-    return _listens(listens.get(event.resource), event.action) or (
-        event.about_pod and _listens(listens.get("Pod"), event.action)
-    )
-
-
-def _listens(actions: tuple[str, ...] | None, action: str) -> bool:
-    if actions is None:
-        return False
-    every = not actions or ("Update" in actions and action.startswith("Update"))
-    return every or action in actions
+    return not implements(plugin, Hints) or plugin.traits.hear(event)
 
 
 _IMPLEMENTED: dict[tuple[type, type], bool] = {}
@@ -410,10 +381,12 @@ __all__ = [
     "Tabulates",
     "Tallies",
     "Tiers",
+    "Traits",
     "Uncounts",
     "Verdicts",
     "Wait",
     "concerned",
     "hears",
     "implements",
+    "misplaced",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,25 +50,6 @@ _WORDS = {
     Code.UNRESOLVABLE: "UnschedulableAndUnresolvable", Code.PENDING: "Pending",
     Code.ERROR: "Error", Code.SKIP: "Skip", Code.WAIT: "Wait",
 }  # fmt: skip
-
-
-class Scope(Enum):
-    """What a plugin's answer for a row depends on, and so what may be remembered."""
-
-    NODE = "node"
-    """The node itself (labels, taints, flags): pods that come and go change nothing."""
-    ROW = "row"
-    """That row alone: kept per ``reads(pod)``, patched for changed rows only."""
-    DOMAIN = "domain"
-    """Counters over topology domains, which the plugin keeps incrementally: the state is kept
-    per ``reads(pod)``, filter and score are asked every time."""
-    CLUSTER = "cluster"
-    """Anything: asked every time, from ``prepare`` on."""
-
-    @property
-    def kept(self) -> bool:
-        """Whether verdicts and raw scores are remembered between pods."""
-        return self in (Scope.NODE, Scope.ROW)
 
 
 @dataclass(frozen=True, slots=True)

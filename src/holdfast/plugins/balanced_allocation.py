@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import msgspec
@@ -26,7 +26,7 @@ from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.devices.served import Served
 from holdfast.framework.arguments import Arguments, PluginArgs
-from holdfast.framework.plugin import AnyRows, RawScores, Rows, Scope, Skip
+from holdfast.framework.plugin import AnyRows, RawScores, Rows, Scope, Skip, Traits
 from holdfast.framework.view import View
 
 Terms = tuple[tuple[int, int], ...]
@@ -71,9 +71,7 @@ class BalancedAllocation:
     """Score how much more even the node becomes with the pod."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    epochs: tuple[str, ...] = ()
-    scope: ClassVar[Scope] = Scope.ROW
-    sliced: ClassVar[bool] = True
+    traits: Traits = Traits(scope=Scope.ROW, sliced=True)
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)
@@ -88,7 +86,7 @@ class BalancedAllocation:
         self._names = tuple(names)
         self._scalars = any(map(is_scalar, names))
         if self._scalars:  # devices may serve them
-            self.epochs = ("classes", "devices")
+            self.traits = replace(self.traits, epochs=("classes", "devices"))
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """What the pod adds of the resources looked at, and what room is held for it."""

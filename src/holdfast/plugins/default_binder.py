@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import Call, Calls, Placement, Skip
+from holdfast.framework.plugin import Call, Calls, Placement, Skip, Traits
 
 
 class DefaultBinder:
     """Bind a pod; the annotations other plugins prepared travel in the same write."""
 
     name: ClassVar[str] = "DefaultBinder"
-    epochs: ClassVar[tuple[str, ...]] = ()
+    traits: ClassVar[Traits] = Traits()
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

@@ -12,7 +12,7 @@ from holdfast.api.pod import Pod
 from holdfast.columns.images import Image
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip
+from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip, Traits
 from holdfast.framework.view import View
 
 _MIB = 1024 * 1024
@@ -40,11 +40,9 @@ class ImageLocality:
     """
 
     name: ClassVar[str] = "ImageLocality"
-    epochs: ClassVar[tuple[str, ...]] = ("images",)
-    scope: ClassVar[Scope] = Scope.DOMAIN
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
-    comparable: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.DOMAIN, epochs=("images",), ignores_amounts=True, comparable=True, sliced=True
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

@@ -39,6 +39,7 @@ from holdfast.framework.plugin import (
     Rows,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -68,12 +69,14 @@ class NodeAffinity:
     """Rule out nodes the pod must not run on, prefer those it would like."""
 
     name: ClassVar[str] = "NodeAffinity"
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.NODE,
+        epochs=("nodes",),
+        hears={"Node": ("Add", "UpdateNodeLabel")},
+        ignores_amounts=True,
+        sliced=True,
+    )
     # A node that comes may be one that matchFields name.
-    epochs: ClassVar[tuple[str, ...]] = ("nodes",)
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add", "UpdateNodeLabel")}
-    scope: ClassVar[Scope] = Scope.NODE
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)

@@ -20,6 +20,7 @@ from holdfast.framework.plugin import (
     Code,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -39,14 +40,15 @@ class NodeDeclaredFeatures:
     """Rule out nodes that lack a feature the pod cannot do without."""
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
-    epochs: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add", "UpdateNodeDeclaredFeature"),
-        "UnschedulablePod": (),
-    }
-    scope: ClassVar[Scope] = Scope.NODE
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.NODE,
+        hears={
+            "Node": ("Add", "UpdateNodeDeclaredFeature"),
+            "UnschedulablePod": (),
+        },
+        ignores_amounts=True,
+        sliced=True,
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

@@ -19,6 +19,7 @@ from holdfast.framework.plugin import (
     Rows,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -36,11 +37,9 @@ class NodeName:
     """Rule out every node but ``spec.nodeName``, if that is set."""
 
     name: ClassVar[str] = "NodeName"
-    epochs: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",)}
-    scope: ClassVar[Scope] = Scope.NODE
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.NODE, hears={"Node": ("Add",)}, ignores_amounts=True, sliced=True
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

@@ -25,6 +25,7 @@ from holdfast.framework.plugin import (
     Limits,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -48,11 +49,12 @@ class NodePorts:
     """Rule out nodes where a wanted host port is taken."""
 
     name: ClassVar[str] = "NodePorts"
-    epochs: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Node": ("Add",), "Pod": ("Delete",)}
-    scope: ClassVar[Scope] = Scope.ROW
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.ROW,
+        hears={"Node": ("Add",), "Pod": ("Delete",)},
+        ignores_amounts=True,
+        sliced=True,
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

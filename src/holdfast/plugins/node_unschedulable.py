@@ -22,6 +22,7 @@ from holdfast.framework.plugin import (
     Rows,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -40,14 +41,15 @@ class NodeUnschedulable:
     """Rule out nodes with ``spec.unschedulable``."""
 
     name: ClassVar[str] = "NodeUnschedulable"
-    epochs: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add", "UpdateNodeTaint"),
-        "Pod": ("UpdatePodToleration",),
-    }
-    scope: ClassVar[Scope] = Scope.NODE
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.NODE,
+        hears={
+            "Node": ("Add", "UpdateNodeTaint"),
+            "Pod": ("UpdatePodToleration",),
+        },
+        ignores_amounts=True,
+        sliced=True,
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

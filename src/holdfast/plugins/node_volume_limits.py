@@ -24,6 +24,7 @@ from holdfast.framework.plugin import (
     Code,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -47,15 +48,17 @@ class NodeVolumeLimits:
     """Rule out nodes that could not attach the pod's volumes as well."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
-    epochs: ClassVar[tuple[str, ...]] = ("volumes",)
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "CSINode": ("Add", "Update"),
-        "AssignedPod": ("Delete",),
-        "PersistentVolumeClaim": ("Add",),
-        "VolumeAttachment": ("Delete",),
-    }
-    scope: ClassVar[Scope] = Scope.DOMAIN
-    ignores_amounts: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.DOMAIN,
+        epochs=("volumes",),
+        hears={
+            "CSINode": ("Add", "Update"),
+            "AssignedPod": ("Delete",),
+            "PersistentVolumeClaim": ("Add",),
+            "VolumeAttachment": ("Delete",),
+        },
+        ignores_amounts=True,
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

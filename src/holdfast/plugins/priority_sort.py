@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from holdfast.framework.plugin import Traits
+
 
 class PrioritySort:
     """Order the queue by priority, then by how long a pod has been waiting.
@@ -14,7 +16,7 @@ class PrioritySort:
     """
 
     name: ClassVar[str] = "PrioritySort"
-    epochs: ClassVar[tuple[str, ...]] = ()
+    traits: ClassVar[Traits] = Traits()
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

@@ -29,6 +29,7 @@ from holdfast.framework.plugin import (
     Rows,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -91,15 +92,17 @@ class ResourcePolicyPlugin:
     """Fills the pools of a policy from the top and never beyond their caps."""
 
     name: ClassVar[str] = "resourcepolicy"
-    scope: ClassVar[Scope] = Scope.DOMAIN
-    ignores_amounts: ClassVar[bool] = True
-    epochs: ClassVar[tuple[str, ...]] = ("policies", "nodes", "labels", "counters")
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "ResourcePolicy": (),
-        "Node": ("Add", "UpdateNodeLabel"),
-        "AssignedPod": ("Delete", "UpdatePodLabel", "UpdatePodTerminating"),
-        "UnschedulablePod": ("UpdatePodLabel",),
-    }
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.DOMAIN,
+        epochs=("policies", "nodes", "labels", "counters"),
+        hears={
+            "ResourcePolicy": (),
+            "Node": ("Add", "UpdateNodeLabel"),
+            "AssignedPod": ("Delete", "UpdatePodLabel", "UpdatePodTerminating"),
+            "UnschedulablePod": ("UpdatePodLabel",),
+        },
+        ignores_amounts=True,
+    )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self._args = dict(args or {})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.framework.plugin import ClusterEvent, Code, Reject
+from holdfast.framework.plugin import ClusterEvent, Code, Reject, Traits
 from holdfast.framework.view import View
 
 
@@ -14,10 +14,7 @@ class SchedulingGates:
     """Keep pods out of the queue while ``spec.schedulingGates`` is not empty."""
 
     name: ClassVar[str] = "SchedulingGates"
-    epochs: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Pod": ("UpdatePodSchedulingGatesEliminated",)
-    }
+    traits: ClassVar[Traits] = Traits(hears={"Pod": ("UpdatePodSchedulingGatesEliminated",)})
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

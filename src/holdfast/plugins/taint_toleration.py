@@ -29,6 +29,7 @@ from holdfast.framework.plugin import (
     RawScores,
     Rows,
     Scope,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -75,14 +76,15 @@ class TaintToleration:
     """Rule out NoSchedule and NoExecute taints, prefer few PreferNoSchedule ones."""
 
     name: ClassVar[str] = "TaintToleration"
-    epochs: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add", "UpdateNodeTaint"),
-        "Pod": ("UpdatePodToleration",),
-    }
-    scope: ClassVar[Scope] = Scope.NODE
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.NODE,
+        hears={
+            "Node": ("Add", "UpdateNodeTaint"),
+            "Pod": ("UpdatePodToleration",),
+        },
+        ignores_amounts=True,
+        sliced=True,
+    )
 
     def __init__(self, _args: Mapping[str, Any], *, comparisons: bool = False) -> None:
         self._comparisons = comparisons

@@ -24,6 +24,7 @@ from holdfast.framework.plugin import (
     Reject,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -82,15 +83,17 @@ class VolumeRestrictions:
     """Rule out nodes where a disk is taken, and all of them while a claim is."""
 
     name: ClassVar[str] = "VolumeRestrictions"
-    epochs: ClassVar[tuple[str, ...]] = ("volumes", "mounts")
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add",),
-        "AssignedPod": ("Delete",),
-        "PersistentVolumeClaim": ("Add",),
-    }
-    scope: ClassVar[Scope] = Scope.ROW
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.ROW,
+        epochs=("volumes", "mounts"),
+        hears={
+            "Node": ("Add",),
+            "AssignedPod": ("Delete",),
+            "PersistentVolumeClaim": ("Add",),
+        },
+        ignores_amounts=True,
+        sliced=True,
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

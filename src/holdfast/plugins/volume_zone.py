@@ -23,6 +23,7 @@ from holdfast.framework.plugin import (
     Reject,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -71,16 +72,18 @@ class VolumeZone:
     """Rule out nodes outside the zones and regions of the pod's volumes."""
 
     name: ClassVar[str] = "VolumeZone"
-    epochs: ClassVar[tuple[str, ...]] = ("volumes",)
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add", "UpdateNodeLabel"),
-        "StorageClass": ("Add",),
-        "PersistentVolumeClaim": ("Add", "Update"),
-        "PersistentVolume": ("Add", "Update"),
-    }
-    scope: ClassVar[Scope] = Scope.NODE
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.NODE,
+        epochs=("volumes",),
+        hears={
+            "Node": ("Add", "UpdateNodeLabel"),
+            "StorageClass": ("Add",),
+            "PersistentVolumeClaim": ("Add", "Update"),
+            "PersistentVolume": ("Add", "Update"),
+        },
+        ignores_amounts=True,
+        sliced=True,
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass

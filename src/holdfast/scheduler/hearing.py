@@ -84,11 +84,13 @@ class Hearing:
         return self._world.nodes.epochs["labels"]
 
     def _looks_closer(self, plugin: Any, facts: PodFacts) -> bool:
-        if getattr(plugin, "beyond_spec", False):
+        if plugin is None:
+            return False
+        if plugin.traits.beyond_spec:
             beyond = getattr(plugin, "beyond", None)
             view = View(self._world, facts, self._now())
             return beyond is None or beyond(facts, view) is not None
-        return implements(plugin, Filters) and plugin.scope is Scope.CLUSTER
+        return implements(plugin, Filters) and plugin.traits.scope is Scope.CLUSTER
 
     def _helps(self, plugin: Any, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
         """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""

@@ -49,8 +49,10 @@ from holdfast.framework.plugin import (
     Scope,
     Tabulates,
     Tallies,
+    Traits,
     implements,
 )
+from holdfast.framework.traits import misplaced
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_reservation, typed
@@ -102,7 +104,9 @@ def check_plugin(
     """
     plugin = columnar(factory())
     assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
-    assert isinstance(plugin.epochs, tuple), f"{plugin.name}: epochs is a tuple of names"
+    assert isinstance(plugin.traits, Traits), f"{plugin.name}: traits is a Traits value"
+    stray = ", ".join(misplaced(plugin))
+    assert not stray, f"{plugin.name}: {stray}: no attributes of a plugin but fields of its traits"
     if not (implements(plugin, Prepares) or implements(plugin, Filters)):
         return
     for number in range(clusters):
@@ -144,7 +148,7 @@ def _check_step(plugin: Any, memory: Memory, cluster: RandomCluster, pod: Any) -
 
 def _check_amounts(case: Case) -> None:
     """What a plugin reads without looking at amounts is the same for other amounts."""
-    if not getattr(case.plugin, "ignores_amounts", False):
+    if not case.plugin.traits.ignores_amounts:
         return
     spec, resources = case.pod.pod.spec, Resources(requests={"cpu": "123m", "memory": "45Mi"})
     containers = tuple(msgspec.structs.replace(c, resources=resources) for c in spec.containers)
@@ -196,7 +200,7 @@ def _check_rows(case: Case, answer: Callable[[Any], Any], random: Random, point:
     asked = rows[some]
     assert (answer(asked) == whole[some]).all(), f"{name}: {point} subset invariance"
     assert (asked == rows[some]).all(), f"{name}: {point} left its rows unchanged"
-    if getattr(case.plugin, "sliced", False):
+    if case.plugin.traits.sliced:
         sliced = answer(slice(0, case.world.nodes.size))
         assert (sliced[rows] == whole).all(), f"{name}: {point} slice equals rows"
 
@@ -206,7 +210,7 @@ def _check_verdicts(case: Case) -> None:
     name, rows = case.plugin.name, case.rows
     verdicts = case.verdicts(rows)
     assert verdicts.dtype == np.int8, f"{name}: verdicts are int8"
-    allowed = {0, 1, 2} | (set() if case.plugin.scope.kept else {int(Code.ERROR)})
+    allowed = {0, 1, 2} | (set() if case.plugin.traits.scope.kept else {int(Code.ERROR)})
     assert set(verdicts.tolist()) <= allowed, f"{name}: verdicts are codes"
     rejected = rows[verdicts != 0]
     words = Counter(
@@ -348,7 +352,7 @@ def _check_twin(case: Case) -> None:
 def _check_incremental(case: Case, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
     """What is kept through events equals what a world built at once says, by node name."""
     plugin, world = case.plugin, cluster.world
-    if getattr(plugin, "scope", Scope.CLUSTER) is Scope.CLUSTER:
+    if plugin.traits.scope is Scope.CLUSTER:
         return
     kept = memory.prepare(plugin, case.pod, View(world, case.pod, 0.0))
     anew = prepare(plugin, cluster.rebuilt(shuffled=True), pod)

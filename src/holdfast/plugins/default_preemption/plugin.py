@@ -20,6 +20,7 @@ from holdfast.framework.plugin import (
     Reject,
     RulesEviction,
     State,
+    Traits,
     implements,
 )
 from holdfast.framework.rejection import Rejection, available
@@ -47,8 +48,7 @@ class DefaultPreemption:
     """Name the node where the least is lost, and who has to go there."""
 
     name: ClassVar[str] = NAME
-    epochs: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {"Pod": ("Delete",)}
+    traits: ClassVar[Traits] = Traits(hears={"Pod": ("Delete",)})
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)

@@ -247,7 +247,7 @@ class Search:
         nominations, priority = self._view.world.nominations, self._view.pod.priority
         promised: list[Rows | list[int]] = []
         for plugin, state in self._rejection.filters:
-            if getattr(plugin, "scope", None) is Scope.NODE or self._is_limited(plugin):
+            if plugin.traits.scope is Scope.NODE or self._is_limited(plugin):
                 continue
             if implements(plugin, RestsOnPods):
                 rests = plugin.rests_on_pods(state)

@@ -55,7 +55,7 @@ class Question:
         moving = tuple(
             (plugin, state)
             for plugin, state in self.filters
-            if getattr(plugin, "scope", None) is not Scope.NODE
+            if plugin.traits.scope is not Scope.NODE
         )
         return replace(self, filters=moving)
 

@@ -32,6 +32,7 @@ from holdfast.framework.plugin import (
     Rows,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -57,15 +58,16 @@ class DynamicResources:
     """Finds devices for claims and for extended resources that a device class serves."""
 
     name: ClassVar[str] = "DynamicResources"
-    scope: ClassVar[Scope] = Scope.CLUSTER
-    epochs: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "ResourceClaim": (),
-        "ResourceSlice": ("Add", "Update"),
-        "DeviceClass": ("Add", "Update"),
-        "Node": _NODE_NEWS,
-        "Pod": ("UpdatePodGeneratedResourceClaim",),
-    }
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.CLUSTER,
+        hears={
+            "ResourceClaim": (),
+            "ResourceSlice": ("Add", "Update"),
+            "DeviceClass": ("Add", "Update"),
+            "Node": _NODE_NEWS,
+            "Pod": ("UpdatePodGeneratedResourceClaim",),
+        },
+    )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         wrong = Arguments(self.name)

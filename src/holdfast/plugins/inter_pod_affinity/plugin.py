@@ -26,6 +26,7 @@ from holdfast.framework.plugin import (
     Rows,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -52,17 +53,19 @@ class InterPodAffinity:
     """Keep pods near to and far from each other, as they ask."""
 
     name: ClassVar[str] = "InterPodAffinity"
-    epochs: ClassVar[tuple[str, ...]] = ("counters", "held", "namespaces")
-    scope: ClassVar[Scope] = Scope.DOMAIN
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
-    bounded: ClassVar[bool] = True
-    comparable: ClassVar[bool] = True
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add", "UpdateNodeLabel"),
-        "AssignedPod": ("Add", "UpdatePodLabel", "Delete"),
-        "UnschedulablePod": ("Add", "UpdatePodLabel", "Delete"),
-    }
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.DOMAIN,
+        epochs=("counters", "held", "namespaces"),
+        hears={
+            "Node": ("Add", "UpdateNodeLabel"),
+            "AssignedPod": ("Add", "UpdatePodLabel", "Delete"),
+            "UnschedulablePod": ("Add", "UpdatePodLabel", "Delete"),
+        },
+        ignores_amounts=True,
+        comparable=True,
+        sliced=True,
+        bounded=True,
+    )
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from holdfast.framework.plugin import (
     Reject,
     Rows,
     Scope,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -81,14 +83,16 @@ class NodeResourcesFit:
     """Rule out nodes without room; prefer by LeastAllocated or another strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
-    epochs: tuple[str, ...] = ("classes",)
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add", "UpdateNodeAllocatable"),
-        "Pod": ("Delete", "UpdatePodScaleDown"),
-        "DeviceClass": ("Add", "Update"),
-    }
-    scope: ClassVar[Scope] = Scope.ROW
-    sliced: ClassVar[bool] = True
+    traits: Traits = Traits(
+        scope=Scope.ROW,
+        epochs=("classes",),
+        hears={
+            "Node": ("Add", "UpdateNodeAllocatable"),
+            "Pod": ("Delete", "UpdatePodScaleDown"),
+            "DeviceClass": ("Add", "Update"),
+        },
+        sliced=True,
+    )
 
     def __init__(self, args: Mapping[str, Any] | FitArgs) -> None:
         self._args = args if isinstance(args, FitArgs) else read_args(args)
@@ -96,7 +100,7 @@ class NodeResourcesFit:
         self._scalars = any(scalar for _, _, scalar in self._scored)
         self._ignores = bool(self._args.ignored or self._args.ignored_groups)
         if self._scalars:  # devices may serve them
-            self.epochs = ("classes", "devices")
+            self.traits = replace(self.traits, epochs=("classes", "devices"))
 
     def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The request, and on which rows an offer may serve it instead of free room."""

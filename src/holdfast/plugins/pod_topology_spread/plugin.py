@@ -28,6 +28,7 @@ from holdfast.framework.plugin import (
     Rows,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -65,17 +66,20 @@ class PodTopologySpread:
     """Rule out nodes where the pod would make a topology too uneven, prefer where it evens it."""
 
     name: ClassVar[str] = "PodTopologySpread"
-    epochs: ClassVar[tuple[str, ...]] = ("counters", "selectors")
-    scope: ClassVar[Scope] = Scope.DOMAIN
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
-    bounded: ClassVar[bool] = True
-    # Who owns the pod is no part of its spec, and decides what it is spread among by default.
-    beyond_spec: ClassVar[bool] = True
-    comparable: ClassVar[bool] = True
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": NODE_NEWS, "AssignedPod": POD_NEWS, "UnschedulablePod": POD_NEWS,
-    }  # fmt: skip
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.DOMAIN,
+        epochs=("counters", "selectors"),
+        hears={
+            "Node": NODE_NEWS,
+            "AssignedPod": POD_NEWS,
+            "UnschedulablePod": POD_NEWS,
+        },
+        beyond_spec=True,  # Services and the pod's owner decide the default selector
+        ignores_amounts=True,
+        comparable=True,
+        sliced=True,
+        bounded=True,
+    )
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         self._defaults = read_args(self.name, args)

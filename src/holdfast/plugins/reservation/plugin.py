@@ -31,6 +31,7 @@ from holdfast.framework.plugin import (
     Rows,
     Scope,
     Skip,
+    Traits,
     Verdicts,
     hears,
 )
@@ -60,18 +61,20 @@ class Reservation:
     """Holds room for owners and keeps everybody else out."""
 
     name: ClassVar[str] = "Reservation"
-    scope: ClassVar[Scope] = Scope.DOMAIN
-    epochs: ClassVar[tuple[str, ...]] = ("reservations", "nodes", "classes")
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
-        "AssignedPod": ("Add", "Delete", "UpdatePodLabel", "UpdatePodScaleDown"),
-        "UnschedulablePod": (),
-        "Reservation": (),
-    }
-    beyond_spec: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
-    comparable: ClassVar[bool] = True
-    asked_unprepared: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.DOMAIN,
+        epochs=("reservations", "nodes", "classes"),
+        hears={
+            "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
+            "AssignedPod": ("Add", "Delete", "UpdatePodLabel", "UpdatePodScaleDown"),
+            "UnschedulablePod": (),
+            "Reservation": (),
+        },
+        beyond_spec=True,
+        comparable=True,
+        sliced=True,
+        asked_unprepared=True,
+    )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self.args = read_args(args or {})

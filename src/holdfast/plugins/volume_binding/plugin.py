@@ -32,6 +32,7 @@ from holdfast.framework.plugin import (
     Reject,
     Scope,
     Skip,
+    Traits,
     Verdicts,
 )
 from holdfast.framework.view import View
@@ -87,19 +88,21 @@ class VolumeBinding:
     """Finds nodes that reach the pod's volumes, and volumes for claims that have none yet."""
 
     name: ClassVar[str] = "VolumeBinding"
-    epochs: ClassVar[tuple[str, ...]] = ("volumes",)
-    hears: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "Node": ("Add", "UpdateNodeLabel"),
-        "StorageClass": ("Add", "Update"),
-        "PersistentVolumeClaim": ("Add", "Update"),
-        "PersistentVolume": ("Add", "Update"),
-        "CSINode": ("Add", "Update"),
-        "CSIDriver": ("Update",),
-        "CSIStorageCapacity": ("Add", "Update"),
-    }
-    scope: ClassVar[Scope] = Scope.NODE
-    ignores_amounts: ClassVar[bool] = True
-    sliced: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(
+        scope=Scope.NODE,
+        epochs=("volumes",),
+        hears={
+            "Node": ("Add", "UpdateNodeLabel"),
+            "StorageClass": ("Add", "Update"),
+            "PersistentVolumeClaim": ("Add", "Update"),
+            "PersistentVolume": ("Add", "Update"),
+            "CSINode": ("Add", "Update"),
+            "CSIDriver": ("Update",),
+            "CSIStorageCapacity": ("Add", "Update"),
+        },
+        ignores_amounts=True,
+        sliced=True,
+    )
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)

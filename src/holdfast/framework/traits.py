@@ -1,0 +1,82 @@
+"""What a plugin declares of itself once, for all pods: a frozen ``Traits`` value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+
+from holdfast.framework.events import ClusterEvent
+
+
+class Scope(Enum):
+    """What a plugin's answer for a row depends on, and so what may be remembered."""
+
+    NODE = "node"
+    """The node itself (labels, taints, flags): pods that come and go change nothing."""
+    ROW = "row"
+    """That row alone: kept per ``reads(pod)``, patched for changed rows only."""
+    DOMAIN = "domain"
+    """Counters over topology domains, which the plugin keeps incrementally: the state is kept
+    per ``reads(pod)``, filter and score are asked every time."""
+    CLUSTER = "cluster"
+    """Anything: asked every time, from ``prepare`` on."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether verdicts and raw scores are remembered between pods."""
+        return self in (Scope.NODE, Scope.ROW)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How long a plugin's answers hold and how it may be asked; ``check_plugin`` proves it.
+
+    The defaults are always right and cost the most: every other value is a promise.
+    """
+
+    scope: Scope = Scope.CLUSTER
+    """What an answer for a row depends on. Default: anything, so nothing is remembered."""
+    epochs: tuple[str, ...] = ()
+    """What else remembered answers depend on, besides rows and ``layout``. Default: nothing."""
+    hears: Mapping[str, tuple[str, ...]] | None = None
+    """Events ``hint`` may say yes to: actions by resource, () for all. Default: every event."""
+    beyond_spec: bool = False
+    """``reads`` looks at more of a pod than its spec, namespace, visible labels. Default: no."""
+    ignores_amounts: bool = False
+    """``reads`` does not look at what a pod requests. Default: it does."""
+    comparable: bool = False
+    """An equal state after an epoch moved means equal answers. Default: all is asked again."""
+    sliced: bool = False
+    """Also takes a slice of rows, some of them no nodes; never answers ERROR. Default: arrays."""
+    bounded: bool = False
+    """Normalized scores are in 0..100 by construction. Default: they are checked every time."""
+    asked_unprepared: bool = False
+    """``after_reject`` is asked even if ``prepare`` was not. Default: that is an error."""
+
+    def hear(self, event: ClusterEvent) -> bool:
+        """Tell whether ``hears`` names such an event.
+
+        ``Pod`` means pods on nodes and pods without, ``Update`` every kind of update.
+        """
+        listens = self.hears
+        return (
+            listens is None
+            or _named(listens.get(event.resource), event.action)
+            or (event.about_pod and _named(listens.get("Pod"), event.action))
+        )
+
+
+def _named(actions: tuple[str, ...] | None, action: str) -> bool:
+    if actions is None:
+        return False
+    every = not actions or ("Update" in actions and action.startswith("Update"))
+    return every or action in actions
+
+
+NAMES = tuple(field.name for field in fields(Traits))
+
+
+def misplaced(plugin: object) -> tuple[str, ...]:
+    """Name the traits that a plugin sets as attributes of its own, where they have no effect."""
+    return tuple(name for name in NAMES if hasattr(plugin, name))
