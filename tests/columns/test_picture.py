@@ -83,11 +83,16 @@ def test_labels_nobody_looks_at_are_no_news():
     pod = facts(picture, labels={"app": "web"})
     picture.assume(pod, 0)
     seq = picture.seq
+    picture.upsert_node(typed(a_node("n0", labels={"zone": "a"})))
+    seq, stamp = picture.seq, picture.epochs.stamp
     picture.add_pod(facts(picture, labels={"app": "web", "zone": "a"}), "n0")
     assert (picture.seq, picture.is_assumed(pod.uid)) == (seq, False)
+    assert picture.epochs.stamp == stamp
     assert picture.pods_on(0)[pod.uid].labels["zone"] == "a"
+    picture.add_pod(facts(picture, labels={"app": "web", "zone": "c"}), "n0")
+    assert (picture.seq, picture.epochs["pod_labels"]) == (seq, 1)
     picture.show_labels(frozenset({"zone"}))
-    assert picture.counter("default", parse("zone=a")).all[0] == 1
+    assert picture.counter("default", parse("zone=c")).all[0] == 1
     picture.add_pod(facts(picture, labels={"app": "web", "zone": "b"}), "n0")
     assert picture.seq > seq
     assert picture.counter("default", parse("zone=b")).all[0] == 1

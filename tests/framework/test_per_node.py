@@ -97,6 +97,15 @@ def test_pods_placed_before_stand_there_already(kind):
     assert crowded.place(a_pod("other", labels={"app": "two"})) in ("a", "b")
 
 
+def test_a_remembered_answer_goes_with_the_labels_it_looked_at():
+    """No selector names the label: only the plugin looks at it."""
+    labels, other = {"app": "one"}, {"app": "two"}
+    standing = cluster(a_node("a"), a_pod("s", node="a", labels=labels), plugin=Remembered())
+    assert standing.place(a_pod("p1", labels=labels)) == ""
+    standing.add(a_pod("s", node="a", labels=other))
+    assert standing.place(a_pod("p2", labels=labels)) == "a"
+
+
 def test_preemption_asks_what_would_be_without_the_victims():
     low = [a_pod(f"low{i}", node="n", labels={"k": str(i)}, priority=1) for i in range(3)]
     full = cluster(a_node("n"), *low, plugin=RoomFor())

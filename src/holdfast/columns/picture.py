@@ -203,6 +203,8 @@ class Picture(NodeRows):
             if standing.row == row and self._roster.same(standing, facts):
                 if standing.facts.pod.status.start_time != facts.pod.status.start_time:
                     self.order_journal.log(row)
+                if self._is_relabelled(standing.facts, facts, row):
+                    self.epochs.bump("pod_labels")
                 self._roster.confirm(standing, facts)
                 self._unlogged += 1
                 return
@@ -211,6 +213,15 @@ class Picture(NodeRows):
             self._aside.put(facts, node_name, assumed=False)
         else:
             self._place(facts, row, assumed=False)
+
+    def _is_relabelled(self, was: PodFacts, facts: PodFacts, row: int) -> bool:
+        """Tell whether labels changed, other than by the node's own being copied onto the pod."""
+        if was.labels == facts.labels:
+            return False
+        node = self.nodes[row]
+        assert node is not None
+        changed = facts.labels.items() ^ was.labels.items()
+        return not changed <= node.metadata.labels.items()
 
     def remove_pod(self, uid: str) -> None:
         """Take a pod off; one that is not there is fine."""

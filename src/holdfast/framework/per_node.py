@@ -130,7 +130,7 @@ class _Columns:
         self.name = plugin.name
         self._keyed = _wrote(plugin, "reads")
         scope = Scope.ROW if self._keyed else Scope.CLUSTER
-        self.traits = Traits(scope=scope, beyond_spec=True)
+        self.traits = Traits(scope=scope, epochs=("pod_labels",), beyond_spec=True)
 
     def reads(self, pod: PodFacts, _view: View) -> Hashable:
         """What the author says, or this very version of the pod."""
