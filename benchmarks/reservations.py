@@ -86,7 +86,7 @@ def scheduled(nodes: int, count: int, more: int = 1000) -> float:
     began = time.process_time()
     for pending in waiting:
         world.upsert(pending)
-        facts = world.facts(reserve_pod(pending), reserve_for=pending.uid)
+        facts = world.facts(reserve_pod(pending), stands_in=True)
         placed = attempt(profile, facts, world, NOW, rng)
         assert isinstance(placed, Placement), placed
         world.upsert(_available(pending, placed.node))
@@ -102,7 +102,7 @@ def of_heirs(nodes: int, placed: int = PLACED, more: int = 50) -> float:
     waiting = [_heir(i) for i in range(more)]
     for pending in waiting:
         world.upsert(pending)
-    facts = [world.facts(reserve_pod(pending), reserve_for=pending.uid) for pending in waiting]
+    facts = [world.facts(reserve_pod(pending), stands_in=True) for pending in waiting]
     attempt(profile, facts[0], world, NOW, rng)
     collector.settle()
     began = time.process_time()

@@ -132,7 +132,7 @@ def test_reservations_being_bound_keep_the_other_policy_off_their_node(policy, p
         reservation = typed(a_reservation(name, cpu="1", allocate_policy=wanted))
         cluster.world.upsert(reservation)
         stand_in = reserve_pod(reservation)
-        facts = cluster.world.facts(stand_in, reserve_for=reservation.uid)
+        facts = cluster.world.facts(stand_in, stands_in=True)
         outcomes.append(attempt(PROFILE, facts, cluster.world, 0.0, np.random.default_rng(0)))
     first, second = outcomes
     assert isinstance(second, Placement) == placed

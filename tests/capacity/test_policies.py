@@ -39,7 +39,7 @@ def test_two_policies_for_one_pod_are_named_in_order():
 
 def test_a_reserve_pod_is_governed_by_nobody():
     world = a_world(a_resource_policy("web"))
-    facts = world.facts(typed(web()), reserve_for="some reservation")
+    facts = world.facts(typed(web()), stands_in=True)
     assert world.policies.governing(facts) == []
 
 

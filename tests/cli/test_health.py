@@ -152,7 +152,7 @@ async def test_resources_are_told_per_pod_by_whoever_leads(pages, cluster):
 
 
 async def test_metrics_name_objects_that_could_not_be_taken_in(pages, cluster, monkeypatch):
-    def bug(_pod, _reserve_for=""):
+    def bug(_pod, **_):
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(cluster.world.nodes, "digest", bug)

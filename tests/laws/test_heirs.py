@@ -95,7 +95,7 @@ class Town:
         reserves = isinstance(asking, Reservation)
         if reserves:
             self.world.upsert(asking)
-            facts = self.world.facts(reserve_pod(asking), reserve_for=asking.uid)
+            facts = self.world.facts(reserve_pod(asking), stands_in=True)
         else:
             facts = self.world.facts(asking)
         before = shape_of(self.world)

@@ -43,7 +43,7 @@ def compare(profile, pod, world):
 def compare_reservation(profile, reservation, world):
     """The same for a reservation; those who are spared stay out of it."""
     world.upsert(reservation)
-    facts = world.facts(reserve_pod(reservation), reserve_for=reservation.uid)
+    facts = world.facts(reserve_pod(reservation), stands_in=True)
     try:
         return both(profile, facts, world, lambda pod: pod.labels.get(SPARED) == "true")
     finally:

@@ -90,7 +90,7 @@ def tried(world, asking):
     """Give a pod or a reservation its turn."""
     if isinstance(asking, Reservation):
         world.upsert(asking)
-        facts = world.facts(reserve_pod(asking), reserve_for=asking.uid)
+        facts = world.facts(reserve_pod(asking), stands_in=True)
     else:
         facts = world.facts(asking)
     return attempt(PROFILE, facts, world, 0.0, np.random.default_rng(0))

@@ -135,7 +135,7 @@ def is_reserve_pod(raw):
 
 def asked_for(uid, raw, world):
     """Ask about the reserve pod of a reservation."""
-    facts, plugin = world.facts(pod(raw, uid=uid), reserve_for=uid), Plugin()
+    facts, plugin = world.facts(pod(raw, uid=uid), stands_in=True), Plugin()
     return Asked(plugin, ask(PluginUse(plugin), facts, View(world, facts, 0.0), ()), world)
 
 

@@ -38,7 +38,7 @@ def world_with(node_raw, pods, reservations):
 
 
 def reserve_facts(world, reservation):
-    return world.facts(reserve_pod(reservation), reserve_for=reservation.uid)
+    return world.facts(reserve_pod(reservation), stands_in=True)
 
 
 def judged(state, row, change=NONE):
@@ -137,8 +137,7 @@ def test_a_node_passes(record):
     world = world_with(given["node"], given["pods"], given["reservations"])
     raw = given["pod"]
     pod = convert_object(raw, Pod)
-    reserve_for = pod.uid if names.RESERVE_POD in pod.metadata.annotations else ""
-    facts = world.facts(pod, reserve_for=reserve_for)
+    facts = world.facts(pod, stands_in=names.RESERVE_POD in pod.metadata.annotations)
     plugin = Plugin({})
     state = plugin.prepare(facts, View(world, facts, 0.0))
     state = getattr(state, "state", state)

@@ -173,7 +173,7 @@ def test_available(record):
     """Go asserts only that it works; what its table meant of phase and conditions is compared."""
     raw, node = copy.deepcopy(record.input["reservation"]), record.input["nodeName"]
     world = FakeCluster(a_node(node)).world
-    facts = world.facts(reserve_pod(typed(raw)), reserve_for=typed(raw).uid)
+    facts = world.facts(reserve_pod(typed(raw)), stands_in=True)
     steps = bind_reservation(Placement(facts, world.nodes.row_of[node], node, {}))
     next(steps)
     stored = steps.send(raw).body

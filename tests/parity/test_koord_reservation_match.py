@@ -53,7 +53,7 @@ def test_reserve_pods(record):
     """To another reservation every one is somebody else's, its owners counted once."""
     given = record.input
     world, where = the_world(given), given["node"]["metadata"]["name"]
-    facts = world.facts(pod(given["pod"]), reserve_for=given["pod"]["metadata"]["uid"])
+    facts = world.facts(pod(given["pod"]), stands_in=True)
     assert world.match(facts) is None
     there = world.offers.on_row(world.nodes.row_of[where])
     restored = bool(there) and reaches(world, given["pod"], where)

@@ -54,7 +54,7 @@ def test_one_node(record):
     given, want = record.input, record.expected["wantReservation"]
     if is_reserve_pod(given["pod"]):
         assert want is None
-        assert World().match(World().facts(pod(given["pod"]), reserve_for="r")) is None
+        assert World().match(World().facts(pod(given["pod"]), stands_in=True)) is None
         return
     got = nominated(the_world(given), given["pod"], "test-node")
     assert got == (want and want["metadata"]["name"])
@@ -104,7 +104,7 @@ def test_status_of_heirs(record):
     world.upsert(node({**given["node"], "status": {"allocatable": PLENTY}}))
     world.upsert(reservation({**raw, "status": {}}, owners=EVERYBODY))
     uid = raw["metadata"]["uid"]
-    facts = world.facts(pod(given["pod"], uid=uid), reserve_for=uid)
+    facts = world.facts(pod(given["pod"], uid=uid), stands_in=True)
     placed = attempt(Profile("p", (Reservation(),)), facts, world, 0.0, np.random.default_rng(0))
     assert isinstance(placed, Placement)
     assert placed.node == "test-node"

@@ -57,8 +57,7 @@ def test_nobody_has_to_go(record):
         world.upsert(pod(raw))
     for raw in given.get("reservations") or ():
         world.upsert(reservation(raw, owners=EVERYBODY))
-    uid = given["pod"]["metadata"]["uid"]
-    facts = world.facts(pod(given["pod"]), reserve_for=uid if is_reserve_pod(given["pod"]) else "")
+    facts = world.facts(pod(given["pod"]), stands_in=is_reserve_pod(given["pod"]))
     refused = refused_everywhere(world, facts)
     outcome = Search(refused, refused.view).outcome(world.nodes.row_of["test-node-0"])
     assert (want["wantVictims"], want["wantNumPDBViolations"]) == (None, 0)

@@ -486,6 +486,6 @@ def test_D070_a_claim_beside_a_resource_of_the_device_plugin_makes_no_special_cl
 
 def test_reservations_that_hold_devices_are_refused_in_words():
     desk = one_gpu(a_claim("a"))
-    pod = desk.world.facts(typed(a_pod(claims=using("a"))), reserve_for="some-reservation")
+    pod = desk.world.facts(typed(a_pod(claims=using("a"))), stands_in=True)
     refusal = desk.plugin.prepare(pod, desk.view(pod))
     assert refusal.reasons == ("reservations that hold devices are not built yet",)

@@ -99,7 +99,7 @@ def test_a_reservation_promises_no_volumes():
     claim = a_volume_claim("one", storage_class="static")
     world = a_world(*zoned("a"), STATIC, a_volume("v", storage_class="static"), claim)
     found = outcome(world, using("one"))
-    stand_in = Placement(world.facts(found.pod.pod, reserve_for="r"), found.row, "n1", found.states)
+    stand_in = Placement(world.facts(found.pod.pod, stands_in=True), found.row, "n1", found.states)
     PROFILE.plugin("VolumeBinding").reserve(found.states["VolumeBinding"], stand_in)
     assert world.volumes.promised(stand_in.pod.uid) is None
 

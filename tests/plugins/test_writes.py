@@ -29,5 +29,5 @@ def test_annotations_travel_with_the_binding():
 
 def test_a_stand_in_for_a_reservation_is_left_to_its_own_plugin():
     world = a_world(a_node("n1"))
-    facts = world.facts(typed(a_pod("r")), reserve_for="uid-r")
+    facts = world.facts(typed(a_pod("r")), stands_in=True)
     assert isinstance(DefaultBinder({}).bind(None, Placement(facts, 0, "n1", {})), Skip)

@@ -27,7 +27,7 @@ def the_world(*objects):
 
 def tried(world, reservation):
     """From whom a reservation inherits that has its turn; None if it fits nowhere."""
-    facts = world.facts(reserve_pod(reservation), reserve_for=reservation.uid)
+    facts = world.facts(reserve_pod(reservation), stands_in=True)
     outcome = attempt(PROFILE, facts, world, 0.0, np.random.default_rng(0))
     if not isinstance(outcome, Placement):
         return None
@@ -53,7 +53,7 @@ def test_a_pod_says_that_it_would_rather_leave():
     heir = typed(a_reservation("r", cpu="1", pre_allocation=True, pre_allocation_policy=ways))
     world.upsert(heir)
     # Looked at, not placed: placing it would be news of its own.
-    facts = world.facts(reserve_pod(heir), reserve_for=heir.uid)
+    facts = world.facts(reserve_pod(heir), stands_in=True)
     assert chosen(world, facts) == ["a"]
     world.upsert(typed(offered("b", **{RANK: "9"})))
     assert chosen(world, facts) == ["b"]

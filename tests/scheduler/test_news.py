@@ -209,7 +209,8 @@ def settled(phase="Available", **status):
 def test_a_pending_reservation_queues_like_a_pod(desk):
     desk.reservations.on_reservation("added", None, pending())
     queued = desk.queue.pop(0.0)
-    assert (queued.facts.name, queued.facts.reserve_for) == ("r", pending().uid)
+    assert (queued.facts.name, queued.facts.uid) == ("r", pending().uid)
+    assert queued.facts.stands_in
 
 
 @pytest.mark.parametrize(

@@ -159,10 +159,10 @@ async def test_one_object_a_handler_fails_on_does_not_stop_the_scheduler(tmp_pat
         scheduler = cluster.components.scheduler
         taken_in = scheduler.world.nodes.digest
 
-        def bug(pod, reserve_for=""):
+        def bug(pod, *, stands_in=False):
             if pod.name == "odd":
                 raise ZeroDivisionError("a bug")
-            return taken_in(pod, reserve_for)
+            return taken_in(pod, stands_in=stands_in)
 
         monkeypatch.setattr(scheduler.world.nodes, "digest", bug)
         await cluster.create(a_node("n"), settle=False)

@@ -197,7 +197,7 @@ class OfferMatcher:
 
     def match(self, facts: PodFacts) -> OfferMatch | None:
         """The offers a pod may draw on now, or None."""
-        if facts.reserve_for:
+        if facts.stands_in:
             return self._inheriting(facts)
         groups: Sequence[OwnerGroup] = ()
         key: Hashable = _IGNORING
@@ -222,7 +222,7 @@ class OfferMatcher:
 
     def _inheriting(self, facts: PodFacts) -> OfferMatch | None:
         """Every row, for a reservation that may take room others still have: no offers."""
-        reservation = self._offers.pending.get(facts.reserve_for)
+        reservation = self._offers.pending.get(facts.uid)
         if reservation is None or not reservation.spec.pre_allocation:
             return None
         none, rows = np.zeros(0, np.intp), self._picture.rows

@@ -112,7 +112,7 @@ class Policies:
     def governing(self, facts: PodFacts) -> list[Policy]:
         """The policies that select this pod, by name; more than one is a conflict."""
         candidates = self._in_namespace.get(facts.namespace)
-        if not candidates or facts.reserve_for:
+        if not candidates or facts.stands_in:
             return []
         found = [p for p in candidates.values() if p.selector.matches(facts.labels)]
         return sorted(found, key=lambda policy: policy.object.name)

@@ -245,7 +245,7 @@ def candidates(
     reservation = heritable.reservation
     found: dict[int, list[PodFacts]] = {}
     for pod, row in heritable.among(nodes):
-        if pod.reserve_for or ignores(pod) or not will.shares(pod):
+        if pod.stands_in or ignores(pod) or not will.shares(pod):
             continue
         if nodes.is_assumed(pod.uid) or offers.is_spoken_for(pod.uid, reservation.uid):
             continue

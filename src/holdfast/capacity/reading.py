@@ -48,7 +48,7 @@ def read_content(reservation: Reservation, picture: Picture) -> Content:
     kept = read_amounts(inner_reserved(reservation), ids)
     inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
     chosen = {ids.id(name) for name in restricted_names(reservation)} & set(reserved)
-    facts = picture.digest(reserve_pod(reservation), reserve_for=reservation.uid)
+    facts = picture.digest(reserve_pod(reservation), stands_in=True)
     return Content(
         facts, reserved, inner, frozenset(chosen or reserved), _order(reservation),
         _created(reservation),

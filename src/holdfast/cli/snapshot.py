@@ -33,8 +33,8 @@ class Snapshot:
 
     world: World
     pod: Pod
-    reserve_for: str = ""
-    """The uid of the reservation the pod stands for, if it is a reserve pod."""
+    stands_in: bool = False
+    """It is no real pod but stands for a reservation."""
 
     def explain(
         self,
@@ -57,7 +57,7 @@ class Snapshot:
             )
         self.world.nominations.keep_only(profiles)
         answer = explain(
-            profile, self.pod, self.world, now, preempt=preempt, reserve_for=self.reserve_for
+            profile, self.pod, self.world, now, preempt=preempt, stands_in=self.stands_in
         )
         facts = self.world.facts(self.pod)
         silent = [e.url_prefix for e in extenders if e.decides and e.interested(facts)]

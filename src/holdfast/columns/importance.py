@@ -109,7 +109,7 @@ class Importance:
     def _rank_all(self) -> None:
         """Rank every row, as columns."""
         there = [
-            [pod for pod in self._nodes.pods_on(row).values() if not pod.reserve_for]
+            [pod for pod in self._nodes.pods_on(row).values() if not pod.stands_in]
             for row in range(self._nodes.size)
         ]
         flat = list(chain.from_iterable(there))
@@ -138,11 +138,11 @@ class Importance:
         present = set(map(id, there.values()))
         left = [place for place, pod in enumerate(before) if id(pod) not in present]
         stayed = len(before) - len(left)
-        if stayed == len(there) or stayed == sum(not p.reserve_for for p in there.values()):
+        if stayed == len(there) or stayed == sum(not p.stands_in for p in there.values()):
             if left:
                 self._close_ranks(row, left)
             return
-        self._write(row, [pod for pod in there.values() if not pod.reserve_for])
+        self._write(row, [pod for pod in there.values() if not pod.stands_in])
 
     def _write(self, row: int, there: list[PodFacts]) -> None:
         ranked = [(-pod.priority, pod.began, i) for i, pod in enumerate(there)]

@@ -96,9 +96,9 @@ class Picture(NodeRows):
         standing = self._roster.by_uid.get(uid)
         return self._aside.is_assumed(uid) if standing is None else standing.assumed
 
-    def digest(self, pod: Pod, reserve_for: str = "") -> PodFacts:
+    def digest(self, pod: Pod, *, stands_in: bool = False) -> PodFacts:
         """Digest a pod in this picture's resource ids, each of which then has its column."""
-        facts = PodFacts.of(pod, self.resources, reserve_for)
+        facts = PodFacts.of(pod, self.resources, stands_in=stands_in)
         if facts.request:
             self._widen_to(facts.request[-1][0])
         return facts

@@ -48,8 +48,8 @@ class PodFacts:
     ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
     its claims and disks. ``shape`` is what of the spec can matter, as bytes, but for the node it
     names: pods of equal shape ask for the same things. ``frame`` is the same without what the pod
-    asks for. ``reserve_for`` is the uid of the Reservation when this is its stand-in and not a real
-    pod. ``excess`` names a list of the spec that has too many entries; such a pod is not placed.
+    asks for. ``stands_in``: it is no real pod but stands for a reservation, whose name and uid it
+    has. ``excess`` names a list of the spec that has too many entries; such a pod is not placed.
     """
 
     pod: Pod
@@ -68,15 +68,15 @@ class PodFacts:
     shape: bytes
     frame: bytes = b""
     terms: PodTerms = NO_TERMS
-    reserve_for: str = ""
+    stands_in: bool = False
     excess: str = ""
 
     @classmethod
-    def of(cls, pod: Pod, resources: ResourceNames, reserve_for: str = "") -> PodFacts:
+    def of(cls, pod: Pod, resources: ResourceNames, *, stands_in: bool = False) -> PodFacts:
         """Digest a pod; one without a uid goes by its namespace and name."""
         meta, spec = pod.metadata, pod.spec
         digest = _digest(pod, resources, _shape(pod))
-        request = _with_slots(digest.request, pod) if reserve_for else digest.request
+        request = _with_slots(digest.request, pod) if stands_in else digest.request
         return cls(
             pod=pod, uid=meta.uid or f"{meta.namespace}/{meta.name}", namespace=meta.namespace,
             name=meta.name, labels=meta.labels, priority=spec.priority or 0,
@@ -84,7 +84,7 @@ class PodFacts:
             nonzero_millicores=digest.nonzero_millicores, nonzero_bytes=digest.nonzero_bytes,
             host_ports=digest.host_ports, mounts=digest.mounts,
             terminating=meta.deletion_timestamp is not None, shape=digest.shape,
-            frame=digest.frame, terms=_terms(digest, pod), reserve_for=reserve_for,
+            frame=digest.frame, terms=_terms(digest, pod), stands_in=stands_in,
             excess=digest.excess,
         )  # fmt: skip
 
@@ -96,7 +96,7 @@ class PodFacts:
     @property
     def slots(self) -> int:
         """Pod slots it takes besides what it requests of them, as a reserve pod may."""
-        return 0 if self.reserve_for and any(r == PODS for r, _ in self.request) else 1
+        return 0 if self.stands_in and any(r == PODS for r, _ in self.request) else 1
 
     def started(self, now: float) -> float:
         """When the pod started; one that has not counts as starting now."""

@@ -94,7 +94,7 @@ class Roster:
         if facts.terms:
             self.held.enter(facts.terms, row)
         for counter in kind.counters:
-            if not (counter.real and facts.reserve_for):
+            if not (counter.real and facts.stands_in):
                 counter.move(row, 1, live=not facts.terminating)
 
     def seat(self, facts: PodFacts, row: int) -> None:
@@ -134,7 +134,7 @@ class Roster:
         if facts.terms:
             self.held.leave(facts.terms, row)
         for counter in standing.kind.counters:
-            if not (counter.real and facts.reserve_for):
+            if not (counter.real and facts.stands_in):
                 counter.move(row, -1, live=not facts.terminating)
 
     def same(self, standing: Standing, facts: PodFacts) -> bool:
@@ -196,7 +196,7 @@ class Roster:
     def _move_all(self, counter: SelectorCount, kind: Kind, by: int) -> None:
         for uid, row in kind.rows.items():
             facts = (self.by_uid.get(uid) or self.seated[uid]).facts
-            if not (counter.real and facts.reserve_for):
+            if not (counter.real and facts.stands_in):
                 counter.move(row, by, live=not facts.terminating)
 
     def _drop(self, key: tuple[Choices, bool]) -> None:

@@ -113,7 +113,7 @@ class Auditor:
     def _standing(self, row: int, only: str = "") -> Amounts:
         """What the pods on a node take, or one of them, whatever reservations hold besides."""
         there = self._world.nodes.pods_on(row).values()
-        sums = sum_of(p for p in there if not p.reserve_for and only in ("", p.uid))
+        sums = sum_of(p for p in there if not p.stands_in and only in ("", p.uid))
         return np.array([sums[resource] for resource in range(len(self._requested))], np.int64)
 
     def _now(self) -> Amounts:

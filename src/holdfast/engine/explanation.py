@@ -32,14 +32,14 @@ def explain(
     now: float,
     *,
     preempt: bool = False,
-    reserve_for: str = "",
+    stands_in: bool = False,
 ) -> Json:
     """Tell what the profile makes of a pod in this world, node by node.
 
-    A pod that is on a node already is explained as if it were not. ``reserve_for`` is the uid of
-    the reservation a reserve pod stands for.
+    A pod that is on a node already is explained as if it were not. ``stands_in``: it is no
+    real pod but stands for a reservation.
     """
-    facts, world = _unplaced(pod, world, reserve_for)
+    facts, world = _unplaced(pod, world, stands_in=stands_in)
     told: Json = {
         "pod": facts.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
         "best": [], "preemption": None,
@@ -60,7 +60,7 @@ def explain(
     return told
 
 
-def _unplaced(pod: Pod, world: World, reserve_for: str) -> tuple[PodFacts, World]:
+def _unplaced(pod: Pod, world: World, *, stands_in: bool) -> tuple[PodFacts, World]:
     """The pod as it would be without a node, and a world it does not stand in."""
     uid = pod.uid or pod.key
     if world.nodes.pod(uid) is not None:
@@ -68,7 +68,7 @@ def _unplaced(pod: Pod, world: World, reserve_for: str) -> tuple[PodFacts, World
         world.delete(pod)
     if pod.spec.node_name:
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
-    return world.facts(pod, reserve_for=reserve_for), world
+    return world.facts(pod, stands_in=stands_in), world
 
 
 def _status(plugin: str, reject: Reject) -> Json:

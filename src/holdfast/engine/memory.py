@@ -123,9 +123,9 @@ class Memory:
     def _key(self, pod: PodFacts, view: View) -> Key:
         seen = (pod.shape, pod.pod.spec.node_name, view.nodes.kind_of(pod).id)
         if not self._beyond:
-            return (*seen, bool(pod.reserve_for))
+            return (*seen, pod.stands_in)
         beyond = [reads(pod, view) for reads in self._beyond]
-        return (*seen, bool(pod.reserve_for), *beyond)
+        return (*seen, pod.stands_in, *beyond)
 
     def _holds(self, record: Record, pod: PodFacts, view: View) -> bool:
         """Tell whether a record still stands; epochs that only concern skips are taken in."""

@@ -65,7 +65,7 @@ class NodeInfo:
         gone = {pod.uid for pod in self._change.removed.get(self.row, ())}
         there = [f for uid, f in self._nodes.pods_on(self.row).items() if uid not in gone]
         there += self._change.added.get(self.row, ())
-        return tuple(facts.pod for facts in there if not facts.reserve_for)
+        return tuple(facts.pod for facts in there if not facts.stands_in)
 
     def allocatable(self, resource: str) -> int:
         """What it has of a resource: cpu in millicores, others in units."""

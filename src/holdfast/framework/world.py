@@ -122,9 +122,9 @@ class World:
         """The ledgers of capacity, devices and volumes, and what workloads select."""
         return (self.offers, self.policies, self.devices, self.volumes, self.selectors)
 
-    def facts(self, pod: Pod, reserve_for: str = "") -> PodFacts:
+    def facts(self, pod: Pod, *, stands_in: bool = False) -> PodFacts:
         """Digest a pod in this world's resource ids."""
-        return self.nodes.digest(pod, reserve_for)
+        return self.nodes.digest(pod, stands_in=stands_in)
 
     def match(self, pod: PodFacts) -> Matched | None:
         """The offers of held room a pod may draw on, or None."""

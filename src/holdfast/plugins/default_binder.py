@@ -20,7 +20,7 @@ class DefaultBinder:
 
     def bind(self, _state: None, placement: Placement) -> Calls | Skip:
         """A stand-in for a Reservation is no pod: somebody else writes that."""
-        if placement.pod.reserve_for:
+        if placement.pod.stands_in:
             return Skip()
         return self._write(placement)
 

@@ -81,7 +81,7 @@ class PolicyState:
         return found
 
     def _counts(self, pod: PodFacts) -> bool:
-        if pod.namespace != self.policy.object.namespace or pod.reserve_for:
+        if pod.namespace != self.policy.object.namespace or pod.stands_in:
             return False
         if pod.terminating and not self.policy.counts_terminating:
             return False

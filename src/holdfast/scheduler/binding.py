@@ -272,7 +272,7 @@ async def find_out(client: Client, clock: Clock, world: World, facts: PodFacts) 
     wait = FIRST_WAIT
     while True:
         try:
-            if facts.reserve_for:
+            if facts.stands_in:
                 return await _of_reservation(client, world, facts)
             return await _of_pod(client, world, facts)
         except NotFound:
@@ -292,9 +292,9 @@ async def _of_pod(client: Client, world: World, facts: PodFacts) -> Aftermath:
 
 async def _of_reservation(client: Client, world: World, facts: PodFacts) -> Aftermath:
     found = await client.get(RESERVATIONS, facts.name)
-    if found.uid != facts.reserve_for:
+    if found.uid != facts.uid:
         return Aftermath("")
     node, gone = found.status.node_name, found.metadata.deletion_timestamp is not None
     if node or gone or found.phase != "Pending":
         return Aftermath(node)
-    return Aftermath("", world.facts(reserve_pod(found), reserve_for=found.uid))
+    return Aftermath("", world.facts(reserve_pod(found), stands_in=True))

@@ -103,7 +103,7 @@ class Flights:
         placement, outcomes = flight.placement, self.outcomes
         began = self.driver.clock.monotonic() - flight.took
         waiting = outcomes.world.waiting.get(flight.queued.uid)
-        if (flight.slow or waiting is not None) and not placement.pod.reserve_for:
+        if (flight.slow or waiting is not None) and not placement.pod.stands_in:
             await outcomes.reporter.announce(placement.pod, placement.node)
         if waiting is not None and not await self._permitted(flight, waiting):
             return

@@ -34,7 +34,7 @@ def _mismatches(scheduler: Scheduler) -> Iterator[str]:
     cached = informers.get(PODS).cache.values()
     bound = {pod.key for pod in cached if pod.spec.node_name and not pod.finished}
     assumed = {facts.key for facts, _ in nodes.pods() if nodes.is_assumed(facts.uid)}
-    standing = {facts.key for facts, _ in nodes.pods() if not facts.reserve_for}
+    standing = {facts.key for facts, _ in nodes.pods() if not facts.stands_in}
     lost = {key for key in bound - standing if not _aside(scheduler, key)}
     redundant = standing - bound - assumed
     yield f"Pods: missed {sorted(lost)}, redundant {sorted(redundant)}, assumed {len(assumed)}"

@@ -159,7 +159,7 @@ class Extenders:
 
     def binds(self, pod: PodFacts) -> bool:
         """Tell whether an extender binds this pod; what stands for a reservation is no pod."""
-        return not pod.reserve_for and any(self._speaking(pod, "bind_verb"))
+        return not pod.stands_in and any(self._speaking(pod, "bind_verb"))
 
     async def _filtered(self, pod: PodFacts, body: Any, names: Sequence[str]) -> Opinion:
         opinion = Opinion.open(names)
@@ -225,7 +225,7 @@ class Extenders:
 
     async def _body(self, pod: PodFacts) -> Any:
         """The pod in full; what stands for a reservation is nowhere else."""
-        if pod.reserve_for:
+        if pod.stands_in:
             return pod.pod
         try:
             return await self._client.get(RAW_PODS, pod.name, pod.namespace)

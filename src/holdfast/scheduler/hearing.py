@@ -77,7 +77,7 @@ class Hearing:
         if any(self._looks_closer(plugins.get(name), facts) for name in queued.rejectors):
             return facts.uid
         kind = self._world.nodes.kind_of(facts).id
-        return (facts.scheduler_name, kind, facts.shape, facts.reserve_for)
+        return (facts.scheduler_name, kind, facts.shape, facts.stands_in and facts.uid)
 
     def mark(self) -> int:
         """What ``alike`` depends on besides the pods: which of their labels anybody looks at."""

@@ -56,7 +56,7 @@ class Evictor:
         assert effect.nominate, f"{effect.plugin} evicts pods without naming a node"
         outranked = self._outrank(preemptor, effect)
         # A reservation's promise is written nowhere.
-        work = [self.reporter.clear_nomination(pod) for pod in outranked if not pod.reserve_for]
+        work = [self.reporter.clear_nomination(pod) for pod in outranked if not pod.stands_in]
         victims = [pod for pod in effect.evict if not pod.terminating]
         if victims:
             self.world.evictions.begin(preemptor.uid, (pod.uid for pod in victims))

@@ -67,7 +67,7 @@ class Reporter:
         facts, node = placement.pod, placement.node
         for reason, words in placement.notes:
             self._event(facts, "Normal", reason, words, "Scheduling")
-        who = facts.name if facts.reserve_for else facts.key
+        who = facts.name if facts.stands_in else facts.key
         self._event(
             facts, "Normal", "Scheduled", f"Successfully assigned {who} to {node}", "Binding"
         )
@@ -113,7 +113,7 @@ class Reporter:
 
         ``nominated`` is the node the pod is promised, or "".
         """
-        if facts.reserve_for:
+        if facts.stands_in:
             await self.mark_reservation(facts, message)
         else:
             await self._mark_pod(facts, reason, message, nominated)
@@ -198,8 +198,8 @@ class Reporter:
         self, facts: PodFacts, body: BodyOf, kind: PatchType, number: int
     ) -> Pod | Reservation | None:
         """Write until it is written, or of no use any more; answers what was stored."""
-        resource: Resource[Any] = RESERVATIONS if facts.reserve_for else PODS
-        namespace = "" if facts.reserve_for else facts.namespace
+        resource: Resource[Any] = RESERVATIONS if facts.stands_in else PODS
+        namespace = "" if facts.stands_in else facts.namespace
         seen: Pod | Reservation = facts.pod
         for attempt in range(TRIES):
             if self._overtaken(facts.uid, number):
@@ -224,7 +224,7 @@ class Reporter:
     async def _still_waiting(self, facts: PodFacts) -> Pod | Reservation | None:
         """The newest version of what is still without a node, None if that is over."""
         try:
-            if facts.reserve_for:
+            if facts.stands_in:
                 found: Pod | Reservation = await self._client.get(RESERVATIONS, facts.name)
             else:
                 found = await self._client.get(PODS, facts.name, facts.namespace)
@@ -244,10 +244,10 @@ class Reporter:
 
 def _reference(facts: PodFacts) -> ObjectReference:
     version = facts.pod.metadata.resource_version
-    if facts.reserve_for:
+    if facts.stands_in:
         return ObjectReference(
             api_version=RESERVATIONS.api_version, kind="Reservation", name=facts.name,
-            uid=facts.reserve_for, resource_version=version,
+            uid=facts.uid, resource_version=version,
         )  # fmt: skip
     return ObjectReference(
         api_version="v1", kind="Pod", namespace=facts.namespace, name=facts.name,

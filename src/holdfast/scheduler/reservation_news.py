@@ -133,7 +133,7 @@ class ReservationDesk:
         return ""
 
     def _facts(self, reservation: Reservation) -> PodFacts:
-        return self._desk.world.facts(reserve_pod(reservation), reserve_for=reservation.uid)
+        return self._desk.world.facts(reserve_pod(reservation), stands_in=True)
 
     def _bare(self, reservation: Reservation) -> PodFacts:
         """Know a reservation by its name alone: what it asks for makes no sense."""

@@ -69,7 +69,7 @@ def _dry_run(
     ceiling = view.pod.priority
     lower = [
         pod for pod in view.nodes.pods_on(row).values()
-        if pod.priority < ceiling and not (pod.reserve_for or spares(pod))
+        if pod.priority < ceiling and not (pod.stands_in or spares(pod))
     ]  # fmt: skip
     if not lower:
         return Code.UNRESOLVABLE, ("No preemption victims found for incoming pod",), [], 0

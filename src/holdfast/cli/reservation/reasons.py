@@ -84,7 +84,7 @@ def _without_a_node(
         names = ", ".join(profiles)
         return None, [f"{head}: spec.template.spec.schedulerName is {found.scheduler_name}; "
                       f"Holdfast places those for {names}"]  # fmt: skip
-    snapshot = Snapshot(world_of(objects), reserve_pod(found), found.uid)
+    snapshot = Snapshot(world_of(objects), reserve_pod(found), stands_in=True)
     decision = snapshot.explain(profiles, now, preempt=True) | {"pod": found.name}
     if decision["schedulable"]:
         return decision, [f"{head} yet, and would get one now:", as_text(decision).rstrip()]

@@ -85,7 +85,7 @@ class DefaultPreemption:
                 rejection, {NOT_HELPFUL: rejection.nodes - tried, NO_VICTIMS: tried}
             )
         search = Search(rejection, view)
-        if pod.reserve_for and (node := _room_being_made(search, rejection, view)):
+        if pod.stands_in and (node := _room_being_made(search, rejection, view)):
             return Effect(self.name, nominate=node, code=Code.PASS)
         found = search.best()
         if found is None:
@@ -126,7 +126,7 @@ class DefaultPreemption:
     def _not_eligible(self, pod: PodFacts, rejection: Rejection, view: View) -> str | None:
         """Why it may evict nobody, in words or none; None if it may."""
         rules = [plugin for plugin, _ in rejection.filters if implements(plugin, RulesEviction)]
-        if pod.reserve_for and not rules:
+        if pod.stands_in and not rules:
             return ""
         for plugin in rules:
             forbidden: str | None = plugin.forbids_eviction(rejection)

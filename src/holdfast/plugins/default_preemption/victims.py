@@ -42,7 +42,7 @@ class Question:
         """Pods that might have to go. What stands in for a reservation is no pod."""
         ceiling = self.view.pod.priority
         there = self.view.nodes.pods_on(row).values()
-        lower = [pod for pod in there if pod.priority < ceiling and not pod.reserve_for]
+        lower = [pod for pod in there if pod.priority < ceiling and not pod.stands_in]
         return [p for p in lower if not self.spares(p)] if self.spares is not None else lower
 
     def objection(self, row: int, gone: Sequence[PodFacts]) -> Word | None:

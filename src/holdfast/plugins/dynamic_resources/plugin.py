@@ -98,7 +98,7 @@ class DynamicResources:
             return Skip()
         if inventory is None:
             return Reject(Code.UNRESOLVABLE, ("no devices are known to this scheduler",))
-        if pod.reserve_for:
+        if pod.stands_in:
             return Reject(Code.UNRESOLVABLE, ("reservations that hold devices are not built yet",))
         try:
             claims = claims_of(pod.pod, inventory.claims)

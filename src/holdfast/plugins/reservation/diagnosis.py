@@ -179,7 +179,7 @@ def count(offers: Offers, pod: PodFacts, nodes: Picture) -> dict[int, NodeCounts
     One that is taken is not to be had.
     """
     found: dict[int, NodeCounts] = {}
-    groups = [] if pod.reserve_for or ignores(pod) else offers.index.owned_by(pod.pod)
+    groups = [] if pod.stands_in or ignores(pod) else offers.index.owned_by(pod.pod)
     if not groups:
         return found
     wishes, columns = ReservationWishes.of(pod), offers.columns

@@ -127,7 +127,7 @@ def prepare_heir(
     site = prepare_reserve_pod(pod, view)
     if isinstance(site, Reject) or not inherits(pod, view):
         return site
-    reservation = site.offers.pending[pod.reserve_for]
+    reservation = site.offers.pending[pod.uid]
     if by_cluster(reservation) and not ways.enable_cluster_mode:
         return Reject(Code.UNRESOLVABLE, (NO_CLUSTER_MODE,))
     will = will_of(reservation, pod, prefers_none=ways.prefer_no_pre_allocated_pods)
@@ -147,9 +147,9 @@ def may_leave_it_room(pod: PodFacts, event: ClusterEvent, view: View, ways: PreA
     """
     if not inherits(pod, view) or event.new is None:
         return False
-    if view.world.offers.awaiting.get(pod.reserve_for) == event.new.spec.node_name:
+    if view.world.offers.awaiting.get(pod.uid) == event.new.spec.node_name:
         return True
-    reservation = view.world.offers.pending[pod.reserve_for]
+    reservation = view.world.offers.pending[pod.uid]
     kept = view.world.remembered.setdefault(Heritable, {})
     known: Heritable | None = kept.get(reservation.uid)
     if known is None or known.reservation is not reservation:

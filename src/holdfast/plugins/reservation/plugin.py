@@ -82,7 +82,7 @@ class Reservation:
     def reads(self, pod: PodFacts, view: View) -> Any:
         """Which offers match, what is asked for, and what the annotations demand."""
         notes = pod.pod.metadata.annotations
-        if pod.reserve_for:
+        if pod.stands_in:
             return what_it_brings(pod, view)
         matched = view.matched
         if matched is None and not notes:
@@ -101,7 +101,7 @@ class Reservation:
         """Tell reserve pods, owners and everybody else apart."""
         if view.world.offers is None:
             return Skip()
-        if pod.reserve_for:
+        if pod.stands_in:
             return prepare_heir(pod, view, self.args.pre_allocation_config)
         try:
             affinity = None if ignores(pod) else ReservationWishes.of(pod).affinity
@@ -209,7 +209,7 @@ class Reservation:
     def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""
         pod = view.pod
-        if pod.reserve_for:
+        if pod.stands_in:
             return Effect(self.name, remedy(pod, view, rejection))
         counts = diagnosis.count(view.world.offers, pod, view.nodes)
         must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
@@ -224,7 +224,7 @@ class Reservation:
 
     def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
         """For a reservation nobody is evicted who says that it must not be."""
-        return evicting.spared if pod.reserve_for else None
+        return evicting.spared if pod.stands_in else None
 
     def reserve(self, state: AnyState, placement: Placement) -> Reject | None:
         """Enter what the owner draws; from here on nobody else can be given the same room."""
@@ -270,7 +270,7 @@ class Reservation:
 
     def bind(self, state: Any, placement: Placement) -> Calls | Skip:
         """Bind reserve pods by their status; ordinary pods are the next binder's."""
-        if not placement.pod.reserve_for:
+        if not placement.pod.stands_in:
             return Skip()
         heir = state.chosen if isinstance(state, InheritState) else None
         return bind_reservation(placement, heir)

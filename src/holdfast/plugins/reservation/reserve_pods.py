@@ -65,26 +65,26 @@ class Unrelated:
 
 def what_it_brings(pod: PodFacts, view: View) -> Hashable:
     """Everything of the reservation that decides where it may be."""
-    found = view.world.offers.pending.get(pod.reserve_for)
+    found = view.world.offers.pending.get(pod.uid)
     pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
     if found is None:
-        return (pinned, pod.reserve_for)
+        return (pinned, pod.uid)
     spec = found.spec
     if spec.pre_allocation:
         # One that inherits is like no other, and looks at pods everywhere.
-        return (pinned, pod.reserve_for, found.metadata.resource_version, view.nodes.news)
+        return (pinned, pod.uid, found.metadata.resource_version, view.nodes.news)
     return (pinned, spec.allocate_policy, spec.template is None)
 
 
 def inherits(pod: PodFacts, view: View) -> bool:
     """Whether it is a reserve pod that may take room others still have."""
-    found = view.world.offers.pending.get(pod.reserve_for) if pod.reserve_for else None
+    found = view.world.offers.pending.get(pod.uid) if pod.stands_in else None
     return found is not None and found.spec.pre_allocation
 
 
 def prepare_reserve_pod(pod: PodFacts, view: View) -> ReserveState | Reject:
     """Read the reservation behind a reserve pod."""
-    reservation = view.world.offers.pending.get(pod.reserve_for)
+    reservation = view.world.offers.pending.get(pod.uid)
     if reservation is None:
         missing = f'reservation.scheduling.koordinator.sh "{pod.name}" not found'
         return Reject(Code.ERROR, (f"cannot get reservation, err: {missing}",))
@@ -174,7 +174,7 @@ def _where(placement: Placement, heir: Inheritance | None) -> dict[str, Any]:
 
 def allocated_from(facts: PodFacts) -> str:
     """What a pod carries that takes its room from this reservation."""
-    return msgspec.json.encode({"name": facts.name, "uid": facts.reserve_for}).decode()
+    return msgspec.json.encode({"name": facts.name, "uid": facts.uid}).decode()
 
 
 def _tell(pod: PodFacts, allocated: str | None) -> Call:
@@ -198,7 +198,7 @@ def _is_there(placement: Placement) -> Generator[Call, Any, bool]:
         raw = yield Call("get", RESERVATIONS.path(name=placement.pod.name))
     except HoldfastError:
         return False
-    same = raw["metadata"]["uid"] == placement.pod.reserve_for
+    same = raw["metadata"]["uid"] == placement.pod.uid
     return bool(same and (raw.get("status") or {}).get("nodeName") == placement.node)
 
 
@@ -214,7 +214,7 @@ def allocatable(facts: PodFacts) -> dict[str, AmountText]:
 
 def _check_alive(raw: Mapping[str, Any], facts: PodFacts) -> None:
     meta, status = raw["metadata"], raw.get("status") or {}
-    if meta["uid"] != facts.reserve_for:
+    if meta["uid"] != facts.uid:
         raise NotFound(f'reservations "{facts.name}" was replaced by another of the same name')
     if meta.get("deletionTimestamp"):
         raise Refused("target reservation is terminating")

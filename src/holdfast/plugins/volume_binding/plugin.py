@@ -175,7 +175,7 @@ class VolumeBinding:
 
         A reservation holds room, not volumes: its owners bind them.
         """
-        if not state.waiting or placement.pod.reserve_for:
+        if not state.waiting or placement.pod.stands_in:
             return None
         choice = state.choice
         kept = [(kept_for(v, claim), claim) for v, claim in choice.kept(placement.row)]
