@@ -11,7 +11,7 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.store import Store
-from holdfast.store.retention import Retention
+from holdfast.store.records import Retention
 
 RETENTION = Retention(seconds=300, least=0)
 

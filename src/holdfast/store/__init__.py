@@ -8,8 +8,7 @@ opinion about what an object means. Only the API server imports this room.
 """
 
 from holdfast.store.indexing import index_object
-from holdfast.store.records import Change, Event, Indexed, Key, Stored
-from holdfast.store.retention import Retention
+from holdfast.store.records import Change, Event, Indexed, Key, Retention, Stored
 from holdfast.store.store import MAX_VALUE, Store, check_value_size, restore
 from holdfast.store.watch import Subscription
 

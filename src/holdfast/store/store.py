@@ -26,11 +26,9 @@ from holdfast.store.database import Database, Fault
 from holdfast.store.directory import Directory
 from holdfast.store.indexing import index_object
 from holdfast.store.integrity import check_file, is_damage, named_failures
-from holdfast.store.loading import load_state, replay
-from holdfast.store.records import Change, Event, Index, Key, Stored
-from holdfast.store.retention import Retention
+from holdfast.store.records import Change, Event, Index, Key, Retention, Stored
 from holdfast.store.revision_mark import Gaps, RevisionMark
-from holdfast.store.state import undo
+from holdfast.store.state import load_state, replay, undo
 from holdfast.store.watch import History, Subscription
 from holdfast.store.write_refusal import WriteRefusal
 from holdfast.store.writer import Write, Writer

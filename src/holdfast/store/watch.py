@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from holdfast import errors
-from holdfast.store.records import Event
-from holdfast.store.retention import Retention
+from holdfast.store.records import Event, Retention
 from holdfast.store.revision_mark import Gaps
 
 BATCH = 512
