@@ -11,8 +11,7 @@ from holdfast.cli.health import HealthPage, Subject
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
-from holdfast.configuration.effective import effective
-from holdfast.configuration.reading import Configuration
+from holdfast.configuration.reading import Configuration, effective
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.harness import Harness
 

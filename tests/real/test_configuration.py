@@ -10,7 +10,7 @@ import yaml
 from configuration.writing import config, mistakes, off, on, profile
 from holdfast.api.mistakes import read as read_struct
 from holdfast.configuration.document import Document, PluginRef
-from holdfast.configuration.merging import merged
+from holdfast.configuration.profiles import merged
 from holdfast.plugins import REGISTRY
 from real.control_plane import program
 

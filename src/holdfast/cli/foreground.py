@@ -18,8 +18,7 @@ from holdfast.cli.configured import configured
 from holdfast.cli.health import HealthPage, Subject
 from holdfast.clock import SystemClock
 from holdfast.cluster import Cluster
-from holdfast.configuration.effective import effective
-from holdfast.configuration.reading import Configuration
+from holdfast.configuration.reading import Configuration, effective
 from holdfast.errors import HoldfastError
 from holdfast.scheduler.dump import log_dump
 from holdfast.settings import ClusterSettings

@@ -24,8 +24,7 @@ from holdfast.client.transport import FencedTransport, ThrottledTransport, Trans
 from holdfast.clock import Clock, SystemClock
 from holdfast.configuration.document import ClientConnection
 from holdfast.configuration.document import LeaderElection as ElectionTerms
-from holdfast.configuration.effective import effective
-from holdfast.configuration.reading import Configuration
+from holdfast.configuration.reading import Configuration, effective
 from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
 from holdfast.controllers.reservation import settings_of
 from holdfast.errors import HoldfastError

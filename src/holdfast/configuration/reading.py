@@ -1,4 +1,7 @@
-"""From raw values to a ``Configuration``: read, default, validate, build, in that order."""
+"""From raw values to a ``Configuration``: read, default, validate, build, in that order.
+
+``effective`` goes the other way, for /configz.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from holdfast.api.mistakes import read as read_struct
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.document import (
     API_VERSION,
+    GROUP,
     KIND,
     ClientConnection,
     Document,
@@ -184,3 +188,38 @@ def _check_queue_sort(profiles: tuple[ProfileDocument, ...], found: Findings) ->
 
 def _args_of(profile: ProfileDocument, name: str) -> Any:
     return next((config.args for config in profile.plugin_config if config.name == name), None)
+
+
+def effective(configuration: Configuration) -> dict[str, Any]:
+    """Write out what holds, defaults and merging done; nothing secret is among it."""
+    election, connection = configuration.leader_election, configuration.client_connection
+    initial, longest = configuration.backoff
+    return {
+        GROUP: {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "podInitialBackoffSeconds": int(initial),
+            "podMaxBackoffSeconds": int(longest),
+            "leaderElection": {
+                "leaderElect": election.leader_elect,
+                "leaseDuration": f"{election.lease_duration:g}s",
+                "renewDeadline": f"{election.renew_deadline:g}s",
+                "retryPeriod": f"{election.retry_period:g}s",
+                "resourceLock": election.resource_lock,
+                "resourceName": election.resource_name,
+                "resourceNamespace": election.resource_namespace,
+            },
+            "clientConnection": {
+                "kubeconfig": connection.kubeconfig,
+                "qps": connection.qps,
+                "burst": connection.burst,
+            },
+            "profiles": [_profile(each) for each in configuration.profiles.values()],
+            "extenders": [{"urlPrefix": each.url_prefix} for each in configuration.extenders],
+        }
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    enabled = [{"name": p.name, "weight": profile.weight(p.name)} for p in profile.plugins]
+    return {"schedulerName": profile.name, "plugins": {"multiPoint": {"enabled": enabled}}}
