@@ -55,6 +55,8 @@ class Informer(Generic[T]):
         labels: str = "",
         fields: str = "",
         on_event: Handler[T] | None = None,
+        on_unreadable: Callable[[Unreadable], None] | None = None,
+        transform: Callable[[T], T] | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.resource = resource
@@ -74,9 +76,9 @@ class Informer(Generic[T]):
         self._staged: dict[str, T] | None = None
         self._doubtful: dict[str, str] = {}
         self._complaints: dict[str, str] = {}
-        self.on_unreadable: Callable[[Unreadable], None] | None = None
+        self.on_unreadable = on_unreadable
         """Told once of each object that cannot be read, and again when the reason changes."""
-        self.transform: Callable[[T], T] | None = None
+        self.transform = transform
         """Makes of each object what is kept and told of it, for one who need not keep it all."""
         self._running: asyncio.Task[None] | None = None
         self._stopped = False

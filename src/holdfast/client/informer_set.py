@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from holdfast.api.resource import Resource
-from holdfast.client.client import Client
+from holdfast.client.client import Client, Unreadable
 from holdfast.client.informer import Informer
 from holdfast.clock import Clock
 
 T = TypeVar("T")
+NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 class InformerSet:
@@ -21,12 +23,24 @@ class InformerSet:
 
     ``async with informers:`` starts all and waits until all are synced; leaving stops them. An
     informer that ends of itself has a defect, and ends the set: ``run`` and ``start`` raise it.
+
+    ``transforms`` and ``on_unreadable`` are what the informers of these resources are made with.
     """
 
-    def __init__(self, client: Client, *, clock: Clock, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        rng: random.Random | None = None,
+        transforms: Mapping[Resource[Any], Callable[[Any], Any]] = NONE,
+        on_unreadable: Mapping[Resource[Any], Callable[[Unreadable], None]] = NONE,
+    ) -> None:
         self._client = client
         self._clock = clock
         self._rng = rng
+        self._transforms = transforms
+        self._on_unreadable = on_unreadable
         self._informers: dict[tuple[Any, ...], Informer[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -38,7 +52,8 @@ class InformerSet:
         if key not in self._informers:
             self._informers[key] = Informer(
                 self._client, resource, clock=self._clock, namespace=namespace, labels=labels,
-                fields=fields, rng=self._rng,
+                fields=fields, rng=self._rng, transform=self._transforms.get(resource),
+                on_unreadable=self._on_unreadable.get(resource),
             )  # fmt: skip
         return cast("Informer[T]", self._informers[key])
 

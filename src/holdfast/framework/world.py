@@ -92,6 +92,8 @@ class World:
         devices: Inventory | None = None,
         volumes: Volumes | None = None,
         selectors: WorkloadSelectors | None = None,
+        uncounted: Callable[[str], bool] = lambda _resource: False,
+        auditor: Callable[[World], Audits] | None = None,
     ) -> None:
         self.nodes = Picture() if nodes is None else nodes
         # An empty ledger is falsy: only None means that there is none yet.
@@ -106,9 +108,9 @@ class World:
         self.insiders = Insiders(self)
         self.evictions = Evictions(self.nodes)
         self.waiting = Waiting()
-        self.uncounted: Callable[[str], bool] = lambda _resource: False
+        self.uncounted = uncounted
         """Tells resources that nobody here counts, by configuration: somebody else does."""
-        self.auditor: Audits | None = None
+        self.auditor = None if auditor is None else auditor(self)
         self.remembered: dict[Hashable, Any] = {}
         """What deciding and plugins keep about this world between pods, under their own keys."""
 
@@ -192,12 +194,12 @@ class World:
             devices=self.devices.fork(nodes),
             volumes=self.volumes.fork(nodes),
             selectors=self.selectors.fork(nodes),
+            uncounted=self.uncounted,
         )
         copy.budgets = dict(self.budgets)
         copy.nominations = self.nominations.fork(nodes)
         copy.evictions = self.evictions.fork(nodes)
         copy.waiting = self.waiting.fork()
-        copy.uncounted = self.uncounted
         return copy
 
     def _upsert_pod(self, pod: Pod) -> None:

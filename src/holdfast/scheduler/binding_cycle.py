@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreBinds, concerned
 from holdfast.framework.waiting import Outcome, WaitingPod
+from holdfast.framework.world import World
 from holdfast.scheduler.binding import (
     Aftermath,
     BindFailed,
@@ -47,26 +49,20 @@ class Flight:
 
 
 @dataclass(slots=True, eq=False)
-class Flights:
-    """Every binding under way, by the pod's uid."""
+class BindingTasks:
+    """Every binding under way, by the pod's uid: one can be recalled, or waited for."""
 
-    driver: Driver
-    outcomes: Outcomes
+    world: World
     errands: Errands = field(default_factory=Errands)
     _under_way: dict[str, tuple[Flight, Task]] = field(default_factory=dict, init=False)
 
-    @property
-    def writing(self) -> int:
-        """How many are writing; those that wait for something are not counted."""
-        return len(self.errands) - self.driver.asleep
+    def __len__(self) -> int:
+        return len(self.errands)
 
-    def begin(self, flight: Flight) -> None:
-        """Bind a pod that has its room, once it is permitted."""
+    def begin(self, flight: Flight, work: Coroutine[Any, Any, None]) -> None:
+        """Let a binding begin."""
         uid = flight.queued.uid
-        if self.outcomes.world.waiting.get(uid) is None:
-            self.outcomes.granted(flight.queued)
-        self.outcomes.queue.activate(flight.placement.activate)
-        task = self.errands.go(self._bind(flight))
+        task = self.errands.go(work)
         self._under_way[uid] = (flight, task)
         task.add_done_callback(lambda _: self._under_way.pop(uid, None))
 
@@ -74,30 +70,50 @@ class Flights:
         """Stop a binding under way; tell whether the pod is without a node afterwards."""
         if uid not in self._under_way:
             return False
-        world = self.outcomes.world
         flight, task = self._under_way[uid]
         placement = flight.placement
         placement.recalled = why
-        waiting = world.waiting.get(uid)
+        waiting = self.world.waiting.get(uid)
         if waiting is not None:
             waiting.preempt(PREEMPTING, "preempted")
         await asyncio.wait({task})
-        standing = world.nodes.pod(uid)
+        standing = self.world.nodes.pod(uid)
         return standing is None or standing[1] != placement.row
 
     async def landed(self, uid: str) -> None:
         """Wait until a pod is bound, or is not; if something holds it up nobody waits for that."""
-        if uid in self._under_way and self.outcomes.world.waiting.get(uid) is None:
+        if uid in self._under_way and self.world.waiting.get(uid) is None:
             flight, task = self._under_way[uid]
             if not flight.slow:
                 await asyncio.wait({task})
 
-    async def finish(self, seconds: float) -> None:
+    async def finish(self, clock: Clock, seconds: float) -> None:
         """Let those that write come to an end; for words that did not come nobody waits."""
-        for pod in self.outcomes.world.waiting:
+        for pod in self.world.waiting:
             # Whoever decides next finds it without a node, as if we had never looked at it.
             self._under_way[pod.placement.pod.uid][1].cancel()
-        await self.errands.finish(self.driver.clock, seconds)
+        await self.errands.finish(clock, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Flights:
+    """Takes placements through their binding cycle."""
+
+    driver: Driver
+    outcomes: Outcomes
+    tasks: BindingTasks
+
+    @property
+    def writing(self) -> int:
+        """How many are writing; those that wait for something are not counted."""
+        return len(self.tasks) - self.driver.asleep
+
+    def begin(self, flight: Flight) -> None:
+        """Bind a pod that has its room, once it is permitted."""
+        if self.outcomes.world.waiting.get(flight.queued.uid) is None:
+            self.outcomes.granted(flight.queued)
+        self.outcomes.queue.activate(flight.placement.activate)
+        self.tasks.begin(flight, self._bind(flight))
 
     async def _bind(self, flight: Flight) -> None:
         placement, outcomes = flight.placement, self.outcomes

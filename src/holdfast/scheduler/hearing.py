@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.engine.decision import closed_gate
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ClusterEvent, Filters, Hints, Scope, hears, implements
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.scheduler.metrics import UNWATCHED
+from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
 from holdfast.scheduler.queued_pods import QueuedPod, Worth
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,9 @@ class Hearing:
         world: World,
         now: Callable[[], float],
         besides: Collection[str] = (),
+        watch: Stopwatch = UNWATCHED,
     ) -> None:
+        self._profiles = profiles
         self._plugins = {
             profile: {plugin.name: plugin for plugin in found.plugins}
             for profile, found in profiles.items()
@@ -39,7 +42,13 @@ class Hearing:
         self._now = now
         self._besides = frozenset(besides)
         self._wants: dict[tuple[str, str], frozenset[str]] = {}
-        self.watch = UNWATCHED
+        self._watch = watch
+
+    def gate(self, facts: PodFacts) -> str:
+        """Name the plugin that keeps a pod out of the queue, or ""."""
+        profile = self._profiles[facts.scheduler_name]
+        gate = closed_gate(profile, facts, self._world, self._now())
+        return "" if gate is None else gate[0]
 
     def hearers(self, event: ClusterEvent) -> frozenset[str] | None:
         """Name the plugins that want to hear of an event; None: every single pod must be asked.
@@ -94,14 +103,14 @@ class Hearing:
 
     def _helps(self, plugin: Any, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
         """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
-        began = self.watch.read()
+        began = self._watch.read()
         try:
             helps = bool(plugin.hint(event, facts, view))
             word = "Queue" if helps else "QueueSkip"
         except Exception:
             log.exception("hint of %s about %s", plugin, event.label)
             helps, word = True, "Error"
-        self.watch.tell(self.watch.read() - began, plugin.name, event.label, word)
+        self._watch.tell(self._watch.read() - began, plugin.name, event.label, word)
         return helps
 
     def _interested(self, event: ClusterEvent) -> frozenset[str]:

@@ -22,7 +22,7 @@ from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.waiting import REMOVED
 from holdfast.framework.world import World
-from holdfast.scheduler.metrics import UNWATCHED
+from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
 log = logging.getLogger(__name__)
@@ -40,12 +40,13 @@ class NewsDesk:
         queue: SchedulingQueue,
         ours: Callable[[str], bool],
         now: Callable[[], float],
+        watch: Stopwatch = UNWATCHED,
     ) -> None:
         self.world = world
         self.queue = queue
         self.ours = ours
         self.now = now
-        self.watch = UNWATCHED
+        self._watch = watch
 
     def on_pod(self, _kind: str, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went. A finished pod counts as gone."""
@@ -175,9 +176,9 @@ class NewsDesk:
     def tell(self, resource: str, action: str, old: Any, new: Any) -> None:
         """Tell whoever waits for it that something happened."""
         event = ClusterEvent(resource, action, old, new)
-        began = self.watch.read()
+        began = self._watch.read()
         self.queue.notify(event, self.now())
-        self.watch.tell(self.watch.read() - began, event.label)
+        self._watch.tell(self._watch.read() - began, event.label)
 
 
 def on_node(pod: Pod, node: str) -> Pod:

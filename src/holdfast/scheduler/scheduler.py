@@ -12,15 +12,13 @@ from holdfast.client.adaptive_limit import START
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
-from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.audit import Auditor
-from holdfast.engine.decision import closed_gate
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import EXTENDER, ExtenderConfig
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.scheduler.binding import Driver
-from holdfast.scheduler.binding_cycle import Flight, Flights
+from holdfast.scheduler.binding_cycle import BindingTasks, Flight, Flights
 from holdfast.scheduler.consultation import Consultations
 from holdfast.scheduler.cycle import TurnedAway, attempt
 from holdfast.scheduler.errands import Errands
@@ -69,57 +67,65 @@ class Scheduler:
         backoff: tuple[float, float] = (1.0, 10.0),
     ) -> None:
         self._clock = clock
-        self.metrics = Metrics()
-        self._meter = Meter(self.metrics, clock.monotonic)
-        profiles = {name: self._meter.profile(profile) for name, profile in profiles.items()}
-        self.profiles: Mapping[str, Profile] = profiles
-        self.world = World()
-        self.world.uncounted = lambda name: any(p.uncounted(name) for p in profiles.values())
-        besides = {EXTENDER} if extenders else ()
-        hearing = Hearing(profiles, self.world, clock.now, besides)
-        hearing.watch = Stopwatch(clock.monotonic, self.metrics.hint_seconds.observe)
+        self._ready = asyncio.Event()
+        self.metrics = metrics = Metrics()
+        self._meter = Meter(metrics, clock.monotonic)
+        self.profiles = {name: self._meter.profile(found) for name, found in profiles.items()}
+        self.world = World(uncounted=self._uncounted, auditor=Auditor if check else None)
+        hearing = Hearing(
+            self.profiles,
+            self.world,
+            clock.now,
+            {EXTENDER} if extenders else (),
+            Stopwatch(clock.monotonic, metrics.hint_seconds.observe),
+        )
         self.queue = SchedulingQueue(
-            judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
-            alike=hearing.alike, mark=hearing.mark, on_move=self.metrics.incoming.add,
-            initial_backoff=backoff[0], longest_backoff=backoff[1],
+            judge=hearing.judge, gatekeeper=hearing.gate, hearers=hearing.hearers,
+            alike=hearing.alike, mark=hearing.mark, on_ready=self._ready.set,
+            on_move=metrics.incoming.add, initial_backoff=backoff[0], longest_backoff=backoff[1],
         )  # fmt: skip
         self.recorder = EventRecorder(client, clock)
-        self._reporter = Reporter(client, self.recorder, clock)
-        self._desk = NewsDesk(self.world, self.queue, self.profiles.__contains__, clock.monotonic)
-        self._desk.watch = Stopwatch(clock.monotonic, self.metrics.event_seconds.observe)
-        self._errands = Errands()
-        self._resizer = Resizer(client, clock, self.world, self.recorder, self._errands.go)
+        self._reporter = reporter = Reporter(client, self.recorder, clock)
+        self._desk = NewsDesk(
+            self.world,
+            self.queue,
+            self.profiles.__contains__,
+            clock.monotonic,
+            Stopwatch(clock.monotonic, metrics.event_seconds.observe),
+        )
+        self._errands = errands = Errands()
+        self._resizer = Resizer(client, clock, self.world, self.recorder, errands.go)
         reservations = ReservationDesk(
             self._desk,
-            lambda facts, words: self._errands.go(self._reporter.refuse(facts, words)),
+            lambda facts, words: errands.go(reporter.refuse(facts, words)),
             self._resizer,
         )
         self.sources = Sources(client, clock, self._desk, reservations)
-        self.metrics.registry.register(ReservationMetrics(self.sources.reservations))
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
-        self.world.auditor = Auditor(self.world) if check else None
+        self._bindings = BindingTasks(self.world)
         evictor = Evictor(
-            client, clock, self.world, self.queue, self._reporter, self._recall,
-            Stopwatch(clock.monotonic, self.metrics.evicted),
+            client, clock, self.world, self.queue, reporter, self._bindings.recall,
+            Stopwatch(clock.monotonic, metrics.evicted),
         )  # fmt: skip
         self._outcomes = Outcomes(
-            client, clock, self.world, self.queue, self._reporter, self.metrics, evictor,
-            self._errands,
-        )  # fmt: skip
+            client, clock, self.world, self.queue, reporter, metrics, evictor, errands
+        )
         self.extenders = Extenders(extenders, client, clock, self.world)
-        watch = Stopwatch(clock.monotonic, self.metrics.point_seconds.observe)
+        watch = Stopwatch(clock.monotonic, metrics.point_seconds.observe)
         driver = Driver(client, clock, self.extenders, watch=watch)
-        self._flights = Flights(driver, self._outcomes)
+        self._flights = Flights(driver, self._outcomes, self._bindings)
         self._consultations = Consultations(
-            self.extenders, profiles, self.world, clock, self._rng, self._conclude,
-            self._flights.landed,
+            self.extenders, self.profiles, self.world, clock, self._rng, self._conclude,
+            self._bindings.landed,
         )  # fmt: skip
+        metrics.registry.register(ReservationMetrics(self.sources.reservations))
         add_levels(
-            self.metrics, self.queue, self.world, lambda: self.binding,
+            metrics,
+            self.queue,
+            self.world,
+            self._bindings.__len__,
             self.sources.informers.troubles,
-        )  # fmt: skip
-        self._ready = asyncio.Event()
-        self.queue.on_ready = self._ready.set
+        )
         self._loops: list[asyncio.Task[None]] = []
         self.synced = asyncio.Event()
 
@@ -164,7 +170,8 @@ class Scheduler:
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self._consultations.stop()
         await asyncio.gather(
-            self._flights.finish(STOP_SECONDS), self._errands.finish(self._clock, STOP_SECONDS)
+            self._bindings.finish(self._clock, STOP_SECONDS),
+            self._errands.finish(self._clock, STOP_SECONDS),
         )
         await self.extenders.stop()
         await self.sources.stop()
@@ -177,7 +184,7 @@ class Scheduler:
             while (queued := self.queue.pop(self._clock.monotonic())) is not None:
                 self.try_one(queued)
                 if self._flights.writing >= MOST_BINDINGS:
-                    await self._flights.errands.one_done()
+                    await self._bindings.errands.one_done()
                     began = self._clock.monotonic()
                 elif self._clock.monotonic() - began > SLICE_SECONDS:
                     await asyncio.sleep(0)
@@ -235,18 +242,13 @@ class Scheduler:
         if placement.promised and placement.promised != placement.node:
             self._desk.promise_ended(queued.facts, placement.promised)
 
-    async def _recall(self, uid: str, why: str) -> bool:
-        return await self._flights.recall(uid, why)
-
-    def _gate(self, facts: PodFacts) -> str:
-        profile = self.profiles[facts.scheduler_name]
-        gate = closed_gate(profile, facts, self.world, self._clock.now())
-        return "" if gate is None else gate[0]
+    def _uncounted(self, resource: str) -> bool:
+        return any(profile.uncounted(resource) for profile in self.profiles.values())
 
     @property
     def binding(self) -> int:
         """How many bindings are under way."""
-        return len(self._flights.errands)
+        return len(self._bindings)
 
     def metrics_page(self) -> bytes:
         """Render /metrics as things are now."""

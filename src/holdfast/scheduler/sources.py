@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from holdfast.api import scheme
@@ -44,7 +44,14 @@ class Sources:
     ) -> None:
         self._client = client
         self._clock = clock
-        self.informers = InformerSet(client, clock=clock)
+        # Who shares these informers is told what these make of pods and nodes, too.
+        parts = SharedParts()
+        self.informers = InformerSet(
+            client,
+            clock=clock,
+            transforms={scheme.PODS: parts.pod, scheme.NODES: parts.node},
+            on_unreadable={scheme.RESERVATIONS: reservations.on_unreadable},
+        )
         self._handlers: list[tuple[Resource[Any], Any]] = [
             (scheme.NAMESPACES, desk.on_other("Namespace")),
             (scheme.NODES, desk.on_node),
@@ -62,13 +69,6 @@ class Sources:
             (scheme.PODS, desk.on_pod),
         ]
         self._reservations: Informer[Reservation] | None = None
-        # Who shares these informers is told what these make of pods and nodes, too.
-        parts = SharedParts()
-        self._transforms: dict[Resource[Any], Callable[[Any], Any]] = {
-            scheme.PODS: parts.pod,
-            scheme.NODES: parts.node,
-        }
-        self._on_unreadable = {scheme.RESERVATIONS: reservations.on_unreadable}
 
     def reservations(self) -> Collection[Reservation]:
         """Every reservation there is, whatever became of it."""
@@ -87,8 +87,6 @@ class Sources:
                 continue
             informer = self.informers.get(resource)
             informer.add_handler(handler)
-            informer.on_unreadable = self._on_unreadable.get(resource)
-            informer.transform = self._transforms.get(resource)
             if resource == scheme.RESERVATIONS:
                 self._reservations = informer
             await self.informers.start()
