@@ -10,6 +10,11 @@ from kubectl_program import find_kubectl, problem_of
 gc.set_threshold(20_000, 10, 10)
 
 
+def pytest_addoption(parser):
+    """Let recorded answers be written anew; without the option nothing is written."""
+    parser.addoption("--record", action="store_true", help="write recorded answers anew")
+
+
 def pytest_collection_modifyitems(items):
     """Start long tests first, so that nobody waits for the last of them alone."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)

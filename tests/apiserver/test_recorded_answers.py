@@ -1,0 +1,81 @@
+"""The answers of every kind to every verb, compared with those that were recorded.
+
+``pytest tests/apiserver/test_recorded_answers.py --record`` writes them anew: do that only for a
+change of behaviour that is meant, and read the difference.
+"""
+
+import asyncio
+import difflib
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from apiserver import recorded_paths
+from apiserver.recorded_extras import record_extras
+from apiserver.recorded_kinds import GADGETS, read_kinds
+from apiserver.recorded_life import Life
+from apiserver.recorder import Recorder
+from apiserver.server_fixture import start_server
+from apiserver.test_custom_resources import CRDS
+from holdfast.testing import VirtualClock
+
+RECORDED = Path(__file__).parent / "recorded"
+NAMES = sorted(path.name for path in RECORDED.glob("*.txt"))
+MOST_LINES = 200
+"""Of a difference that is longer the rest is not shown."""
+
+
+async def record_all(directory):
+    """Ask everything of one server; returns the text of every file."""
+    clock = VirtualClock()
+    async with start_server(directory, clock=clock) as api:
+        await api.create(CRDS, GADGETS)
+        kinds = await read_kinds(api)
+        files = {}
+        for name, record in (
+            ("discovery", recorded_paths.record_discovery),
+            ("initial", lambda api, to: recorded_paths.record_initial(api, kinds, to)),
+            ("protobuf", lambda api, to: recorded_paths.record_protobuf(api, kinds, to)),
+            ("reviews", recorded_paths.record_reviews),
+        ):
+            to = Recorder(api, clock.now())
+            await record(api, to)
+            files[f"{name}.txt"] = to.text
+        for kind in kinds:
+            life = Life(api, clock, kind)
+            await life.record()
+            await record_extras(life, kind)
+            files[kind.file] = life.to.text
+    return files
+
+
+@pytest.fixture(scope="module")
+def answers(request):
+    """Everything asked, by file; written down with ``--record``."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = asyncio.run(record_all(Path(directory)))
+    if request.config.getoption("--record"):
+        for old in RECORDED.glob("*.txt"):
+            old.unlink()
+        for name, text in files.items():
+            (RECORDED / name).write_text(text)
+    return files
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("recorded answers")
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_are_as_recorded(answers, name):
+    recorded = (RECORDED / name).read_text()
+    if answers.get(name) == recorded:
+        return
+    lines = list(difflib.unified_diff(
+        recorded.splitlines(), answers.get(name, "").splitlines(), "recorded", "now", lineterm=""
+    ))  # fmt: skip
+    pytest.fail("\n".join([f"{name}: {len(lines)} lines differ", *lines[:MOST_LINES]]), False)
+
+
+@pytest.mark.xdist_group("recorded answers")
+def test_every_kind_is_recorded(answers):
+    assert sorted(answers) == NAMES
