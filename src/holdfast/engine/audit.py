@@ -12,14 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.capacity.audit import OfferAudit, rows_waited_for
 from holdfast.capacity.matching import ignores
 from holdfast.columns.interner import PODS
-from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.invariants import (
     broken_promises,
     counted_elsewhere,
     sum_of,
-    waited_for,
 )
 from holdfast.framework.values import Placement
 from holdfast.framework.world import World
@@ -36,23 +35,21 @@ class Auditor:
         self._world = world
         self._broken = ""
         self._requested: Amounts = np.zeros((0, 0), np.int64)
-        self._remaining: Amounts = np.zeros((0, 0), np.int64)
-        self._offers: list[str] = []
+        self._offers = OfferAudit(world.offers)
         self._attempts = 0
 
     def before(self) -> None:
         """Remember how things are."""
-        nodes, offers = self._world.nodes, self._world.offers
+        nodes = self._world.nodes
         self._requested = nodes.requested[:, : nodes.size].copy()
-        self._remaining = offers.columns.remaining.copy()
-        self._offers = [offer.uid for offer in offers]
+        self._offers.before()
 
     def after(self, placement: Placement | None) -> None:
         """Look what an attempt changed; None is for one that found no node."""
         problems = [
             *self._elsewhere(placement),
             *(() if placement is None else self._there(placement)),
-            *self._offers_lowered(placement),
+            *self._offers.after(None if placement is None else placement.pod),
         ]
         self._attempts += 1
         pods = int(self._world.nodes.requested[PODS].sum())
@@ -76,7 +73,7 @@ class Auditor:
         """I1 and I4: on the node chosen nothing is promised beyond what it has, or was before."""
         nodes, row, pod = self._world.nodes, placement.row, placement.pod
         now, before = self._now()[:, row], self._requested[:, row]
-        if ignores(pod) or row in waited_for(self._world):
+        if ignores(pod) or row in rows_waited_for(self._world.offers, nodes):
             # Held room may be stood in by whoever says so; other pods' room never.
             now = self._standing(row)
             before = now - self._standing(row, only=pod.uid)
@@ -86,29 +83,6 @@ class Auditor:
                 what = nodes.resources[int(resource)]
                 taken = f"{now[resource]} of {what}"
                 yield f"I1: with {pod.key}, {placement.node} promises {taken} and has {has}"
-
-    def _offers_lowered(self, placement: Placement | None) -> Iterator[str]:
-        """I2 and I4: what an offer has left is lowered by its owners alone."""
-        offers = self._world.offers
-        if placement is not None:
-            yield from self._strangers(placement.pod)
-        draws = {} if placement is None else offers.draws_of(placement.pod.uid)
-        if [offer.uid for offer in offers] != self._offers:
-            yield "I2: an attempt changed which reservations hold room"
-            return
-        now, then = offers.columns.remaining, self._remaining
-        lowered = np.nonzero(now[: len(then), : then.shape[1]] < then)[1]
-        for slot in np.unique(lowered):
-            if int(slot) not in draws:
-                name = offers.at(int(slot)).reservation.name
-                who = "an attempt" if placement is None else placement.pod.key
-                yield f"I2: {who} lowered what {name} has left, and draws nothing on it"
-
-    def _strangers(self, pod: PodFacts) -> Iterator[str]:
-        for slot in self._world.offers.draws_of(pod.uid):
-            offer = self._world.offers.at(slot)
-            if not offer.group.owned_by(pod.pod):
-                yield f"I4: {pod.key} draws on {offer.reservation.name} and does not own it"
 
     def _standing(self, row: int, only: str = "") -> Amounts:
         """What the pods on a node take, or one of them, whatever reservations hold besides."""

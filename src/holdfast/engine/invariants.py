@@ -8,8 +8,9 @@ mistake in the columns cannot hide itself. Run after every step in tests and und
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from holdfast.capacity.audit import held_besides, misdrawn, rows_waited_for
 from holdfast.capacity.matching import ignores
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
@@ -32,7 +33,7 @@ def broken_promises(world: World, ours: Iterable[str] | None = None) -> list[str
     return [
         *_columns_equal_their_parts(world),
         *_no_overcommitment(world, None if ours is None else set(ours)),
-        *_offers_keep_their_room(world),
+        *misdrawn(world.offers, world.nodes),
         *overdrawn(world.devices),
     ]
 
@@ -42,16 +43,7 @@ def _columns_equal_their_parts(world: World) -> list[str]:
     nodes = world.nodes
     problems = []
     for name, row in nodes.row_of.items():
-        expected = sum_of(nodes.pods_on(row).values())
-        for offer in world.offers.on_row(row) if world.offers is not None else ():
-            drawn = _sum(offer.draws.values())
-            slots = offer.reserved.get(PODS, 1) - drawn[PODS]
-            expected[PODS] += max(slots, offer.inner.get(PODS, 0))
-            for resource, reserved in offer.reserved.items():
-                if resource == PODS:
-                    continue
-                used = drawn[resource]
-                expected[resource] += max(reserved, used + offer.inner.get(resource, 0)) - used
+        expected = sum_of(nodes.pods_on(row).values()) + held_besides(world.offers, row)
         for resource in range(nodes.requested.shape[0]):
             found = int(nodes.requested[resource, row])
             if found != expected[resource]:
@@ -66,7 +58,7 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
     A pod that ignores reservations may stand in room held for others; it says so itself.
     """
     nodes = world.nodes
-    waiting = waited_for(world)
+    waiting = rows_waited_for(world.offers, nodes)
     problems = []
     for name, row in nodes.row_of.items():
         if ours is not None and name not in ours:
@@ -85,44 +77,12 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
     return problems
 
 
-def waited_for(world: World) -> set[int]:
-    """Rows where a reservation holds room that is not free yet, or is about to."""
-    if world.offers is None:
-        return set()
-    holding = {world.nodes.row_of.get(o.node, -1) for o in world.offers if o.waits}
-    coming = {
-        row
-        for uid, (row, _) in world.offers.placing.items()
-        if uid in world.offers.pending and world.offers.pending[uid].spec.pre_allocation
-    }
-    return holding | coming
-
-
 def counted_elsewhere(world: World, resource: int, has: int) -> bool:
     """An extended resource the node does not have may be served by devices; others by others."""
     name = world.nodes.resources[resource]
     if world.uncounted(name):
         return True
     return not has and world.devices is not None and world.devices.class_for(name) is not None
-
-
-def _offers_keep_their_room(world: World) -> list[str]:
-    """Allocate-once means one; nobody draws on an offer of another node."""
-    problems: list[str] = []
-    for offer in world.offers or ():
-        # One that has owners and is Available served several when it was made allocate-once.
-        edited = offer.waits or offer.reservation.status.current_owners
-        if offer.reservation.spec.allocate_once and len(offer.draws) > 1 and not edited:
-            problems.append(f"{offer.reservation.name} is allocate-once, drawn {len(offer.draws)}x")
-        for uid in offer.draws:
-            standing = world.nodes.pod(uid)
-            if standing is not None and world.nodes.names[standing[1]] != offer.node:
-                problems.append(f"{standing[0].key} draws on {offer.reservation.name} from afar")
-    return problems
-
-
-def _sum(amounts: Iterable[Mapping[int, int]]) -> Counter[int]:
-    return sum(map(Counter, amounts), Counter())
 
 
 def sum_of(pods: Iterable[PodFacts]) -> Counter[int]:

@@ -20,8 +20,6 @@ from holdfast.framework.plugin import Code, Filters, Skip
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
-OFFERS_PLUGIN = "Reservation"
-"""The plugin that gives owners their held room; others leave the rows of matched offers to it."""
 _FEW = 4
 """Classes on trial. Two plugins answer anew for each request: they are kept on trial as long."""
 
@@ -43,7 +41,7 @@ class Memory:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.offers = any(p.name == OFFERS_PLUGIN for p in profile.having(Filters))
+        self.offers = any(p.traits.serves_owners for p in profile.having(Filters))
         self._deciding = deciding(profile)
         self._uses = {use.name: use for use in self._deciding}
         self._asked = {

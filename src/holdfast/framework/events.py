@@ -32,6 +32,11 @@ class ClusterEvent:
         """Whether it is about a pod, standing or waiting."""
         return self.resource in POD_RESOURCES
 
+    @property
+    def about_held_room(self) -> bool:
+        """Whether it is about room held for owners: it concerns them, whatever rejected them."""
+        return self.resource == "Reservation"
+
     def is_about(self, pod: PodFacts) -> bool:
         """Whether it is about this very pod."""
         return self.about_pod and self.new is not None and self.new.uid == pod.pod.uid

@@ -51,6 +51,9 @@ class Traits:
     """Also takes a slice of rows, some of them no nodes; never answers ERROR. Default: arrays."""
     bounded: bool = False
     """Normalized scores are in 0..100 by construction. Default: they are checked every time."""
+    serves_owners: bool = False
+    """Where room is held for a pod, ``filter`` answers for amounts in the place of others; without
+    such a plugin held room is simply taken. Default: no."""
     asked_unprepared: bool = False
     """``after_reject`` is asked even if ``prepare`` was not. Default: that is an error."""
 

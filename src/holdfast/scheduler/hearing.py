@@ -55,13 +55,13 @@ class Hearing:
 
         Room held for owners concerns whoever owns it, no matter who rejected them.
         """
-        return None if event.resource == "Reservation" else self._interested(event)
+        return None if event.about_held_room else self._interested(event)
 
     def judge(self, queued: QueuedPod, event: ClusterEvent) -> Worth:
         """Say what an event is worth for a pod, by its rejectors' hints."""
         facts = queued.facts
         view = View(self._world, facts, self._now())
-        of_owner = event.resource == "Reservation" or event.is_about(facts)
+        of_owner = event.about_held_room or event.is_about(facts)
         if of_owner and view.matched is not None:
             # An owner may have been turned away for want of the very room that is held for it.
             return Worth.AFTER_BACKOFF

@@ -73,6 +73,7 @@ class Reservation:
         beyond_spec=True,
         comparable=True,
         sliced=True,
+        serves_owners=True,
         asked_unprepared=True,
     )
 
@@ -99,8 +100,6 @@ class Reservation:
 
     def prepare(self, pod: PodFacts, view: View) -> Any:
         """Tell reserve pods, owners and everybody else apart."""
-        if view.world.offers is None:
-            return Skip()
         if pod.stands_in:
             return prepare_heir(pod, view, self.args.pre_allocation_config)
         try:
