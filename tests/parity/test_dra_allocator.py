@@ -15,9 +15,9 @@ from holdfast.devices.amounts import consumed, violates
 from holdfast.devices.failures import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.holdings import Holdings
+from holdfast.devices.matching import tolerates
 from holdfast.devices.pools import gather
 from holdfast.devices.slices import SliceFacts
-from holdfast.devices.taints import tolerates
 from parity.harness import parity
 
 GATES = {

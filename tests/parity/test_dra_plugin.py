@@ -7,9 +7,9 @@ import pytest
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.pod import Pod, PodResourceClaim
+from holdfast.devices.claims import ClaimUnmet, check_owner, claim_name, reserved_for
 from holdfast.devices.extended import break_down
 from holdfast.devices.holdings import Holdings
-from holdfast.devices.pod_claims import ClaimUnmet, check_owner, claim_name, reserved_for
 from holdfast.plugins.dynamic_resources import DynamicResources
 from parity.harness import parity
 

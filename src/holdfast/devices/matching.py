@@ -1,16 +1,19 @@
-"""Which devices a request may have at all: class selectors, own selectors, node."""
+"""Which devices a request may have at all: class selectors, own selectors, node, taints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.api.devices import DeviceSelector, ResourceClaim
-from holdfast.api.node import Node
+from holdfast.api.node import Node, Taint
+from holdfast.api.pod import Toleration
 from holdfast.cel import CompileError, DeviceSelectors, EvaluationError
 from holdfast.devices.failures import AllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.requests import Ask, claim_label
 from holdfast.devices.slices import Candidate
+
+_KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
 
 class Matcher:
@@ -54,3 +57,23 @@ class Matcher:
                     f"{owner}: selector #{i}: CEL runtime error: {failure.message}"
                 ) from failure
         return True
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether one toleration covers one taint; an empty key or effect covers all."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def tolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> bool:
+    """Tell whether every taint that keeps requests away is covered; other effects do not."""
+    return all(
+        any(tolerates(toleration, taint) for toleration in tolerations)
+        for taint in taints
+        if taint.effect in _KEEPS_AWAY
+    )

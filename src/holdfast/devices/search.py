@@ -20,12 +20,11 @@ from holdfast.devices.constraints import Constraint
 from holdfast.devices.failures import AllocationError, SearchTimeout
 from holdfast.devices.features import Features
 from holdfast.devices.holdings import Holdings
-from holdfast.devices.matching import Matcher
+from holdfast.devices.matching import Matcher, tolerated
 from holdfast.devices.pools import Pool
 from holdfast.devices.quotas import Rooms
 from holdfast.devices.requests import ALL, MOST_DEVICES, Ask, Wanted, claim_label
 from holdfast.devices.slices import Candidate, DeviceId
-from holdfast.devices.taints import tolerated
 
 
 class Outcome(Enum):

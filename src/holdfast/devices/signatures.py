@@ -18,11 +18,11 @@ from holdfast.devices.amounts import demand
 from holdfast.devices.constraints import values_of
 from holdfast.devices.failures import AllocationError
 from holdfast.devices.holdings import Holdings
+from holdfast.devices.matching import tolerated
 from holdfast.devices.pools import Pool
 from holdfast.devices.quotas import Rooms
 from holdfast.devices.requests import Ask
 from holdfast.devices.slices import Candidate
-from holdfast.devices.taints import tolerated
 
 _FAILS = "fails"
 

@@ -22,10 +22,9 @@ from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.failures import AllocationError, NodeAllocationError
-from holdfast.devices.matching import Matcher
+from holdfast.devices.matching import Matcher, tolerated
 from holdfast.devices.requests import EXACT_COUNT, MOST_DEVICES, Ask
 from holdfast.devices.signatures import Signer
-from holdfast.devices.taints import tolerated
 
 if TYPE_CHECKING:
     from holdfast.devices.inventory import Inventory

@@ -13,10 +13,9 @@ from holdfast.api.devices import ResourceClaim
 from holdfast.api.mistakes import Seconds
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.devices.claims import EXTENDED_CLAIM, controller_of
+from holdfast.devices.claims import EXTENDED_CLAIM, ClaimUnmet, claims_of, controller_of
 from holdfast.devices.failures import AllocationError
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.pod_claims import ClaimUnmet, claims_of
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     NONE,

@@ -15,9 +15,9 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
+from holdfast.devices.claims import reserved_for
 from holdfast.devices.extended import Breakdown
 from holdfast.devices.failures import AllocationError
-from holdfast.devices.pod_claims import reserved_for
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.framework.plugin import Call, Calls
 from holdfast.plugins.dynamic_resources.demand import Demand, Variant
