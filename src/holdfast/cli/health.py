@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -12,9 +12,9 @@ from aiohttp import web
 
 from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
-from holdfast.cli.checks import Checks
 from holdfast.clock import Clock
 from holdfast.errors import Refused
+from holdfast.health_checks import Check, page, single
 from holdfast.scheduler.object_metrics import resources_page
 from holdfast.scheduler.reservation_view import node_reservations
 from holdfast.scheduler.scheduler import Scheduler
@@ -147,3 +147,33 @@ class _Pages:
 
 def _plain(body: bytes) -> web.Response:
     return web.Response(body=body, content_type="text/plain", charset="utf-8")
+
+
+class Checks:
+    """/healthz, /livez or /readyz: named checks in upstream's words.
+
+    Each can be asked by itself, or left out.
+    """
+
+    def __init__(self, name: str, checks: Mapping[str, Check]) -> None:
+        self._name = name
+        self._checks = {"ping": lambda: "", **checks}
+
+    def routes(self) -> list[web.RouteDef]:
+        """The page, and one for each check."""
+        one = [web.get(f"/{self._name}/{check}", self._one(check)) for check in self._checks]
+        return [web.get(f"/{self._name}", self._all), *one]
+
+    def _one(self, check: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def show(_request: web.Request) -> web.Response:
+            status, text = single(self._checks[check])
+            return web.Response(status=status, text=text)
+
+        return show
+
+    async def _all(self, request: web.Request) -> web.Response:
+        status, text = page(
+            self._name, self._checks, verbose="verbose" in request.query,
+            excluded=request.query.getall("exclude", ()),
+        )  # fmt: skip
+        return web.Response(status=status, text=text)
