@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -36,3 +36,27 @@ def replaced(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
             kept[index] = new
             return kept
     return [*kept, new]
+
+
+def set_condition(conditions: list[Raw], new: Mapping[str, Any], now: str) -> bool:
+    """Put a condition into the list, in place, and tell whether anything changed.
+
+    ``new`` has type and status and whatever else it says (reason, message, observedGeneration).
+    ``now`` becomes its ``lastTransitionTime`` only when the status is another than before;
+    fields that ``new`` does not mention stay.
+
+    >>> found = [{"type": "Ready", "status": "True", "lastTransitionTime": "T0"}]
+    >>> set_condition(found, {"type": "Ready", "status": "True"}, "T1"), found[0]
+    (False, {'type': 'Ready', 'status': 'True', 'lastTransitionTime': 'T0'})
+    """
+    old = next((c for c in conditions if c.get("type") == new["type"]), None)
+    if old is None:
+        conditions.append({"lastTransitionTime": now, **new})
+        return True
+    before = dict(old)
+    old.update(new)
+    if "lastTransitionTime" not in new and (
+        before.get("status") != new["status"] or not before.get("lastTransitionTime")
+    ):
+        old["lastTransitionTime"] = now
+    return old != before

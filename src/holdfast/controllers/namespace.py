@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.conditions import set_condition
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import NAMESPACES
@@ -60,7 +59,7 @@ def plan_conditions(
     said = [dict(c) for c in before]
     for type_, status, reason, message in _said(leftovers):
         new = {"type": type_, "status": status, "reason": reason, "message": message}
-        set_condition(said, new, rfc3339(now))
+        conditions.set_condition(said, new, rfc3339(now))
     if said == before:
         return None
     return Patch(
