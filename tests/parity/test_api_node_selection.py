@@ -15,6 +15,7 @@ from holdfast.api.node_selection import (
 )
 from holdfast.api.pod import NodeSelector, Pod, PreferredNode
 from holdfast.errors import BadRequest
+from holdfast.framework.world import World
 from parity.harness import parity
 
 FILE = "component_helpers.jsonl"
@@ -98,4 +99,4 @@ def test_preferred_nodes_score(record):
 @parity(FILE, "TestPodPriority")
 def test_priority(record):
     pod = convert_object(record.input["pod"], Pod)
-    assert pod.effective_priority == record.expected["expectedPriority"]
+    assert World().facts(pod).priority == record.expected["expectedPriority"]

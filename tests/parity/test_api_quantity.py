@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from holdfast.api.quantity import DECIMAL_SI, Quantity
+from holdfast.api.quantity import DECIMAL_SI, MILLI, Quantity
 from holdfast.errors import BadRequest
 from parity.harness import parity
 
@@ -34,7 +34,7 @@ def test_parse(record):
     got, wanted = Quantity.parse(text), record.expected["value"]
     assert (got, got.format) == (exact(wanted), wanted["format"])
     assert str(got) == record.observed["canonical"]
-    for value, name in ((got.value(), "Value"), (got.milli_value(), "MilliValue")):
+    for value, name in ((got.value(), "Value"), (got.scaled(MILLI), "MilliValue")):
         if -(2**63) <= value < 2**63:
             assert value == record.observed[name]
 
@@ -103,7 +103,7 @@ def test_write_thousandths(record):
     got = Quantity(record.input["value"], -3, record.input["format"])
     assert str(got) == record.expected["string"]
     if record.expected["roundTripsMilliValue"]:
-        assert got.milli_value() == record.input["value"]
+        assert got.scaled(MILLI) == record.input["value"]
 
 
 @parity(FILE, "TestNewScaledSet")

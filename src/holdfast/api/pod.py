@@ -262,8 +262,3 @@ class Pod(Object, frozen=True):
     def terminating(self) -> bool:
         """Deletion was asked for; the pod still holds its room until it is gone."""
         return self.metadata.deletion_timestamp is not None
-
-    @property
-    def effective_priority(self) -> int:
-        """The priority; a pod that was given none has 0."""
-        return self.spec.priority or 0

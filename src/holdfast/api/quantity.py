@@ -142,10 +142,6 @@ class Quantity:
         """Count whole units, rounded away from zero."""
         return self.scaled(0)
 
-    def milli_value(self) -> int:
-        """Count thousandths, rounded away from zero."""
-        return self.scaled(MILLI)
-
     def round_up(self, scale: int) -> tuple[Quantity, bool]:
         """Round away from zero to a multiple of ``10**scale`` and tell whether it was one."""
         rounded = Quantity(self.scaled(scale), scale, self.format)
@@ -245,9 +241,3 @@ def units(text: AmountText) -> int:
 def _int64(text: AmountText, scale: int) -> int:
     digits, own_scale, _ = _read(text if isinstance(text, str) else repr(text))
     return max(-MAX_INT64 - 1, min(MAX_INT64, _rescale(digits, own_scale, scale)))
-
-
-@lru_cache(maxsize=4096)
-def canonical(text: AmountText) -> str:
-    """Rewrite an amount in its canonical form."""
-    return str(Quantity.parse(text))

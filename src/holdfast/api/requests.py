@@ -95,13 +95,6 @@ def asks_as_a_pod(pod: Pod) -> bool:
     return own is not None and any(map(is_pod_level, own.requests))
 
 
-def has_pod_level_resources(resources: Resources | None) -> bool:
-    """Tell whether a pod's own resources name anything, asked for or limited."""
-    if resources is None:
-        return False
-    return any(map(is_pod_level, (*resources.requests, *resources.limits)))
-
-
 def request_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
     """Work out the exact request of a pod, every resource it names."""
     total = container_request_nanos(pod, reading)
