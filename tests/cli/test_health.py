@@ -128,7 +128,7 @@ async def test_flags_and_status_are_shown(pages, cluster):
 
 
 async def test_resources_are_told_per_pod_by_whoever_leads(pages, cluster):
-    big = a_pod("big", cpu="99", memory="1Gi", limits={"memory": "2Gi"})
+    big = a_pod("big", cpu="99", memory="1Gi", limits={"memory": "2Gi"}, overhead={"cpu": "1"})
     await cluster.create(a_node("n"), a_pod("p", cpu="1500m", requests={"example.com/x": 2}), big)
     status, text = await pages.get("/metrics/resources")
     assert status == 200
@@ -140,6 +140,7 @@ async def test_resources_are_told_per_pod_by_whoever_leads(pages, cluster):
     value, labels = told["kube_pod_resource_request", "big", "memory"]
     assert (value, labels["unit"], labels["node"]) == (2.0**30, "bytes", "")
     assert told["kube_pod_resource_limit", "big", "memory"][0] == 2.0**31
+    assert ("kube_pod_resource_limit", "big", "cpu") not in told  # overhead is no limit
     assert told["kube_pod_resource_request", "p", "cpu"] == (
         1.5,
         {"namespace": "default", "pod": "p", "node": "", "scheduler": "default-scheduler",

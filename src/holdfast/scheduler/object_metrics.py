@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from holdfast.api.pod import Container, Pod
+from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, Quantity
-from holdfast.api.requests import request_nanos
+from holdfast.api.requests import Nanos, Reading, limit_nanos, request_nanos
 from holdfast.api.reservation import PHASES, WAITING, Reservation
 from holdfast.errors import BadRequest, HoldfastError
 
@@ -56,15 +55,19 @@ class _PodResources(Collector):
         )
         for pod in self._pods:
             if not pod.finished:
-                _add(requests, pod, pod)
-                _add(limits, pod, _by_limits(pod))
+                _add(requests, pod, request_nanos)
+                _add(limits, pod, _limits)
         yield requests
         yield limits
 
 
-def _add(family: GaugeMetricFamily, pod: Pod, asking: Pod) -> None:
+def _limits(pod: Pod) -> Nanos:
+    return limit_nanos(pod, Reading(status=False))
+
+
+def _add(family: GaugeMetricFamily, pod: Pod, read: Callable[[Pod], Nanos]) -> None:
     try:
-        amounts = request_nanos(asking)
+        amounts = read(pod)
     except HoldfastError:
         return  # it makes no sense; whoever schedules it says so
     spec = pod.spec
@@ -79,25 +82,6 @@ def _unit(resource: str) -> str:
     if resource == "cpu":
         return "cores"
     return "bytes" if resource in _BYTES or resource.startswith("hugepages-") else "integer"
-
-
-def _by_limits(pod: Pod) -> Pod:
-    """The same pod asking for its limits."""
-    spec = pod.spec
-    own = spec.resources
-    changed = msgspec.structs.replace(
-        spec,
-        containers=tuple(map(_limited, spec.containers)),
-        init_containers=tuple(map(_limited, spec.init_containers)),
-        resources=own and msgspec.structs.replace(own, requests=own.limits),
-    )
-    return msgspec.structs.replace(pod, spec=changed, status=type(pod.status)())
-
-
-def _limited(container: Container) -> Container:
-    resources = container.resources
-    asked = msgspec.structs.replace(resources, requests=resources.limits)
-    return msgspec.structs.replace(container, resources=asked)
 
 
 class ReservationMetrics(Collector):
