@@ -1,12 +1,16 @@
-"""How long to wait before trying again."""
+"""How long to wait before trying again, and trying again."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from holdfast.clock import Clock
 from holdfast.errors import Expired, HoldfastError, Retryable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,61 @@ class Backoff:
         return seconds * (1 + self.jitter * rng.random()) if self.jitter and rng else seconds
 
 
+REQUEST = Backoff(first=0.1, limit=5.0)
+"""Between two tries of one request."""
 RECONNECT = Backoff(first=0.25, limit=30.0, jitter=1.0)
 ENOUGH_FAILURES = 5
+
+
+@dataclass(slots=True)
+class Retries:
+    """The tries of one piece of work: how many are left, and the wait after each that failed.
+
+    ``tries`` is how many there are, None for no end. ``as_asked``: a failure that says how long to
+    wait is believed, and ``backoff`` counts for the others.
+    """
+
+    clock: Clock
+    backoff: Backoff = REQUEST
+    tries: int | None = None
+    as_asked: bool = True
+    failures: int = 0
+
+    @property
+    def left(self) -> bool:
+        """Whether there is another try."""
+        return self.tries is None or self.failures < self.tries
+
+    async def wait(self, failure: HoldfastError) -> None:
+        """Wait after a try that failed."""
+        self.failures += 1
+        asked = failure.after if self.as_asked and isinstance(failure, Retryable) else None
+        await self.clock.sleep(asked or self.backoff.delay(self.failures))
+
+
+async def retry(
+    work: Callable[[], Awaitable[T]],
+    clock: Clock,
+    backoff: Backoff = REQUEST,
+    *,
+    tries: int | None = None,
+    on: type[HoldfastError] = Retryable,
+    as_asked: bool = True,
+    tell: Callable[[HoldfastError], None] = lambda _failure: None,
+) -> T:
+    """Do something until it succeeds; the last of so many ``tries`` raises its failure.
+
+    Other failures than ``on`` come through at once. ``tell`` hears of each that is waited for.
+    """
+    retries = Retries(clock, backoff, None if tries is None else tries - 1, as_asked)
+    while True:
+        try:
+            return await work()
+        except on as failure:
+            if not retries.left:
+                raise
+            tell(failure)
+            await retries.wait(failure)
 
 
 class Patience:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from holdfast.client.backoff import Backoff, retry
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
@@ -20,7 +21,7 @@ from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
 from holdfast.controllers.stranded_pods import StrandedPodController
-from holdfast.errors import HoldfastError, Retryable
+from holdfast.errors import HoldfastError
 from holdfast.settings import ReservationSettings
 
 CONTROLLERS: tuple[type[Reconciler], ...] = (
@@ -36,7 +37,7 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
 BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (ReservationController,)
 """What to run on a cluster whose own controller manager does the rest."""
 LOOK_AGAIN_EVERY = 30.0
-ASK_AGAIN_AFTER = 1.0
+ASK_AGAIN = Backoff(first=1.0, limit=1.0)
 LOOK_SECONDS = 1.0
 """How often to look whether every controller still lives."""
 
@@ -123,12 +124,11 @@ class ControllerGroup:
         raise HoldfastError(f"the {ended[0].get_name()} has stopped")
 
     async def _ask_what_is_served(self) -> Served:
-        while True:
-            try:
-                return await discover(self._tools.client)
-            except Retryable as failure:
-                log.warning("cannot tell what is served: %s; trying again", failure)
-                await self._tools.clock.sleep(failure.after or ASK_AGAIN_AFTER)
+        def tell(failure: HoldfastError) -> None:
+            log.warning("cannot tell what is served: %s; trying again", failure)
+
+        tools = self._tools
+        return await retry(lambda: discover(tools.client), tools.clock, ASK_AGAIN, tell=tell)
 
     async def _start_served(self, served: Served) -> None:
         for kind in list(self._waiting):

@@ -15,12 +15,13 @@ import msgspec
 
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.profile import Profile
-from holdfast.errors import HoldfastError, NotFound, Retryable, from_status
+from holdfast.errors import HoldfastError, NotFound, from_status
 from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import (
     Binds,
@@ -38,8 +39,6 @@ from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FIRST_WAIT = 0.1
-LONGEST_WAIT = 5.0
 METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
            "delete": "DELETE", "get": "GET"}  # fmt: skip
 
@@ -107,15 +106,9 @@ class Driver:
         if call.verb == "sleep":
             await self.idle(self.clock.sleep(call.body))
             return None
-        wait = FIRST_WAIT
-        while True:
-            try:
-                return await carry_out(self.client, call)
-            except Retryable as failure:
-                if call.verb != "get":
-                    raise
-                await self.clock.sleep(failure.after or wait)
-                wait = min(wait * 2, LONGEST_WAIT)
+        if call.verb == "get":
+            return await retry(lambda: carry_out(self.client, call), self.clock)
+        return await carry_out(self.client, call)
 
     async def idle(self, wait: Awaitable[T]) -> T:
         """Wait for something that needs no writing."""
@@ -269,17 +262,16 @@ class Aftermath:
 
 async def find_out(client: Client, clock: Clock, world: World, facts: PodFacts) -> Aftermath:
     """Ask the API server until it answers. Until then the room stays held: it may be taken."""
-    wait = FIRST_WAIT
-    while True:
+
+    async def ask() -> Aftermath:
         try:
             if facts.stands_in:
                 return await _of_reservation(client, world, facts)
             return await _of_pod(client, world, facts)
         except NotFound:
             return Aftermath("")
-        except HoldfastError:
-            await clock.sleep(wait)
-            wait = min(wait * 2, LONGEST_WAIT)
+
+    return await retry(ask, clock, on=HoldfastError, as_asked=False)
 
 
 async def _of_pod(client: Client, world: World, facts: PodFacts) -> Aftermath:

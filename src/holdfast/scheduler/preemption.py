@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
+from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
 from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.errors import NotFound, Retryable
+from holdfast.errors import NotFound
 from holdfast.framework.plugin import ClusterEvent, Effect
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
@@ -125,13 +127,5 @@ class Evictor:
 
     async def _persist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Write until it is known to be written; a victim that is gone is fine."""
-        for attempt in range(TRIES):
-            try:
-                await write()
-                return
-            except NotFound:
-                return
-            except Retryable as failure:
-                if attempt == TRIES - 1:
-                    raise
-                await self.clock.sleep(failure.after or 0.1 * 2**attempt)
+        with suppress(NotFound):
+            await retry(write, self.clock, tries=TRIES)

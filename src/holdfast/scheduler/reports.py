@@ -16,6 +16,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.api.timestamps import rfc3339
+from holdfast.client.backoff import Retries
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
@@ -201,7 +202,8 @@ class Reporter:
         resource: Resource[Any] = RESERVATIONS if facts.stands_in else PODS
         namespace = "" if facts.stands_in else facts.namespace
         seen: Pod | Reservation = facts.pod
-        for attempt in range(TRIES):
+        retries = Retries(self._clock, tries=TRIES)
+        while retries.left:
             if self._overtaken(facts.uid, number):
                 return None
             guard = {"uid": seen.uid, "resourceVersion": seen.metadata.resource_version}
@@ -212,7 +214,7 @@ class Reporter:
                 )
                 return stored
             except Retryable as failure:
-                await self._clock.sleep(failure.after or 0.1 * 2**attempt)
+                await retries.wait(failure)
             except HoldfastError:
                 return None
             newer = await self._still_waiting(facts)

@@ -19,6 +19,7 @@ from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import Reservation
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.capacity.resizing import larger, same_amounts, shortage, wanted
+from holdfast.client.backoff import Retries, retry
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
@@ -26,7 +27,6 @@ from holdfast.errors import BadRequest, HoldfastError, NotFound, Retryable
 from holdfast.framework.world import World
 
 TRIES = 5
-FIRST_WAIT = 0.1
 Go = Callable[[Coroutine[Any, Any, None]], object]
 
 
@@ -112,15 +112,14 @@ class Resizer:
 
     async def _write(self, reservation: Reservation, amounts: dict[str, AmountText]) -> None:
         """Write the new size; give up what another edit, or the end, has overtaken."""
-        wait = FIRST_WAIT
-        for _ in range(TRIES):
+        retries = Retries(self._clock, tries=TRIES)
+        while retries.left:
             try:
                 await self._patch(reservation, _sized(reservation, amounts, self._clock.now()))
                 self._written(reservation, amounts)
                 return
             except Retryable as failure:
-                await self._clock.sleep(failure.after or wait)
-                wait *= 2
+                await retries.wait(failure)
             except HoldfastError as refusal:
                 self._refused(reservation, refusal)
                 return
@@ -170,16 +169,15 @@ class Resizer:
 
     async def _find_out(self, reservation: Reservation) -> Reservation | None:
         """Ask until there is an answer: until then nobody knows what is held."""
-        wait = FIRST_WAIT
-        while True:
+
+        async def ask() -> Reservation | None:
             try:
                 found = await self._client.get(RESERVATIONS, reservation.name)
                 return found if found.uid == reservation.uid else None
             except NotFound:
                 return None
-            except HoldfastError:
-                await self._clock.sleep(wait)
-                wait = min(2 * wait, 5.0)
+
+        return await retry(ask, self._clock, on=HoldfastError, as_asked=False)
 
     def _refuse(self, reservation: Reservation, reason: str, message: str) -> None:
         """Say why it keeps its size, once."""

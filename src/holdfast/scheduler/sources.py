@@ -10,18 +10,19 @@ from holdfast.api import scheme
 from holdfast.api.reservation import Reservation
 from holdfast.api.resource import Resource
 from holdfast.api.shared_parts import SharedParts
+from holdfast.client.backoff import Backoff, retry
 from holdfast.client.client import Client
 from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
-from holdfast.errors import NotFound, Retryable
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.scheduler.news import NewsDesk
 from holdfast.scheduler.reservation_news import ReservationDesk
 
 log = logging.getLogger(__name__)
 
-FIRST_WAIT = 0.2
-LONGEST_WAIT = 10.0
+FIRST_LOOK = Backoff(first=0.2, limit=10.0)
+"""Between two questions whether a resource is served."""
 OPTIONAL = {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
 """Custom resources: a cluster without the CRD simply has none of them."""
 
@@ -100,15 +101,17 @@ class Sources:
         await self.informers.stop()
 
     async def _served(self, resource: Resource[Any]) -> bool:
-        wait = FIRST_WAIT
-        while True:
-            try:
-                # An object that cannot be read shows that its kind is served, too.
-                await self._client.list(resource, limit=1, unreadable=lambda _misfit: None)
-                return True
-            except NotFound:
-                return False
-            except Retryable as failure:
-                log.warning("%s: %s; trying again", resource.plural, failure)
-                await self._clock.sleep(failure.after or wait)
-                wait = min(wait * 2, LONGEST_WAIT)
+        def tell(failure: HoldfastError) -> None:
+            log.warning("%s: %s; trying again", resource.plural, failure)
+
+        try:
+            # An object that cannot be read shows that its kind is served, too.
+            await retry(
+                lambda: self._client.list(resource, limit=1, unreadable=lambda _misfit: None),
+                self._clock,
+                FIRST_LOOK,
+                tell=tell,
+            )
+        except NotFound:
+            return False
+        return True
