@@ -137,7 +137,7 @@ class Meddles(NodeResourcesFit):
     """Writes to a column."""
 
     def filter(self, state, rows, *rest):
-        state.amounts.requested[0, 0] += 1
+        state.fit.needs[0].free[0] += 1
         return super().filter(state, rows, *rest)
 
 

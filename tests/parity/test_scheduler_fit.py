@@ -49,8 +49,9 @@ def test_enough(record):
     serve(world, record.input.get("deviceClasses"))
     found = asked(NodeResourcesFit(record.input["args"]), record.input["pod"], world)
     assert found.filter("here") == record.expected["wantStatus"]
-    short = found.plugin.shortages(found.prepared.state, world.nodes.row_of["here"])
-    got = [(s.resource, s.reason, s.requested, s.used, s.capacity, s.unresolvable) for s in short]
+    state, names = found.prepared.state, world.nodes.resources
+    short = state.fit.shortages(world.nodes.row_of["here"])
+    got = [(names[s.resource], state.reason(s.resource), *s[1:]) for s in short]
     names = ("resourceName", "reason", "requested", "used", "capacity", "unresolvable")
     want = record.expected["wantInsufficientResources"]
     assert got == [tuple(one.get(name, False) for name in names) for one in want]

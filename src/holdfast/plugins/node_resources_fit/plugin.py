@@ -13,10 +13,10 @@ from holdfast.api.requests import Reading, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
 from holdfast.capacity.held_room import given_back
 from holdfast.capacity.offers import Offers
-from holdfast.columns.amounts import Amounts, Request
-from holdfast.columns.cells import Cells
+from holdfast.columns.amounts import Request
 from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.request_fit import InsufficientResource, RequestFit, short_bits
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -43,40 +43,21 @@ _BY_CONTAINERS = Reading(pod_level=False)
 
 
 class FitState(NamedTuple):
-    """What one request needs, with the columns it is compared with.
+    """What one request needs. ``left`` marks rows where the Reservation plugin has the word."""
 
-    ``backed`` are resources that devices may serve instead: they are not checked on nodes that
-    have none of them. ``left`` marks rows where the Reservation plugin has the word.
-    """
-
-    amounts: Amounts
-    names: ResourceNames
-    needs: Request
-    slots: NDArray[np.int64]
-    columns: tuple[tuple[NDArray[np.int64], int, int], ...]
-    """What is free of each resource needed, how much is needed, and which it is."""
-    needs_at: tuple[tuple[Cells[int], int, int], ...]
-    slots_at: Cells[int]
+    fit: RequestFit
+    request: Request
     backed: frozenset[int]
+    names: ResourceNames
     left: NDArray[np.bool_] | None
     left_rows: frozenset[int]
     scorer: Scorer
+    score_at: Callable[[int], float]
     offers: Offers
 
-
-class Shortage(NamedTuple):
-    """One resource a row has too little of; unresolvable: it never had enough."""
-
-    resource: str
-    requested: int
-    used: int
-    capacity: int
-    unresolvable: bool
-
-    @property
-    def reason(self) -> str:
-        """Upstream's words for it."""
-        return TOO_MANY if self.resource == "pods" else f"Insufficient {self.resource}"
+    def reason(self, resource: int) -> str:
+        """Upstream's words for a resource that is short."""
+        return TOO_MANY if resource == PODS else f"Insufficient {self.names[resource]}"
 
 
 class NodeResourcesFit:
@@ -115,8 +96,6 @@ class NodeResourcesFit:
         needs = pod.request
         if self._ignores:
             needs = tuple((r, a) for r, a in needs if not self.uncounted(names[r]))
-        columns = tuple([(amounts.free[r], a, r) for r, a in needs])
-        needs_at = tuple([(amounts.free_at[r], a, r) for r, a in needs])
         terms = self._terms(pod, names)
         served = view.world.devices.served(id_ for id_, _, _ in terms) if self._scalars else {}
         left, left_rows = None, frozenset[int]()
@@ -125,13 +104,10 @@ class NodeResourcesFit:
             left = np.zeros(nodes.capacity, np.bool_)
             left[matched.rows] = True
             left_rows = frozenset(matched.rows.tolist())
-        return FitState(
-            amounts=amounts, names=names, needs=needs, slots=amounts.free[PODS], columns=columns,
-            needs_at=needs_at, slots_at=amounts.free_at[PODS], left=left, left_rows=left_rows,
-            backed=view.world.devices.backing(needs),
-            scorer=Scorer(self._args, amounts, terms, served, view.lifted),
-            offers=view.world.offers,
-        )  # fmt: skip
+        backed = view.world.devices.backing(needs)
+        scorer = Scorer(self._args, amounts, terms, served, view.lifted)
+        fit, offers = RequestFit.of(amounts, needs, backed), view.world.offers
+        return FitState(fit, needs, backed, names, left, left_rows, scorer, scorer.of_row(), offers)
 
     def uncounted(self, name: str) -> bool:
         """Tell whether a resource is left to somebody else to count, by configuration."""
@@ -154,31 +130,16 @@ class NodeResourcesFit:
 
     def filter(self, state: FitState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Unschedulable where room is short, unresolvable where there never was enough."""
-        fits: NDArray[np.bool_] = state.slots[rows] >= 1
-        for free, amount, resource in state.columns:
-            enough = free[rows] >= amount
-            if resource in state.backed:
-                enough |= state.amounts.allocatable[resource][rows] == 0
-            fits &= enough
+        fits = state.fit.fits(rows)
         if state.left is not None:
             fits |= state.left[rows]
         verdicts: Verdicts = (~fits).view(np.int8)
-        if state.needs and np.count_nonzero(fits) < len(fits):
-            verdicts[self._never(state, rows) & ~fits] = Code.UNRESOLVABLE
+        if state.request and np.count_nonzero(fits) < len(fits):
+            verdicts[~(state.fit.may_fit(rows) | fits)] = Code.UNRESOLVABLE
         if change:
             for position, row in change.touches(rows):
                 verdicts[position] = self.verdict(state, row, change)
         return verdicts
-
-    def _never(self, state: FitState, rows: AnyRows) -> NDArray[np.bool_]:
-        allocatable = state.amounts.allocatable
-        never: NDArray[np.bool_] = np.zeros(len(allocatable[CPU][rows]), np.bool_)
-        for resource, amount in state.needs:
-            short = allocatable[resource][rows] < amount
-            if resource in state.backed:
-                short &= allocatable[resource][rows] > 0
-            never |= short
-        return never
 
     def score(self, state: FitState, rows: AnyRows) -> RawScores:
         """By the strategy."""
@@ -186,15 +147,8 @@ class NodeResourcesFit:
 
     def row(self, state: FitState, row: int) -> tuple[int, float]:
         """The same for one row."""
-        verdict = 0
-        if state.slots_at[row] < 1:
-            verdict = self.verdict(state, row, NONE)
-        else:
-            for free_at, amount, _ in state.needs_at:
-                if free_at[row] < amount:
-                    verdict = self.verdict(state, row, NONE)
-                    break
-        return verdict, state.scorer.one(row)
+        verdict = 0 if state.fit.fits_at(row) else self.verdict(state, row, NONE)
+        return verdict, state.score_at(row)
 
     def verdict(self, state: FitState, row: int, change: Change) -> int:
         """The same as filter for one row, under a change."""
@@ -207,19 +161,15 @@ class NodeResourcesFit:
 
     def needs(self, state: FitState) -> Needs:
         """The request; rows with a matched offer are judged by what is held there too."""
-        return Needs(state.needs, state.backed, state.left)
+        return Needs(state.request, state.backed, state.left)
 
     def rests_on_pods(self, state: FitState) -> NDArray[np.bool_] | None:
         """What a pod draws on an offer does not become free when it leaves."""
         if not state.offers:
             return None
-        drawn = np.zeros(len(state.slots), np.bool_)
+        drawn = np.zeros(len(state.fit.needs[0].free), np.bool_)
         drawn[state.offers.rows_drawn()] = True
         return drawn
-
-    def shortages(self, state: FitState, row: int, change: Change = NONE) -> list[Shortage]:
-        """Everything that is short on a row, pods first."""
-        return _shortages(state, row, change)
 
     def reasons(self, state: FitState, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Everything that is short, pods first; or that victims would make no room, but for owners.
@@ -229,33 +179,24 @@ class NodeResourcesFit:
         short = _shortages(state, row, change)
         if change and short and not _shortages(state, row, change, _freed_at_all):
             return (IN_VAIN,)
-        return tuple(shortage.reason for shortage in short)
+        return tuple(state.reason(shortage.resource) for shortage in short)
 
     def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
-        free = state.amounts.free
+        every = slice(0, len(state.fit.needs[0].free))
         # Comparing all rows is cheaper than picking some.
-        asked = np.zeros(len(free[PODS]), np.bool_)
+        asked = np.zeros(every.stop, np.bool_)
         asked[rows] = True
-        counts = {TOO_MANY: int(np.count_nonzero(asked & (free[PODS] < 1)))}
-        for resource, amount in state.needs:
-            short = asked & (free[resource] < amount)
-            if resource in state.backed:
-                short &= state.amounts.allocatable[resource] > 0
-            counts[f"Insufficient {state.names[resource]}"] = int(np.count_nonzero(short))
+        words = (TOO_MANY, *[f"Insufficient {state.names[r]}" for r, _ in state.request])
+        counts = {
+            reason: int(np.count_nonzero(asked & (spare < 0)))
+            for reason, spare in zip(words, state.fit.spare(every), strict=True)
+        }
         return {reason: count for reason, count in counts.items() if count}
 
     def groups(self, state: FitState, rows: AnyRows) -> NDArray[np.int64]:
         """A bit for each thing that is short."""
-        free = state.amounts.free
-        short = (free[PODS][rows] < 1).astype(np.int64)
-        for bit, (resource, amount) in enumerate(state.needs, 1):
-            lacking = free[resource][rows] < amount
-            if resource in state.backed:
-                lacking &= state.amounts.allocatable[resource][rows] > 0
-            short |= lacking.astype(np.int64) << bit
-        grouped: NDArray[np.int64] = short
-        return grouped
+        return short_bits(state.fit.spare(rows))
 
     def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
         """A node with more room, a pod or reservation that left or shrank, a device class."""
@@ -291,22 +232,12 @@ def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], in
 
 def _shortages(
     state: FitState, row: int, change: Change, freed_by: Freed = _freed
-) -> list[Shortage]:
+) -> list[InsufficientResource]:
     """Everything that is short on a row."""
-    freed, slots = freed_by(state.offers, row, change) if change else ({}, 0)
-    short = []
-    if state.slots_at[row] + slots < 1:
-        capacity = state.amounts.allocatable_at[PODS][row]
-        short.append(Shortage("pods", 1, capacity - state.slots_at[row] - slots, capacity, False))
-    for free_at, amount, resource in state.needs_at:
-        have = state.amounts.allocatable_at[resource][row]
-        if have == 0 and resource in state.backed:
-            continue
-        free = free_at[row] + freed.get(resource, 0)
-        if free < amount:
-            name = state.names[resource]
-            short.append(Shortage(name, amount, have - free, have, amount > have))
-    return short
+    if not change:
+        return state.fit.shortages(row)
+    freed, slots = freed_by(state.offers, row, change)
+    return state.fit.shortages(row, [slots, *[freed.get(r, 0) for r, _ in state.request]])
 
 
 def _scored(pod: PodFacts) -> tuple[int, int]:

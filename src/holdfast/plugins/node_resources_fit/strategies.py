@@ -167,8 +167,11 @@ class Scorer:
         scores: RawScores = np.floor(mean + 0.5) if self._ratio else np.floor(mean)
         return scores
 
-    def one(self, row: int) -> float:
-        """The score of one row."""
+    def of_row(self) -> Callable[[int], float]:
+        """What scores one row: a call less for the usual strategy where no room is held."""
+        return self._one_usual if self._usual and self._lifted is None else self._one
+
+    def _one(self, row: int) -> float:
         less = _NOTHING if self._lifted is None else self._lifted.at(row)
         if self._usual:
             return self._one_usual(row, less)
@@ -195,7 +198,7 @@ class Scorer:
             return 0.0
         return (sums / weights + 0.5) // 1.0 if self._ratio else sums // weights
 
-    def _one_usual(self, row: int, less: Mapping[int, int]) -> float:
+    def _one_usual(self, row: int, less: Mapping[int, int] = _NOTHING) -> float:
         """The same for LeastAllocated over cpu and memory alike."""
         (cpu_at, _, _, cpu), (memory_at, _, _, memory) = self._cells
         have, has = cpu_at[row], memory_at[row]

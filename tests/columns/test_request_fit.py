@@ -1,0 +1,126 @@
+"""The three forms of one rule agree with each other and with a slow, obvious one."""
+
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdfast.columns.amounts import Amounts
+from holdfast.columns.interner import CPU, EPHEMERAL, MEMORY, PODS
+from holdfast.columns.request_fit import (
+    ENOUGH,
+    Need,
+    RequestFit,
+    short_bits,
+    short_bits_at,
+    spare_of,
+)
+
+GPU, FPGA = 4, 5
+"""Resources that no node has at first: their columns are empty until one does."""
+RESOURCES = (CPU, MEMORY, EPHEMERAL, PODS, GPU, FPGA)
+HUGE = 2**61
+SMALL = st.integers(0, 4)
+AMOUNT = st.one_of(SMALL, SMALL, st.sampled_from([HUGE - 1, HUGE, HUGE + 1, 2**62]))
+REQUEST = st.dictionaries(st.sampled_from([CPU, MEMORY, EPHEMERAL, GPU, FPGA]), AMOUNT)
+BACKED = st.frozensets(st.sampled_from([EPHEMERAL, GPU, FPGA]))
+ROW = st.fixed_dictionaries({r: st.tuples(AMOUNT, SMALL) for r in RESOURCES})
+ROWS = st.lists(ROW, min_size=1, max_size=6)
+"""What a row has of each resource, and what is taken of it; it may be overdrawn."""
+CHANGE = st.fixed_dictionaries({r: st.integers(-5, 5) for r in RESOURCES})
+
+
+def counted(rows):
+    amounts = Amounts(len(RESOURCES), len(rows) + 2)
+    for row, cells in enumerate(rows):
+        amounts.open(row)
+        amounts.provide(row, {r: has for r, (has, _) in cells.items()})
+        taken = [(r, used) for r, (_, used) in cells.items() if r != PODS]
+        amounts.take(row, taken, cells[PODS][1], 0, 0)
+    return amounts
+
+
+def obvious(cells, request, backed):
+    """What a row would have left of the slot and of each resource wanted, None if not counted."""
+    left = []
+    for resource, wanted in ((PODS, 1), *request):
+        has, used = cells[resource]
+        left.append(None if resource in backed and has == 0 else has - used - wanted)
+    return left
+
+
+EMPTY = dict.fromkeys(RESOURCES, (0, 0))
+EXACTLY = {**EMPTY, PODS: (1, 0), CPU: (3, 1)}
+
+
+@given(ROWS, REQUEST, BACKED)
+@example([EXACTLY], {CPU: 2, GPU: 1}, frozenset({GPU}))
+@example([EXACTLY, EMPTY], {CPU: 2**62, GPU: 0}, frozenset())
+def test_arrays_one_row_and_explanation_agree(rows, request, backed):
+    wanted = tuple(sorted(request.items()))
+    fit = RequestFit.of(counted(rows), wanted, backed)
+    every, some = slice(0, len(rows)), np.arange(len(rows))[::-2]
+    assert fit.fits(some).tolist() == fit.fits(every)[some].tolist()
+    assert fit.may_fit(some).tolist() == fit.may_fit(every)[some].tolist()
+    spare = np.array(fit.spare(every))
+    assert np.array(fit.spare(some)).tolist() == spare[:, some].tolist()
+    bits = short_bits(fit.spare(every))
+    for row, cells in enumerate(rows):
+        left = obvious(cells, wanted, backed)
+        short = [i for i, amount in enumerate(left) if amount is not None and amount < 0]
+        assert spare[:, row].tolist() == [ENOUGH if a is None else a for a in left]
+        assert fit.spare_at(row) == spare[:, row].tolist()
+        assert bool(fit.fits(every)[row]) is fit.fits_at(row) is (not short)
+        assert bits[row] == short_bits_at(fit.spare_at(row)) == sum(1 << i for i in short)
+        assert [s.resource for s in fit.shortages(row)] == [fit.needs[i].resource for i in short]
+        # What is short even of an empty row cannot be helped, but for pod slots.
+        empty = obvious({r: (has, 0) for r, (has, _) in cells.items()}, wanted, backed)[1:]
+        never = any(amount is not None and amount < 0 for amount in empty)
+        assert fit.may_fit(every)[row] == (not never)
+        assert any(s.unresolvable for s in fit.shortages(row)) is never
+
+
+@given(ROWS, REQUEST, BACKED, CHANGE)
+def test_a_change_is_as_good_as_what_it_says(rows, request, backed, change):
+    wanted = tuple(sorted(request.items()))
+    amounts = counted(rows)
+    fit = RequestFit.of(amounts, wanted, backed)
+    gained = [change[need.resource] for need in fit.needs]
+    every = slice(0, len(rows))
+    told = [fit.shortages(row, gained) for row in range(len(rows))]
+    spare = [left + more for left, more in zip(fit.spare(every), gained, strict=True)]
+    for row in range(len(rows)):
+        others = [(r, amount) for r, amount in change.items() if r != PODS]
+        amounts.give(row, others, change[PODS], 0, 0)
+    assert [fit.shortages(row) for row in range(len(rows))] == told
+    assert short_bits(spare).tolist() == short_bits(fit.spare(every)).tolist()
+    assert fit.fits(every).tolist() == [not short for short in told]
+
+
+@given(ROWS, REQUEST)
+def test_an_explanation_says_what_was_asked_taken_and_had(rows, request):
+    fit = RequestFit.of(counted(rows), tuple(sorted(request.items())), frozenset())
+    for row, cells in enumerate(rows):
+        for short in fit.shortages(row):
+            wanted = 1 if short.resource == PODS else request[short.resource]
+            assert short[1:4] == (wanted, cells[short.resource][1], cells[short.resource][0])
+            assert short.unresolvable is (short.resource != PODS and wanted > short.capacity)
+
+
+def test_needs_beyond_the_last_bit_share_it():
+    columns = np.array([[-1, 0], [0, -1], [0, -2]])
+    assert short_bits(columns, 1).tolist() == [1, 2]
+    assert short_bits_at([0, -1, -1], 1) == 2
+    assert short_bits_at([0] * 70 + [-1]) == short_bits(np.array([[0]] * 70 + [[-1]])) == 2**62
+
+
+def test_a_column_of_another_kind_is_a_need_like_any_other():
+    """As cpu sets and devices will: free whole cores, of which a row has so many."""
+    amounts = Amounts(4, 2)
+    amounts.provide(0, {PODS: 9, CPU: 8})
+    plain = RequestFit.of(amounts, ((CPU, 2),), frozenset())
+    free, has = np.array([1, 0]), np.array([4, 0])
+    cores = Need(99, 2, free, has, memoryview(free), memoryview(has))
+    fit = RequestFit([*plain.needs, cores])
+    assert plain.fits_at(0) and not fit.fits_at(0) and not fit.fits(slice(0, 1))[0]
+    assert [tuple(s) for s in fit.shortages(0)] == [(99, 2, 3, 4, False)]
+    assert spare_of(1, 2, 4, backed=False) == fit.spare_at(0)[2]
