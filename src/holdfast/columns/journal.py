@@ -150,6 +150,11 @@ class Follower:
         """Read everything again next time."""
         self._cursors = [-1] * len(self._journals)
 
+    @property
+    def current(self) -> bool:
+        """Whether nothing moved since it last asked."""
+        return self._cursors == [journal.seq for journal in self._journals]
+
     def stale(self, size: int) -> Stale:
         """Rows that moved since the last call, in the form that is cheapest to work on."""
         found: list[Stale] = []

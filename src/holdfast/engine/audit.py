@@ -7,7 +7,7 @@ each attempt, over the whole world: what an attempt made worse is ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from holdfast.framework.world import World
 
 PODS_A_CHECK = 500
 """With so many pods more, adding everything up anew is left out one attempt more often."""
+NODES_A_CHECK = 500
+"""With so many nodes more, deciding again is left out one decision more often."""
 Amounts = NDArray[np.int64]
 
 
@@ -36,7 +38,13 @@ class Auditor:
         self._broken = ""
         self._requested: Amounts = np.zeros((0, 0), np.int64)
         self._offers = OfferAudit(world.offers)
-        self._attempts = 0
+        self._attempts = self._decisions = 0
+
+    def decided(self, faults: Iterable[str]) -> None:
+        """Note what is wrong with a decision; on many nodes not every decision is looked at."""
+        self._decisions += 1
+        if self._decisions % (1 + self._world.nodes.size // NODES_A_CHECK) == 0:
+            self._broken = self._broken or "; ".join(faults)
 
     def before(self) -> None:
         """Remember how things are."""

@@ -5,7 +5,7 @@ Only what changed is added up again. After a placement that is one row, done in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any
@@ -19,7 +19,7 @@ from holdfast.columns.picture import Picture
 from holdfast.engine.kept_scores import NOWHERE, Leading, Scaled, Ties, best_of
 from holdfast.engine.nominated_pods import Crowd
 from holdfast.engine.objections import Objections
-from holdfast.engine.prepared import Answers, Prepared
+from holdfast.engine.prepared import Answers, Possible, Prepared, differing
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import HIGHEST_SCORE
 from holdfast.framework.plugin import AnyRows, Rows, Verdicts
@@ -48,6 +48,17 @@ class Record:
     filter, ``total`` their weighted sums, ``NOWHERE`` elsewhere. ``summed`` means that the totals
     are the whole truth about scores that are kept, ``simple`` that there are no others; the others
     are ``apart``, asked every time. A ``leading`` score is kept beside the totals, not in them.
+
+    Invariants after ``refresh``, until the picture changes; ``faults`` works all of it out again:
+
+    - ``ok`` has exactly the nodes that every kept filter passes and every plugin that narrows
+      allows; ``count``, ``rows()`` and ``left_by`` follow from it.
+    - ``total`` of a feasible row is the sum of its ``plain`` and ``scaled`` scores.
+    - ``_settled``: every scaled score is flat and of nodes alone, so they give each feasible row
+      the same ``_constant`` until a node changes or another row becomes feasible.
+    - ``flat``: every scaled score is the same for all feasible rows, so totals hold for any part
+      of them. If it is false, a score must be normalized over exactly the rows being ranked.
+    - ``steady`` only tells whether keeping the best rows pays; answers do not depend on it.
     """
 
     def __init__(
@@ -203,6 +214,52 @@ class Record:
             self.ties.find(total)
         return self.ties.rows
 
+    def faults(self) -> Iterator[str]:
+        """Work out anew what is kept and name what differs; nothing is claimed when out of date."""
+        if (self._cursor, self._node_cursor) != (self._journal.seq, self._node_journal.seq):
+            return
+        size = self._nodes.size
+        ok = self.ok[:size]
+        for answers in (*self._of_nodes, *self._of_rows):
+            yield from answers.faults()
+        yield from self._possible.faults()
+        passed = self._possible.rows[:size]
+        for verdicts in self._verdicts:
+            passed = passed & (verdicts[:size] == 0)
+        yield from differing("feasible rows", ok, passed)
+        if self.count != np.count_nonzero(ok):
+            yield f"{self.count} feasible rows are counted, there are {np.count_nonzero(ok)}"
+        if self._rows is not None and not np.array_equal(self._rows, ok.nonzero()[0]):
+            yield "the kept list of feasible rows is not that of the mask"
+        if self._left is not None:
+            passed = ok & np.all([verdicts == 0 for verdicts in self._left.verdicts], axis=0)
+            yield from differing("rows left by verdicts that are not kept", self._left.mask, passed)
+        yield from self._score_faults(ok)
+        if self._objections is not None:
+            yield from self._objections.faults()
+        for crowd in (self.crowd, self.leading_crowd):
+            if crowd is not None:
+                yield from crowd.faults()
+
+    def _score_faults(self, ok: NDArray[np.bool_]) -> Iterator[str]:
+        total, expected = self.total[: len(ok)], np.zeros(len(ok))
+        for part in self.scaled:
+            yield from part.faults(ok)
+            expected += part.of(slice(0, len(ok)))
+        for raw, _, weight in self.plain:
+            expected += raw[: len(ok)] * weight
+        yield from differing("kept totals", total, np.where(ok, expected, NOWHERE))
+        yield from self.ties.faults(total)
+        constant = sum([part.constant for part in self.scaled], 0.0)
+        steadfast = all([part.flat and part.of_node for part in self.scaled])
+        if self._settled and not (steadfast and self._constant == constant):
+            yield f"scaled scores are taken for {self._constant} everywhere, and are not"
+        if self.leading is not None and ok.any():
+            yield from self.leading.faults(ok)
+            best = best_of(np.where(ok, total + self.leading.of(slice(0, len(ok))), NOWHERE))
+            if sorted(self.leading.best_rows(total)) != best.tolist():
+                yield "the rows with the best leading score are not the best"
+
     def refresh(self) -> None:
         """Bring answers and totals up to date with the picture."""
         seq, cursor = self._journal.seq, self._cursor
@@ -319,39 +376,3 @@ class Record:
         if np.count_nonzero(ok) < len(ok):
             total = np.where(ok, total, NOWHERE)
         self.total[rows] = total
-
-
-class Possible:
-    """Rows that are nodes and pass every filter which looks at nothing but the node.
-
-    Pods come and go all the time, nodes do not: this part of a verdict (the answers of NODE
-    plugins, and what preparing allowed) is worked out again only when some node changed, and
-    shared by all classes that differ in other things.
-    """
-
-    __slots__ = ("_allowed", "_answers", "_cursor", "_nodes", "at", "rows")
-
-    def __init__(self, nodes: Picture, answers: Sequence[Answers], allowed: Sequence[Rows]) -> None:
-        self._nodes = nodes
-        self._answers = tuple(answers)
-        self._allowed = tuple(allowed)
-        self._cursor = -1
-        self.rows: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
-        self.at: Cells[bool] = cells(self.rows)
-
-    def refresh(self) -> None:
-        """Look at the nodes again, if one of them changed."""
-        seq, size = self._nodes.node_journal.seq, self._nodes.size
-        if self._cursor == seq:
-            return
-        self._cursor = seq
-        possible = self._nodes.alive[:size].copy()
-        for answers in self._answers:
-            answers.refresh()
-            if answers.verdicts is not None:
-                possible &= answers.verdicts[:size] == 0
-        for rows in self._allowed:
-            here = np.zeros(size, np.bool_)
-            here[rows] = True
-            possible &= here
-        self.rows[:size] = possible

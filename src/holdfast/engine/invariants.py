@@ -35,6 +35,8 @@ def broken_promises(world: World, ours: Iterable[str] | None = None) -> list[str
         *_no_overcommitment(world, None if ours is None else set(ours)),
         *misdrawn(world.offers, world.nodes),
         *overdrawn(world.devices),
+        *world.nominations.faults(),
+        *world.insiders.faults(),
     ]
 
 

@@ -6,13 +6,13 @@ looked for in full only when a row at one of the ends changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.cells import Cells, cells
-from holdfast.engine.prepared import Answers
+from holdfast.engine.prepared import Answers, differing
 from holdfast.framework.plugin import AnyRows, Rows
 
 NOWHERE = float("-inf")
@@ -31,6 +31,10 @@ class Scaled:
     """Raw scores with their ends; ``constant`` is everybody's weighted score while they meet.
 
     ``of_node``: raw scores stay as they are while no node changes.
+
+    Invariant: if any row is feasible, ``low`` and ``high`` are the lowest and highest raw score of
+    the feasible rows; while they differ, ``_seen_at`` has the raw scores of all rows. ``moves`` and
+    ``may_move`` may say yes without need, but never no when an end moved.
     """
 
     __slots__ = (
@@ -90,6 +94,29 @@ class Scaled:
         changed = self.raw[rows]
         return not bool((changed == self.low).all())
 
+    def faults(self, feasible: NDArray[np.bool_]) -> Iterator[str]:
+        """Look at all feasible rows and name what differs from what is kept."""
+        size, name = len(feasible), self.answers.plugin.name
+        found = self.raw[:size][feasible]
+        if not len(found):
+            return
+        low, high = float(found.min()), float(found.max())
+        if (self.low, self.high) != (low, high):
+            yield f"{name}: ends kept as {self.low} and {self.high} are {low} and {high}"
+            return
+        if low == high:
+            constant = self.weight * float(self._scale(self._state, low, low, high))
+            if self.constant != constant:
+                yield f"{name}: the score of every row kept as {self.constant} is {constant}"
+        expected = self._noted(feasible)
+        if expected is not None:
+            noted = np.asarray(self._seen_at)[:size]
+            yield from differing(f"{name}: noted raw scores", noted, expected)
+
+    def _noted(self, feasible: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+        """What ``_seen_at`` must have; None while the ends meet, when it is not kept."""
+        return None if self.flat else self.raw[: len(feasible)]
+
     def at(self, row: int) -> float:
         """The weighted score of a row."""
         if self.low == self.high:
@@ -110,8 +137,11 @@ class Leading(Scaled):
 
     Its ends move with every pod that is placed, and normalizing is work for all rows. But one
     point of it is worth more than all the others can say, so where the best rows stand out only
-    they are compared, and nothing is normalized at all. Kept are the raw scores with how many
-    feasible rows have each; ``others`` is the most the rest can say.
+    they are compared, and nothing is normalized at all.
+
+    Invariant: ``_counts`` tells of every raw score how many feasible rows have it, ``_seen_at`` the
+    raw score of each feasible row; ``others`` is at least what all other scores of a row sum to.
+    So ``best_rows`` are those with the highest sum of this score and the others.
     """
 
     __slots__ = ("_counts", "_known", "_last", "_others")
@@ -150,6 +180,16 @@ class Leading(Scaled):
         if feasible:
             counts[raw] = counts.get(raw, 0) + 1
         self._find_ends()
+
+    def faults(self, feasible: NDArray[np.bool_]) -> Iterator[str]:
+        """Count all feasible rows and name what differs from what is kept."""
+        values, counts = np.unique(self.raw[: len(feasible)][feasible], return_counts=True)
+        if self._counts != dict(zip(values.tolist(), counts.tolist(), strict=True)):
+            yield f"{self.answers.plugin.name}: kept counts of raw scores are wrong"
+        yield from super().faults(feasible)
+
+    def _noted(self, feasible: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return np.where(feasible, self.raw[: len(feasible)], NOWHERE)
 
     def best_rows(self, sums: NDArray[np.float64]) -> Sequence[int] | Rows:
         """Feasible rows with the highest total; ``sums`` are the others', lowest elsewhere."""
@@ -194,6 +234,9 @@ class Ties:
     Most placements change one row, which usually leaves the set of best rows; finding the others
     again would mean looking at all totals. Removal swaps with the last, which is fair to
     everybody: each choice is uniform over the set, whatever its order.
+
+    Invariant: unless ``best`` is None it is the highest total, ``rows`` are all rows that have it,
+    each once, and ``_place`` tells of each where in ``rows`` it stands.
     """
 
     __slots__ = ("_capacity", "_place", "_place_at", "best", "rows")
@@ -241,3 +284,12 @@ class Ties:
         if last != row:
             self.rows[place] = last
             self._place_at[last] = place
+
+    def faults(self, total: NDArray[np.float64]) -> Iterator[str]:
+        """Look at all totals and name what differs from what is kept."""
+        if self.best is None:
+            return
+        if self.best != total.max() or sorted(self.rows) != best_of(total).tolist():
+            yield f"the kept best rows {self.rows[:8]} with {self.best} are not the best"
+        elif [self._place_at[row] for row in self.rows] != [*range(len(self.rows))]:
+            yield "places of the kept best rows are wrong"

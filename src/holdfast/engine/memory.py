@@ -8,13 +8,13 @@ keeps the sum: which rows are feasible and their total score.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.engine.class_evaluation import Possible, Record
+from holdfast.engine.class_evaluation import Record
 from holdfast.engine.plugin_use import PluginUse, deciding
-from holdfast.engine.prepared import Answers, Prepared, ask, take
+from holdfast.engine.prepared import Answers, Possible, Prepared, ask, take
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Code, Filters, Skip
 from holdfast.framework.view import View
@@ -37,7 +37,13 @@ def memory_of(profile: Profile, world: World) -> Memory:
 
 
 class Memory:
-    """Answers and records of one profile in one world."""
+    """Answers and records of one profile in one world.
+
+    Invariant: pods of one key (``_key``) are decided alike. What a plugin prepared for one serves
+    every pod of which it ``reads`` the same, until an epoch that it names moves; a frame serves
+    pods that differ only in what they ask for, for plugins that ignore amounts. ``decision_check``
+    decides with an empty memory and compares.
+    """
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -89,6 +95,11 @@ class Memory:
         if not fresh:
             return record.prepared
         return [fresh.get(p.plugin.name, p) for p in record.prepared]
+
+    def faults(self) -> Iterator[str]:
+        """Name what is wrong with the records that are up to date."""
+        for record in self._records:
+            yield from record.faults()
 
     def prepare(self, plugin: Any, pod: PodFacts, view: View) -> Prepared:
         """What the plugin, whose scope is not CLUSTER, makes of the pod; remembered."""
@@ -216,6 +227,9 @@ class Recent(Generic[V]):
         self._new: OrderedDict[Hashable, V] = OrderedDict()
         self._dropped: OrderedDict[Hashable, None] = OrderedDict()
         self.proven: OrderedDict[Hashable, V] = OrderedDict()
+
+    def __iter__(self) -> Iterator[V]:
+        return iter([*self.proven.values(), *self._new.values()])
 
     def find(self, key: Hashable) -> V | None:
         """The value under the key, which has now proven itself."""

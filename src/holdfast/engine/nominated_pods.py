@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,10 @@ class Crowd:
 
     A row is judged again when it, or who is nominated to it, changed. Itself a pod does not crowd:
     whoever is nominated must look at that one row apart.
+
+    Invariant after ``refresh``, until the picture or a nomination changes: ``words`` has of every
+    feasible row what ``judge`` says with the pods nominated to it there, and of no other row
+    anything. Rows that lack the same resources get the same word.
     """
 
     def __init__(
@@ -116,6 +120,14 @@ class Crowd:
             ahead = self._world.nominations.at_least(self._priority, row)
             self._asides[row] = judge(self._filters, row, Change(added={row: ahead}))
         return self._asides[row]
+
+    def faults(self) -> Iterator[str]:
+        """Judge every row again and name those of which something else is kept."""
+        if self._follower.current:
+            for row in range(self._world.nodes.size):
+                kept, expected = self.words.at(row), self.word(row)
+                if kept != expected:
+                    yield f"beside nominated pods row {row} is kept as {kept}, and is {expected}"
 
     def _word(self, row: int) -> Word | None:
         if self._room is None or not self._ok[row] or row in self._world.insiders.rows():

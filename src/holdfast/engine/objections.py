@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from holdfast.columns.cells import cells
 from holdfast.columns.journal import Follower
 from holdfast.columns.picture import Picture
 from holdfast.engine.nominated_pods import Crowd, judge
-from holdfast.engine.prepared import Prepared, filters_of, in_turn, reached, states_of
+from holdfast.engine.prepared import Prepared, differing, filters_of, in_turn, reached, states_of
 from holdfast.framework.plugin import (
+    AnyRows,
     Change,
     Code,
     GroupsReasons,
@@ -162,6 +163,10 @@ class Objections:
     """Each row's first objection, patched where rows moved.
 
     For a class all of whose verdicts are kept, and which no plugin narrows to some rows.
+
+    Invariant after ``refresh``, until the picture changes: ``codes`` and ``plugin_of`` have of
+    every row the verdict of the first filter that rejects it, ``_counts`` how many rows each filter
+    rejects first; ``memo``, if it is filled, is the histogram of their reasons.
     """
 
     def __init__(self, nodes: Picture, prepared: list[Prepared]) -> None:
@@ -200,18 +205,23 @@ class Objections:
                 self._one(row)
         elif isinstance(stale, slice) or len(stale):
             self._said, self._steady = None, False
-            alive = self._nodes.alive[stale]
-            codes = np.zeros(len(alive), np.int8)
-            plugin_of = np.full(len(alive), PASSED, np.int8)
-            for index in reversed(range(len(self._verdicts))):
-                verdicts = self._verdicts[index][stale]
-                objects = alive & (verdicts > 0)
-                codes = np.where(objects, verdicts, codes)
-                plugin_of[objects] = index
-            self.codes[stale], self.plugin_of[stale] = codes, plugin_of
-            # The last count is of rows that pass: PASSED is -1.
+            self.codes[stale], self.plugin_of[stale] = self._first(stale)
+            # The last count is of rows that pass, PASSED being -1: nodes that come later are not
+            # in it, and it is not used.
             counts = np.bincount(self.plugin_of[:size] + 1, minlength=len(self._verdicts) + 1)
             self._counts = [*counts[1:].tolist(), int(counts[0])]
+
+    def _first(self, rows: AnyRows) -> tuple[Verdicts, Verdicts]:
+        """The first verdict against each row, and which filter gives it."""
+        alive = self._nodes.alive[rows]
+        codes: Verdicts = np.zeros(len(alive), np.int8)
+        plugin_of: Verdicts = np.full(len(alive), PASSED, np.int8)
+        for index in reversed(range(len(self._verdicts))):
+            verdicts = self._verdicts[index][rows]
+            objects = alive & (verdicts > 0)
+            codes = np.where(objects, verdicts, codes)
+            plugin_of[objects] = index
+        return codes, plugin_of
 
     def _one(self, row: int) -> None:
         code, plugin = 0, PASSED
@@ -257,6 +267,26 @@ class Objections:
                     alike = rows[groups == group]
                     said.put_all(alike, self._word(index, int(alike[0])))
         return said
+
+    def faults(self) -> Iterator[str]:
+        """Find the first objections again and name what differs from what is kept."""
+        if not self._follower.current:
+            return
+        size = self._nodes.size
+        codes, plugin_of = self._first(slice(0, size))
+        yield from differing("codes of first objections", self.codes[:size], codes)
+        yield from differing("plugins of first objections", self.plugin_of[:size], plugin_of)
+        _, *rejected = np.bincount(plugin_of + 1, minlength=len(self._counts)).tolist()
+        if self._counts[:PASSED] != rejected:
+            yield f"rows by the filter that rejects them first are counted as {self._counts}"
+        if self.memo:
+            tally: Counter[str] = Counter()
+            for index in sorted(set(plugin_of.tolist()) - {PASSED}):
+                plugin, state = self.filters[index]
+                rows = (plugin_of == index).nonzero()[0]
+                tally.update(count_reasons(plugin, state, rows))
+            if +tally != +Counter(self.memo[0]):
+                yield "the kept histogram of reasons is wrong"
 
     @property
     def objectors(self) -> list[int]:

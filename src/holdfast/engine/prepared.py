@@ -1,12 +1,13 @@
 """What one plugin made of a pod, and its answers about every row.
 
 ``Prepared`` is the outcome of ``prepare``, before any node is looked at. ``Answers`` are the
-verdicts and raw scores of all rows, kept for pods that the plugin cannot tell apart.
+verdicts and raw scores of all rows, kept for pods that the plugin cannot tell apart; ``Possible``
+is the part of the verdict that several plugins give on nodes alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -133,6 +134,9 @@ class Answers:
 
     ``verdicts`` is None for a plugin that does not filter (for these pods), ``raw`` for one that
     does not score. Arrays have the picture's capacity; rows beyond its size are meaningless.
+
+    Invariant: while ``cursor`` is the end of the journal, both are for every node what ``filter``
+    and ``score`` answer now.
     """
 
     __slots__ = (
@@ -193,6 +197,22 @@ class Answers:
         if self.raw_at is not None:
             self.raw_at[row] = score
 
+    def faults(self) -> Iterator[str]:
+        """Ask the plugin about every node and name what differs from what is kept."""
+        if self.cursor != self._journal.seq:
+            return
+        rows, name = self._nodes.rows, self.plugin.name
+        if self.verdicts is not None:
+            asked = self.plugin.filter(self.state, rows)
+            yield from differing(f"{name}: kept verdicts", self.verdicts[rows], asked)
+        if self.raw is not None:
+            asked = self.plugin.score(self.state, rows)
+            yield from differing(f"{name}: kept raw scores", self.raw[rows], asked)
+            everywhere = self.raw[: self._nodes.size]
+            ends = self.cursor, everywhere.min(initial=np.inf), everywhere.max(initial=-np.inf)
+            if self._span is not None and self._span[0] == self.cursor and self._span != ends:
+                yield f"{name}: the kept span is not that of the raw scores"
+
     def _one_by_one(self, rows: list[int]) -> None:
         twin, state, verdicts, raw = self._twin, self.state, self.verdict_at, self.raw_at
         assert twin is not None
@@ -211,3 +231,61 @@ class Answers:
             self.verdicts[rows] = self.plugin.filter(self.state, asked)
         if self.raw is not None:
             self.raw[rows] = self.plugin.score(self.state, asked)
+
+
+class Possible:
+    """Rows that are nodes and pass every filter which looks at nothing but the node.
+
+    Pods come and go all the time, nodes do not: this part of a verdict (the answers of NODE
+    plugins, and what preparing allowed) is worked out again only when some node changed, and
+    shared by all classes that differ in other things.
+
+    Invariant: while no node has changed since ``refresh``, ``rows`` are the nodes that every one
+    of these filters passes and every plugin that narrows allows.
+    """
+
+    __slots__ = ("_allowed", "_answers", "_cursor", "_nodes", "at", "rows")
+
+    def __init__(self, nodes: Picture, answers: Sequence[Answers], allowed: Sequence[Rows]) -> None:
+        self._nodes = nodes
+        self._answers = tuple(answers)
+        self._allowed = tuple(allowed)
+        self._cursor = -1
+        self.rows: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
+        self.at: Cells[bool] = cells(self.rows)
+
+    def refresh(self) -> None:
+        """Look at the nodes again, if one of them changed."""
+        seq, size = self._nodes.node_journal.seq, self._nodes.size
+        if self._cursor == seq:
+            return
+        self._cursor = seq
+        for answers in self._answers:
+            answers.refresh()
+        self.rows[:size] = self._work_out()
+
+    def _work_out(self) -> NDArray[np.bool_]:
+        size = self._nodes.size
+        possible = self._nodes.alive[:size].copy()
+        for answers in self._answers:
+            if answers.verdicts is not None:
+                possible &= answers.verdicts[:size] == 0
+        for rows in self._allowed:
+            here = np.zeros(size, np.bool_)
+            here[rows] = True
+            possible &= here
+        return possible
+
+    def faults(self) -> Iterator[str]:
+        """Work the rows out again and name what differs from what is kept."""
+        if self._cursor == self._nodes.node_journal.seq:
+            kept = self.rows[: self._nodes.size]
+            yield from differing("rows possible by their nodes", kept, self._work_out())
+
+
+def differing(what: str, kept: NDArray[Any], expected: NDArray[Any]) -> Iterator[str]:
+    """Say where what is kept is not what it should be, if anywhere."""
+    wrong = (kept != expected).nonzero()[0]
+    if len(wrong):
+        at = int(wrong[0])
+        yield f"{what} differ in {len(wrong)} places, first {kept[at]} for {expected[at]} at {at}"

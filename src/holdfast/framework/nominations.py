@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -112,6 +120,10 @@ class Nominations:
                 found[row] = ahead
         return found
 
+    def faults(self) -> Iterator[str]:
+        """Name what is wrong with the columns about nominated pods."""
+        return self.promised.faults(self._of_node)
+
     def fork(self, nodes: Picture) -> Nominations:
         """An independent copy over a forked picture."""
         copy = Nominations(nodes)
@@ -129,6 +141,9 @@ class Promised:
     One entry a nominated pod: where, how important, how much of each resource.
 
     Entries are reused. Rows are looked up by the nodes' names, again whenever a node came or went.
+
+    Invariant: every nominated pod has one entry with its node's row, its priority and its requests;
+    an entry that no pod has is of no row.
     """
 
     def __init__(self, nodes: Picture) -> None:
@@ -206,6 +221,24 @@ class Promised:
                 found.append(int(self._row[entry]))
         return found
 
+    def faults(self, nominated: Mapping[str, Mapping[str, PodFacts]]) -> Iterator[str]:
+        """Compare the entries with the pods nominated to each node and name what differs."""
+        self._look_up()
+        left = set(range(len(self._row)))
+        for node, pods in nominated.items():
+            row = self._nodes.row_of.get(node, -1)
+            for uid, facts in pods.items():
+                entry = self._entry_of[uid]
+                left.discard(entry)
+                kept = (self._row[entry], self._priority[entry])
+                if kept != (row, facts.priority):
+                    yield f"{facts.key} is nominated to row {row}, and is kept at {kept[0]}"
+                request = dict(facts.request)
+                if any(c[entry] != request.get(r, 0) for r, c in self._amounts.items()):
+                    yield f"{facts.key} is nominated, and its request is kept as another"
+        if any(self._row[entry] >= 0 for entry in left):
+            yield "rows are kept for pods that are not nominated"
+
     def _amount(self, resource: int) -> Ints:
         column = self._amounts.get(resource)
         if column is None:
@@ -236,6 +269,8 @@ class Insiders:
 
     What such a pod asks for must not be added to what its offer holds. So on these rows it does not
     do to add up requests; there are few of them, kept while nominations come and go.
+
+    Invariant: ``rows()`` are the rows to which a pod is nominated that matches an offer there.
     """
 
     def __init__(self, world: World) -> None:
@@ -259,6 +294,16 @@ class Insiders:
         for uid in moved:
             self._look_at(uid)
         return self._rows.keys()
+
+    def faults(self) -> Iterator[str]:
+        """Match every nominated pod again and name what differs from what is kept."""
+        rows = set(self.rows())
+        fresh = Insiders(self._world)
+        nominations = self._world.nominations
+        for uid in nominations.uids if nominations and self._world.offers else ():
+            fresh._look_at(uid)
+        if rows != fresh._rows.keys():
+            yield f"rows of nominated owners are kept as {sorted(rows)}, and are {[*fresh._rows]}"
 
     def _look_at(self, uid: str) -> None:
         old = self._row_of.pop(uid, None)

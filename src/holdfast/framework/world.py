@@ -7,7 +7,7 @@ finished pods do not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from holdfast.api.meta import Object
@@ -66,6 +66,10 @@ class WatchesPods(Protocol):
 
 class Audits(Protocol):
     """Compare the world before and after every attempt, if invariants are checked."""
+
+    def decided(self, faults: Iterable[str]) -> None:
+        """Note what is wrong with a decision; looking for it is work that may be left out."""
+        ...
 
     def before(self) -> None:
         """Note the state of the ledgers."""

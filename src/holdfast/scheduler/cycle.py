@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.decision import Feasible, feasible, rank
+from holdfast.engine.decision_check import placement_faults, rejection_faults
 from holdfast.engine.post_filter import after_reject
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
@@ -62,11 +63,15 @@ def conclude(
 ) -> Placement | TurnedAway:
     """Take the best of the feasible nodes and hold the room there; ``points`` count besides."""
     if isinstance(found, Rejection):
+        if world.auditor is not None:
+            world.auditor.decided(rejection_faults(profile, found))
         return turned_away(profile, found, world, now)
     placement = rank(profile, found, rng, points)
     placement.now = now
     if world.auditor is None:
         return _take(profile, world, placement)
+    extended = points is not None
+    world.auditor.decided(placement_faults(profile, found, placement, extended=extended))
     world.auditor.before()
     outcome = _take(profile, world, placement)
     world.auditor.after(outcome if isinstance(outcome, Placement) else None)

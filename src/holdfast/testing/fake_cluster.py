@@ -17,11 +17,13 @@ import numpy as np
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.audit import Auditor
-from holdfast.engine.decision import decide
+from holdfast.engine.decision import feasible, rank
+from holdfast.engine.decision_check import placement_faults, rejection_faults
 from holdfast.engine.explanation import explain
 from holdfast.engine.invariants import check_invariants
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Placement
+from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import hold
@@ -54,12 +56,22 @@ class FakeCluster:
         """Decide for a pod and enter every promise; answers its node, "" for nowhere."""
         facts = self._facts(pod)
         self._auditor.before()
-        found = decide(self.profile, facts, self.world, self.now, self._rng)
-        placement = found if isinstance(found, Placement) and self._hold(found) else None
+        placement = self._placement(facts)
+        if placement is not None and not self._hold(placement):
+            placement = None
         self._auditor.after(placement)
         self._auditor.complain()
         check_invariants(self.world)
         return "" if placement is None else placement.node
+
+    def _placement(self, facts: PodFacts) -> Placement | None:
+        found = feasible(self.profile, facts, self.world, self.now)
+        if isinstance(found, Rejection):
+            self._auditor.decided(rejection_faults(self.profile, found))
+            return None
+        placement = rank(self.profile, found, self._rng)
+        self._auditor.decided(placement_faults(self.profile, found, placement))
+        return placement
 
     def _hold(self, placement: Placement) -> bool:
         placement.now = self.now
