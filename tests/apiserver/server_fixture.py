@@ -9,6 +9,7 @@ import asyncio
 import io
 import os
 import random
+from collections.abc import Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +24,10 @@ from holdfast.apiserver.access.credentials import (
     ensure_credentials,
     write_kubeconfig,
 )
+from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.http import HttpsFront, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.client.client import Client
@@ -141,6 +144,7 @@ class Watching:
 async def start_server(
     directory: Path, *, clock: Clock | None = None, retention: Retention | None = None,
     limits: FrontLimits | None = None, fault: Fault | None = None,
+    kinds: Iterable[Served] = BUILT_IN,
 ):  # fmt: skip
     """Run a server on a free port until the block ends; the directory can be started again."""
     clock = clock or SystemClock()
@@ -148,7 +152,7 @@ async def start_server(
     store = Store.open(directory / "store", clock, retention=kept, fault=fault)
     # Certificates are judged by the machine's time, whatever clock the server runs on.
     credentials = ensure_credentials(directory / "pki", SystemClock().now())
-    server = ApiServer.create(store, clock, rng=random.Random(1))
+    server = ApiServer.create(store, clock, rng=random.Random(1), kinds=kinds)
     await server.start()
     front = await serve_https(server, "127.0.0.1", 0, credentials, limits)
     connector = aiohttp.TCPConnector(ssl=client_context(credentials), limit=0)

@@ -7,19 +7,21 @@ import msgspec
 import pytest
 
 from apiserver import every_kind
-from holdfast.api import catalog, scheme
 from holdfast.apiserver.inprocess import InProcessTransport
-from holdfast.apiserver.kinds.unbuilt import FIELDS, KINDS
+from holdfast.apiserver.kinds import BUILT_IN
+from holdfast.apiserver.kinds.definitions import OWN
 from holdfast.apiserver.user import MASTERS, User, component
 from holdfast.apiserver.verbs.patching import merge
 from holdfast.client.transport import Request
 
 STATUS = Path(__file__).parents[2] / "docs" / "status.md"
 MERGE = {"content-type": "application/merge-patch+json"}
-RESOURCES = {
-    (r.api_version, r.kind): r
-    for r in (*catalog.ALL, scheme.RESERVATIONS, scheme.RESOURCE_POLICIES)
+DESCRIBED = {
+    (served.resource.group, served.resource.plural): served for served in (*BUILT_IN, *OWN.values())
 }
+KINDS = {where: s.unbuilt.sentence for where, s in DESCRIBED.items() if s.unbuilt.sentence}
+FIELDS = {where: s.unbuilt.fields for where, s in DESCRIBED.items() if s.unbuilt.fields}
+RESOURCES = {(s.resource.api_version, s.resource.kind): s.resource for s in DESCRIBED.values()}
 SAMPLES = {
     (resource.group, resource.plural): obj
     for obj in every_kind.objects()
@@ -119,7 +121,7 @@ async def say(api, where, obj):
 
 
 def test_every_kind_is_acted_on_or_warned_of():
-    served = {(r.group, r.plural) for r in catalog.ALL}
+    served = {(s.resource.group, s.resource.plural) for s in BUILT_IN}
     assert set(KINDS) | set(ACTED_ON) == served
     assert not set(KINDS) & set(ACTED_ON)
     assert set(FIELDS) <= served | {("scheduling.sigs.x-k8s.io", "resourcepolicies")}

@@ -61,3 +61,58 @@ def test_the_architecture_page_lists_every_room_and_top_level_module():
         name for name in (*modules, *(room.name for room in ROOMS)) if f"`{name}`" not in page
     ]
     assert not missing
+
+
+SERVER = SOURCE / "apiserver"
+GENERIC = [*sorted((SERVER / "verbs").glob("*.py")), SERVER / "server.py", SERVER / "discovery.py"]
+
+
+@pytest.mark.parametrize("file", GENERIC, ids=lambda p: p.stem)
+def test_verbs_never_ask_which_kind_they_have(file):
+    """What differs between kinds is a part of their descriptor, not a question in a verb."""
+    asked = [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(file.read_text()))
+        if _asks_for_a_kind(node)
+    ]
+    assert not asked, asked
+
+
+def _asks_for_a_kind(node):
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            sides = [left, *others]
+            parts = [part for side in sides for part in ast.walk(side)]
+            return any(_is_read(side, "id") for side in sides) or (
+                any(_is_read(part, "group", "plural", "kind") for part in parts)
+                and any(_is_literal(side) for side in sides)
+            )
+        case ast.Subscript(slice=key):
+            return _is_read(key, "id")
+        case ast.Call(func=ast.Attribute(), args=[key, *_]):
+            return _is_read(key, "id")
+    return False
+
+
+def _is_read(node, *names):
+    return isinstance(node, ast.Attribute) and node.attr in names
+
+
+def _is_literal(node):
+    items = node.elts if isinstance(node, ast.Tuple) else [node]
+    return all(isinstance(item, ast.Constant) and item.value is not None for item in items)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        'op.served.id == ("", "pods")',
+        "op.served.id in TABLE",
+        "TABLE[served.id]",
+        "TABLE.get(op.served.id, ())",
+        'served.resource.plural == "pods"',
+        '(r.group, r.plural) == ("", "pods")',
+    ],
+)
+def test_a_question_for_the_kind_would_be_found(question):
+    assert any(_asks_for_a_kind(node) for node in ast.walk(ast.parse(question)))

@@ -17,8 +17,9 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.mutants import mutants
 from controllers.small_cluster import start_small_cluster
-from holdfast.api import catalog, scheme
+from holdfast.api import scheme
 from holdfast.api.resource import Resource
+from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.client.transport import Request
 from holdfast.store import Key
@@ -57,7 +58,7 @@ BINDING = {
 
 
 def of(group, plural):
-    return next(r for r in catalog.ALL if (r.group, r.plural) == (group, plural))
+    return next(s.resource for s in BUILT_IN if s.id == (group, plural))
 
 
 RBAC = "rbac.authorization.k8s.io"

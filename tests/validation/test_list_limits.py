@@ -3,8 +3,10 @@
 import pytest
 
 from holdfast.testing import a_node, a_pod, typed
+from holdfast.validation import list_limits
+from holdfast.validation.counting import tree_of
 from holdfast.validation.list_limits import (
-    _BY_RESOURCE,
+    ANY_TREE,
     NODE_TREE,
     POD_SPEC_TREE,
     check_lists,
@@ -19,22 +21,30 @@ def filled(path, count):
     return {name.removesuffix("[]"): [inner] if name.endswith("[]") else inner}
 
 
-@pytest.mark.parametrize("resource", _BY_RESOURCE, ids="/".join)
-def test_a_list_may_have_as_many_entries_as_the_table_says(resource):
-    for path, most in _BY_RESOURCE[resource].items():
+TABLES = {
+    name: table
+    for name, table in vars(list_limits).items()
+    if isinstance(table, dict) and "metadata.labels" in table
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_list_may_have_as_many_entries_as_the_table_says(name):
+    tree = tree_of(TABLES[name])
+    for path, most in TABLES[name].items():
         if path.endswith("{}"):
             continue
-        assert not list(check_lists(resource, filled(path, most)))
-        [cause] = check_lists(resource, filled(path, most + 1))
+        assert not list(check_lists(tree, filled(path, most)))
+        [cause] = check_lists(tree, filled(path, most + 1))
         assert cause.field == path.replace("[]", "[0]")
         assert cause.message == f"Too many: {most + 1}: must have at most {most} items"
 
 
 def test_what_was_stored_before_the_limit_may_stay_but_not_grow():
     before, after = filled("metadata.finalizers", 2000), filled("metadata.finalizers", 2001)
-    assert not list(check_lists(("", "configmaps"), before, before))
-    assert not list(check_lists(("", "configmaps"), filled("metadata.finalizers", 1999), before))
-    [cause] = check_lists(("", "configmaps"), after, before)
+    assert not list(check_lists(ANY_TREE, before, before))
+    assert not list(check_lists(ANY_TREE, filled("metadata.finalizers", 1999), before))
+    [cause] = check_lists(ANY_TREE, after, before)
     assert cause.message == "Too many: 2001: must have at most 1024 items"
 
 
@@ -43,7 +53,7 @@ def test_what_was_stored_before_the_limit_may_stay_but_not_grow():
             {"metadata": 5}, {"spec": {"affinity": [{}]}}],
 )  # fmt: skip
 def test_fields_of_another_type_are_left_to_other_checks(odd):
-    assert not list(check_lists(("", "pods"), odd))
+    assert not list(check_lists(tree_of(list_limits.POD), odd))
 
 
 def test_typed_objects_are_counted_too():
@@ -68,7 +78,9 @@ def test_the_requirements_of_many_selectors_are_counted_together(as_typed):
     def excess(raw):
         if as_typed:
             return first_excess(POD_SPEC_TREE, typed(raw))
-        return "".join(f"{c.field}: {c.message}" for c in check_lists(("", "pods"), raw))
+        return "".join(
+            f"{c.field}: {c.message}" for c in check_lists(tree_of(list_limits.POD), raw)
+        )
 
     assert excess(affinity(64, 4)) == ""
     words = "spec.affinity.podAntiAffinity: Too many: 300: must have at most 256 items"

@@ -11,18 +11,6 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One printer column of ``kubectl get``; priority > 0 shows only with ``-o wide``."""
-
-    name: str
-    type: str = "string"
-    json_path: str = ""
-    description: str = ""
-    format: str = ""
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
     """Where objects of a kind live, how they are named, and what they are read as.
 
@@ -39,7 +27,6 @@ class Resource(Generic[T]):
     short_names: tuple[str, ...] = field(default=(), compare=False)
     categories: tuple[str, ...] = field(default=(), compare=False)
     subresources: tuple[str, ...] = field(default=(), compare=False)
-    columns: tuple[Column, ...] = field(default=(), compare=False, repr=False)
     verbs: tuple[str, ...] = field(default=VERBS, compare=False, repr=False)
 
     @property

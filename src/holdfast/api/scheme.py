@@ -1,4 +1,4 @@
-"""Every resource Holdfast reads by type; ``catalog`` has the rest of Kubernetes by name."""
+"""Every resource Holdfast reads by type; ``apiserver.kinds`` has the rest of Kubernetes by name."""
 
 from __future__ import annotations
 

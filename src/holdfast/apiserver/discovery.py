@@ -5,44 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.api.resource import Resource
-from holdfast.apiserver.registry import Registry, Served, digest
+from holdfast.apiserver.descriptor import Gvk, Served
+from holdfast.apiserver.registry import Registry, digest
+from holdfast.apiserver.verbs.subresources import subresource_of
 from holdfast.apiserver.wire.answers import answer_text, answer_value, with_headers
 from holdfast.apiserver.wire.negotiation import choose_discovery
 from holdfast.client.transport import Response
 from holdfast.errors import NotFound
 
-Kind = tuple[str, str, str]
-_RWU = ("get", "patch", "update")
-_PROXY = ("create", "delete", "get", "patch", "update")
-# Subresources that answer with another kind than their parent's, and the verbs of each.
-_PARTS: Mapping[str, tuple[Kind | None, tuple[str, ...]]] = {
-    "status": (None, _RWU),
-    "ephemeralcontainers": (None, _RWU),
-    "resize": (None, _RWU),
-    "approval": (None, _RWU),
-    "finalize": (None, ("update",)),
-    "log": (None, ("get",)),
-    "scale": (("autoscaling", "v1", "Scale"), _RWU),
-    "binding": (("", "v1", "Binding"), ("create",)),
-    "eviction": (("policy", "v1", "Eviction"), ("create",)),
-    "token": (("authentication.k8s.io", "v1", "TokenRequest"), ("create",)),
-    "attach": (("", "v1", "PodAttachOptions"), ("create", "get")),
-    "exec": (("", "v1", "PodExecOptions"), ("create", "get")),
-    "portforward": (("", "v1", "PodPortForwardOptions"), ("create", "get")),
-}
-_PROXY_KINDS = {"pods": "PodProxyOptions", "nodes": "NodeProxyOptions",
-                "services": "ServiceProxyOptions"}  # fmt: skip
 Document = dict[str, Any]
 
 
-def part_of(resource: Resource[Any], part: str) -> tuple[Kind, tuple[str, ...]]:
+def part_of(served: Served, part: str) -> tuple[Gvk, tuple[str, ...]]:
     """Name the kind a subresource answers with, and its verbs."""
-    own = (resource.group, resource.version, resource.kind)
-    if part == "proxy":
-        return ("", "v1", _PROXY_KINDS.get(resource.plural, resource.kind)), _PROXY
-    kind, verbs = _PARTS.get(part, (None, ("get",)))
-    return kind or own, verbs
+    r, found = served.resource, subresource_of(served, part)
+    kind, verbs = (found.kind, found.verbs) if found else (None, ("get",))
+    return kind or (r.group, r.version, r.kind), verbs
 
 
 class Discovery:
@@ -112,7 +90,8 @@ def _group(group: str, versions: list[str]) -> Document:
 
 def _resources(group: str, version: str, served: list[Served]) -> Document:
     listed: list[Document] = []
-    for resource in (s.resource for s in served):
+    for one in served:
+        resource = one.resource
         row = {
             "name": resource.plural,
             "singularName": resource.singular,
@@ -125,7 +104,7 @@ def _resources(group: str, version: str, served: list[Served]) -> Document:
         if resource.categories:
             row["categories"] = list(resource.categories)
         listed.append(row)
-        listed += [_legacy_part(resource, part) for part in resource.subresources]
+        listed += [_legacy_part(one, part) for part in resource.subresources]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -134,8 +113,9 @@ def _resources(group: str, version: str, served: list[Served]) -> Document:
     }
 
 
-def _legacy_part(resource: Resource[Any], part: str) -> Document:
-    kind, verbs = part_of(resource, part)
+def _legacy_part(served: Served, part: str) -> Document:
+    resource = served.resource
+    kind, verbs = part_of(served, part)
     row: Document = {
         "name": f"{resource.plural}/{part}", "singularName": "",
         "namespaced": resource.namespaced,
@@ -153,7 +133,7 @@ def aggregated(groups: Mapping[str, Mapping[str, list[Served]]], version: str) -
             "versions": [
                 {
                     "version": name,
-                    "resources": [_aggregated_resource(s.resource) for s in served],
+                    "resources": [_aggregated_resource(s) for s in served],
                     "freshness": "Current",
                 }
                 for name, served in versions.items()
@@ -169,7 +149,8 @@ def aggregated(groups: Mapping[str, Mapping[str, list[Served]]], version: str) -
     }
 
 
-def _aggregated_resource(resource: Resource[Any]) -> Document:
+def _aggregated_resource(served: Served) -> Document:
+    resource = served.resource
     row: Document = {
         "resource": resource.plural,
         "responseKind": _kind((resource.group, resource.version, resource.kind)),
@@ -182,14 +163,14 @@ def _aggregated_resource(resource: Resource[Any]) -> Document:
     if resource.categories:
         row["categories"] = list(resource.categories)
     if resource.subresources:
-        row["subresources"] = [_aggregated_part(resource, p) for p in resource.subresources]
+        row["subresources"] = [_aggregated_part(served, p) for p in resource.subresources]
     return row
 
 
-def _aggregated_part(resource: Resource[Any], part: str) -> Document:
-    kind, verbs = part_of(resource, part)
+def _aggregated_part(served: Served, part: str) -> Document:
+    kind, verbs = part_of(served, part)
     return {"subresource": part, "responseKind": _kind(kind), "verbs": list(verbs)}
 
 
-def _kind(kind: Kind) -> Document:
+def _kind(kind: Gvk) -> Document:
     return dict(zip(("group", "version", "kind"), kind, strict=True))

@@ -6,7 +6,9 @@ import random
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from holdfast.apiserver.registry import Registry, Served
+from holdfast.apiserver.access.authorization import Authorizer
+from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.registry import Registry
 from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.negotiation import Form
 from holdfast.apiserver.wire.options import is_dry_run
@@ -34,6 +36,10 @@ class Context:
     registry: Registry
     rng: random.Random
     watches: set[Closable] = field(default_factory=set)
+    authorizer: Authorizer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.authorizer = Authorizer(self.store)
 
 
 @dataclass(slots=True)

@@ -1,68 +1,18 @@
-"""Which resources are served, under which versions, and how each is kept."""
+"""Which resources are served, under which versions."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from holdfast.api.resource import Resource
-from holdfast.apiserver.kinds import policies
-from holdfast.apiserver.schema.structural import Schema
+from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.schema.stored_objects import describe
 from holdfast.errors import NotFound
-from holdfast.store import Key
-
-
-@dataclass(frozen=True, slots=True)
-class Custom:
-    """What a CustomResourceDefinition says about one of its versions."""
-
-    schema: Schema
-    scale: Mapping[str, str] | None = None
-    selectable: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """One resource in one version; ``custom`` is set for custom resources only."""
-
-    resource: Resource[Any]
-    stored_as: str = ""
-    """The apiVersion written to the store; another one is renamed on the way out and in."""
-    custom: Custom | None = None
-    list_kind: str = ""
-    home: policies.Id | None = None
-    """Where the objects are kept, if that is another group's collection."""
-    words: Mapping[str, str] = field(default_factory=dict)
-    """What stored fields are called in this version, where it calls them otherwise."""
-
-    @property
-    def id(self) -> policies.Id:
-        """The group and plural, which policies and the store go by."""
-        return self.home or (self.resource.group, self.resource.plural)
-
-    @property
-    def has_status(self) -> bool:
-        """Whether status is written apart from the rest."""
-        return "status" in self.resource.subresources
-
-    @property
-    def counts_generations(self) -> bool:
-        """Whether ``metadata.generation`` rises with the spec."""
-        return self.custom is not None or self.id in policies.COUNTS_GENERATIONS
-
-    @property
-    def needs_version(self) -> bool:
-        """Whether a PUT must say which version it replaces."""
-        return self.custom is not None or self.id in policies.NEEDS_VERSION
-
-    def key(self, namespace: str, name: str) -> Key:
-        """Name an object of this resource in the store."""
-        return Key(*self.id, namespace if self.resource.namespaced else "", name)
 
 
 @dataclass(slots=True)
@@ -75,13 +25,11 @@ class Registry:
     """Rises with every change, so that discovery documents know when they are stale."""
 
     @classmethod
-    def of(cls, resources: Iterable[Resource[Any]]) -> Registry:
-        """Serve the given built-in resources, each in its first version."""
+    def of(cls, kinds: Iterable[Served]) -> Registry:
+        """Serve the given kinds."""
         registry = cls()
-        for resource in resources:
-            # A second version of another shape needs conversion, which is not built.
-            if registry.lookup(resource.group, resource.plural) is None:
-                registry.add(Served(resource, resource.api_version, None, f"{resource.kind}List"))
+        for served in kinds:
+            registry.add(served)
         return registry
 
     def add(self, served: Served) -> None:
@@ -89,6 +37,8 @@ class Registry:
         r = served.resource
         self._served[r.group, r.version, r.plural] = served
         self._versions.add((r.group, r.version))
+        if not served.defined_by and served.stored is None:
+            describe(r)
         self.generation += 1
 
     def remove(self, group: str, plural: str) -> None:
@@ -108,10 +58,6 @@ class Registry:
         if served is None:
             raise NotFound("the server could not find the requested resource")
         return served
-
-    def lookup(self, group: str, plural: str) -> Served | None:
-        """Find any version of a resource."""
-        return next((s for s in self if s.id == (group, plural)), None)
 
     def groups(self) -> dict[str, dict[str, list[Served]]]:
         """Sort everything served by group, the core group first, and version, the best first."""

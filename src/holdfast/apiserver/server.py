@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from holdfast.api import catalog
-from holdfast.apiserver.access.authorization import Authorizer, impersonated, named
+from holdfast.apiserver.access.authorization import impersonated, named
 from holdfast.apiserver.bootstrap import install
+from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.event_expiry import EventExpiry
+from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.kinds.definitions import Definitions
-from holdfast.apiserver.kinds.reviews import REVIEWS
-from holdfast.apiserver.kinds.subresources.binding import bind_named
 from holdfast.apiserver.metrics import Metrics
 from holdfast.apiserver.operation import Context, Operation
 from holdfast.apiserver.paths import Paths
-from holdfast.apiserver.registry import Registry, Served
+from holdfast.apiserver.registry import Registry
 from holdfast.apiserver.schema.stored_objects import mend_identities
 from holdfast.apiserver.tables import check_include
 from holdfast.apiserver.user import User
-from holdfast.apiserver.verbs.conversion import EVENT_WORDS
 from holdfast.apiserver.verbs.creating import create
 from holdfast.apiserver.verbs.deletion import delete, delete_collection
 from holdfast.apiserver.verbs.patching import patch
@@ -73,7 +71,6 @@ class ApiServer:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.authorizer = Authorizer(context.store)
         self.metrics = Metrics(context)
         self._definitions = Definitions(context)
         self._paths = Paths(context, self._definitions, self.metrics)
@@ -81,12 +78,16 @@ class ApiServer:
         self._expiry: asyncio.Task[None] | None = None
 
     @classmethod
-    def create(cls, store: Store, clock: Clock, *, rng: random.Random | None = None) -> ApiServer:
+    def create(
+        cls,
+        store: Store,
+        clock: Clock,
+        *,
+        rng: random.Random | None = None,
+        kinds: Iterable[Served] = BUILT_IN,
+    ) -> ApiServer:
         """Build a server over an open store; ``rng`` makes generated names repeatable."""
-        registry = Registry.of(catalog.ALL)
-        events = registry.find("events.k8s.io", "v1", "events")
-        registry.add(replace(events, stored_as="v1", home=("", "events"), words=EVENT_WORDS))
-        return cls(Context(store, clock, registry, rng or random.Random()))
+        return cls(Context(store, clock, Registry.of(kinds), rng or random.Random()))
 
     async def start(self) -> None:
         """Serve what is stored, install what every cluster has, be ready."""
@@ -137,8 +138,8 @@ class ApiServer:
         """Refuse what a user may not do, by the header alone; return whom the user acts as."""
         if not self._running:
             raise Unavailable("the server is not ready to serve requests")
-        user = impersonated(self.authorizer, user, request)
-        self.authorizer.check(user, named(call, request))
+        user = impersonated(self.context.authorizer, user, request)
+        self.context.authorizer.check(user, named(call, request))
         return user
 
     async def _answer(
@@ -164,12 +165,10 @@ class ApiServer:
         _check_scope(call, served)
         if call.subresource:
             return await answer_subresource(op)
-        if review := REVIEWS.get(served.id):
-            return await review(op, self.authorizer)
+        if served.answered_by is not None:
+            return await served.answered_by(op)
         if call.verb == "create" and call.name:
             raise NotAllowed("the server does not allow this method on the requested resource")
-        if served.id == ("", "bindings") and call.verb == "create":
-            return await bind_named(op)
         if call.verb not in served.resource.verbs:
             raise NotAllowed("the server does not allow this method on the requested resource")
         if self._definitions.concerns(op):
@@ -184,7 +183,7 @@ def _is_misplaced(call: Call, served: Served) -> bool:
     """
     if served.resource.namespaced or not call.namespace:
         return False
-    return served.id != ("", "namespaces") or call.name != call.namespace
+    return not served.names_namespaces or call.name != call.namespace
 
 
 def _check_scope(call: Call, served: Served) -> None:

@@ -127,7 +127,7 @@ RESERVATION: Table = {
     **_under("spec.template", TEMPLATE),
     "status.allocatable": 512,
 }
-_RESOURCE_POLICY: Table = {
+RESOURCE_POLICY: Table = {
     **METADATA,
     **_under("spec.podSelector", SELECTOR),
     "spec.matchLabelKeys": 64,
@@ -135,7 +135,7 @@ _RESOURCE_POLICY: Table = {
     "spec.units[].maxResources": 256,
     **_under("spec.units[].nodeSelector", SELECTOR),
 }
-_WORKLOAD: Table = {
+WORKLOAD: Table = {
     **METADATA,
     **_under("spec.selector", SELECTOR),
     **_under("spec.template", TEMPLATE),
@@ -150,7 +150,7 @@ _DEVICE_CLAIM: Table = {
     "devices.constraints": 32,
     "devices.config": 32,
 }
-_RESOURCE_SLICE: Table = {
+RESOURCE_SLICE: Table = {
     **METADATA,
     "spec.devices": 128,
     "spec.devices[].attributes": 32,
@@ -159,57 +159,44 @@ _RESOURCE_SLICE: Table = {
     "spec.sharedCounters": 8,
     **_under("spec.nodeSelector", _NODE_SELECTOR),
 }
-_BY_RESOURCE: Mapping[tuple[str, str], Table] = {
-    ("", "pods"): POD,
-    ("", "nodes"): NODE,
-    ("", "podtemplates"): {**METADATA, **_under("template", TEMPLATE)},
-    ("", "replicationcontrollers"): {
-        **METADATA, "spec.selector": 256, **_under("spec.template", TEMPLATE),
-    },
-    ("", "services"): {**METADATA, "spec.selector": 256, "spec.ports": 4096},
-    ("", "persistentvolumes"): {
-        **METADATA, **_under("spec.nodeAffinity.required", _NODE_SELECTOR),
-    },
-    ("apps", "deployments"): _WORKLOAD,
-    ("apps", "replicasets"): _WORKLOAD,
-    ("apps", "statefulsets"): _WORKLOAD,
-    ("apps", "daemonsets"): _WORKLOAD,
-    ("batch", "jobs"): _WORKLOAD,
-    ("batch", "cronjobs"): {**METADATA, **_under("spec.jobTemplate", _WORKLOAD)},
-    ("policy", "poddisruptionbudgets"): {**METADATA, **_under("spec.selector", SELECTOR)},
-    ("discovery.k8s.io", "endpointslices"): {
-        **METADATA, "endpoints": 1000, "endpoints[].addresses": 100, "ports": 20000,
-    },
-    ("storage.k8s.io", "csinodes"): {**METADATA, "spec.drivers": 1024},
-    ("resource.k8s.io", "resourceslices"): _RESOURCE_SLICE,
-    ("resource.k8s.io", "deviceclasses"): {
-        **METADATA, "spec.selectors": 32, "spec.config": 32,
-    },
-    ("resource.k8s.io", "resourceclaims"): {
-        **METADATA, **_under("spec", _DEVICE_CLAIM), "status.reservedFor": 256,
-    },
-    ("resource.k8s.io", "resourceclaimtemplates"): {
-        **METADATA, **_under("spec.spec", _DEVICE_CLAIM),
-    },
-    ("scheduling.koordinator.sh", "reservations"): RESERVATION,
-    ("scheduling.sigs.x-k8s.io", "resourcepolicies"): _RESOURCE_POLICY,
-}  # fmt: skip
+POD_TEMPLATE: Table = {**METADATA, **_under("template", TEMPLATE)}
+REPLICATION_CONTROLLER: Table = {
+    **METADATA,
+    "spec.selector": 256,
+    **_under("spec.template", TEMPLATE),
+}
+SERVICE: Table = {**METADATA, "spec.selector": 256, "spec.ports": 4096}
+PERSISTENT_VOLUME: Table = {**METADATA, **_under("spec.nodeAffinity.required", _NODE_SELECTOR)}
+CRON_JOB: Table = {**METADATA, **_under("spec.jobTemplate", WORKLOAD)}
+DISRUPTION_BUDGET: Table = {**METADATA, **_under("spec.selector", SELECTOR)}
+ENDPOINT_SLICE: Table = {
+    **METADATA,
+    "endpoints": 1000,
+    "endpoints[].addresses": 100,
+    "ports": 20000,
+}
+CSI_NODE: Table = {**METADATA, "spec.drivers": 1024}
+DEVICE_CLASS: Table = {**METADATA, "spec.selectors": 32, "spec.config": 32}
+RESOURCE_CLAIM: Table = {
+    **METADATA,
+    **_under("spec", _DEVICE_CLAIM),
+    "status.reservedFor": 256,
+}
+RESOURCE_CLAIM_TEMPLATE: Table = {**METADATA, **_under("spec.spec", _DEVICE_CLAIM)}
 
-_TREES = {resource: tree_of(table) for resource, table in _BY_RESOURCE.items()}
-_ANY_TREE = tree_of(METADATA)
-POD_SPEC_TREE, NODE_TREE = tree_of(_under("spec", POD_SPEC)), _TREES["", "nodes"]
-RESERVATION_TREE = _TREES["scheduling.koordinator.sh", "reservations"]
+ANY_TREE = tree_of(METADATA)
+POD_SPEC_TREE, NODE_TREE = tree_of(_under("spec", POD_SPEC)), tree_of(NODE)
+RESERVATION_TREE = tree_of(RESERVATION)
 
 
 def check_lists(
-    resource: tuple[str, str], new: Mapping[str, Any], old: Mapping[str, Any] | None = None
+    tree: Tree, new: Mapping[str, Any], old: Mapping[str, Any] | None = None
 ) -> Iterator[Cause]:
     """List the lists and maps of an object (as JSON) that have too many entries.
 
     A list of a stored object that had as many entries before is let through, so that an object
     from before the limit can still be changed and deleted.
     """
-    tree = _TREES.get(resource, _ANY_TREE)
     found = list(count_beyond(tree, new))
     if not found:
         return

@@ -8,15 +8,24 @@ import pytest
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.api.timestamps import rfc3339
-from holdfast.apiserver.tables import columns_of, table
+from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.kinds import BUILT_IN
+from holdfast.apiserver.tables import columns_of, custom_printer, table
 from holdfast.errors import BadRequest
 
 NOW = 1_000_000.0
 RECORDED = json.loads(Path(__file__).with_name("table_cases.json").read_text())["cases"]
 
 
-def built_in(group, plural, kind="X"):
-    return Resource(group, "v1", plural, kind, dict)
+PRINTERS = {(s.resource.group, s.resource.plural): s.printer for s in BUILT_IN}
+
+
+def built_in(group, plural):
+    return PRINTERS[group, plural]
+
+
+def of(resource):
+    return PRINTERS[resource.group, resource.plural]
 
 
 def at(seconds_ago):
@@ -28,13 +37,13 @@ def obj(name="a", age=90, **parts):
     return {"metadata": meta} | parts
 
 
-def cells(resource, one, **kwargs):
-    return table(resource, [one], now=NOW, **kwargs)["rows"][0]["cells"]
+def cells(printer, one, **kwargs):
+    return table(printer, [one], now=NOW, **kwargs)["rows"][0]["cells"]
 
 
-def shown(resource, one, wide=False):
+def shown(printer, one, wide=False):
     """The row as a map of column name to cell."""
-    made = table(resource, [one], now=NOW)
+    made = table(printer, [one], now=NOW)
     return {
         c["name"]: v
         for c, v in zip(made["columnDefinitions"], made["rows"][0]["cells"], strict=True)
@@ -101,7 +110,7 @@ DELETED = {"deletionTimestamp": at(1)}
     ],
 )
 def test_pod_status_is_the_word_upstream_uses(one, status, ready):
-    row = shown(scheme.PODS, one)
+    row = shown(of(scheme.PODS), one)
     assert (row["Status"], row["Ready"]) == (status, ready)
 
 
@@ -127,14 +136,14 @@ SIDECAR = {"initContainers": [{"name": "i1", "restartPolicy": "Always"}]}
     ],
 )
 def test_init_containers_and_sidecars_show_in_the_status(one, status, ready):
-    row = shown(scheme.PODS, one)
+    row = shown(of(scheme.PODS), one)
     assert (row["Status"], row["Ready"]) == (status, ready)
 
 
 def test_a_pod_row_has_the_columns_of_kubectl_get_and_wide_adds_the_node():
     one = pod("Running", [running()], spec={"nodeName": "n1"}, podIPs=[{"ip": "10.0.0.1"}])
-    assert list(shown(scheme.PODS, one)) == ["Name", "Ready", "Status", "Restarts", "Age"]
-    assert shown(scheme.PODS, one, wide=True) == {
+    assert list(shown(of(scheme.PODS), one)) == ["Name", "Ready", "Status", "Restarts", "Age"]
+    assert shown(of(scheme.PODS), one, wide=True) == {
         "Name": "a",
         "Ready": "1/1",
         "Status": "Running",
@@ -150,21 +159,21 @@ def test_a_pod_row_has_the_columns_of_kubectl_get_and_wide_adds_the_node():
 def test_restarts_name_the_last_one():
     last = {"terminated": {"finishedAt": at(300)}}
     one = pod("Running", [running(restarts=3, lastState=last)])
-    assert shown(scheme.PODS, one)["Restarts"] == "3 (5m ago)"
+    assert shown(of(scheme.PODS), one)["Restarts"] == "3 (5m ago)"
 
 
 def test_a_finished_pod_row_says_so_for_get_watchers():
-    row = table(scheme.PODS, [pod("Failed")], now=NOW)["rows"][0]
+    row = table(of(scheme.PODS), [pod("Failed")], now=NOW)["rows"][0]
     assert row["conditions"][0] == {
         "type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed.",
     }  # fmt: skip
-    assert "conditions" not in table(scheme.PODS, [pod()], now=NOW)["rows"][0]
+    assert "conditions" not in table(of(scheme.PODS), [pod()], now=NOW)["rows"][0]
 
 
 def test_readiness_gates_are_counted():
     gates = {"readinessGates": [{"conditionType": "x"}, {"conditionType": "y"}]}
     one = pod(spec=gates, conditions=[{"type": "x", "status": "True"}])
-    assert shown(scheme.PODS, one, wide=True)["Readiness Gates"] == "1/2"
+    assert shown(of(scheme.PODS), one, wide=True)["Readiness Gates"] == "1/2"
 
 
 def test_nodes():
@@ -177,18 +186,18 @@ def test_nodes():
             "nodeInfo": {"kubeletVersion": "v1", "kernelVersion": "6", "architecture": "arm64"},
         },
     )
-    assert cells(scheme.NODES, one) == [
+    assert cells(of(scheme.NODES), one) == [
         "a", "Ready,SchedulingDisabled", "gpu,worker", "90s", "v1", "10.0.0.9", "<none>",
         "<unknown>", "6 (arm64)", "<unknown>",
     ]  # fmt: skip
-    assert cells(scheme.NODES, obj())[1] == "Unknown"
+    assert cells(of(scheme.NODES), obj())[1] == "Unknown"
 
 
 @pytest.mark.parametrize(
-    ("resource", "one", "expected"),
+    ("printer", "one", "expected"),
     [
         (
-            scheme.DEPLOYMENTS,
+            of(scheme.DEPLOYMENTS),
             obj(
                 spec={
                     "replicas": 3,
@@ -200,7 +209,7 @@ def test_nodes():
             ["a", "1/3", 2, 0, "90s", "c", "i", "app=x"],
         ),
         (
-            scheme.REPLICASETS,
+            of(scheme.REPLICASETS),
             obj(spec={"replicas": 2}, status={"replicas": 1}),
             ["a", 2, 1, 0, "90s", "", "", "<none>"],
         ),
@@ -218,27 +227,27 @@ def test_nodes():
             ["a", "Complete", "2/2", "60s", "90s", "", "", "<none>"],
         ),
         (
-            scheme.DISRUPTION_BUDGETS,
+            of(scheme.DISRUPTION_BUDGETS),
             obj(spec={"minAvailable": "50%"}, status={"disruptionsAllowed": 1}),
             ["a", "50%", "N/A", 1, "90s"],
         ),
-        (scheme.NAMESPACES, obj(status={"phase": "Active"}), ["a", "Active", "90s"]),
-        (scheme.LEASES, obj(spec={"holderIdentity": "me"}), ["a", "me", "90s"]),
+        (of(scheme.NAMESPACES), obj(status={"phase": "Active"}), ["a", "Active", "90s"]),
+        (of(scheme.LEASES), obj(spec={"holderIdentity": "me"}), ["a", "me", "90s"]),
         (built_in("", "configmaps"), obj(data={"x": "1"}, binaryData={"y": ""}), ["a", 2, "90s"]),
         (built_in("", "secrets"), obj(type="Opaque", data={"x": ""}), ["a", "Opaque", 1, "90s"]),
         (
-            scheme.PRIORITY_CLASSES,
+            of(scheme.PRIORITY_CLASSES),
             obj(value=7, preemptionPolicy="Never"),
             ["a", 7, False, "90s", "Never"],
         ),
-        (scheme.RESOURCE_CLAIMS, obj(), ["a", "pending", "90s"]),
+        (of(scheme.RESOURCE_CLAIMS), obj(), ["a", "pending", "90s"]),
         (
-            scheme.RESOURCE_CLAIMS,
+            of(scheme.RESOURCE_CLAIMS),
             obj(metadata=DELETED, status={"allocation": {}, "reservedFor": [{}]}),
             ["a", "deleted,allocated,reserved", "90s"],
         ),
         (
-            scheme.RESOURCE_SLICES,
+            of(scheme.RESOURCE_SLICES),
             obj(spec={"driver": "d", "nodeName": "n", "pool": {"name": "p"}}),
             ["a", "n", "d", "p", "90s"],
         ),
@@ -274,12 +283,11 @@ def test_nodes():
         ),
         (built_in("rbac.authorization.k8s.io", "roles"), obj(), ["a", at(90)]),
         (built_in("apiextensions.k8s.io", "customresourcedefinitions"), obj(), ["a", at(90)]),
-        (built_in("example.com", "widgets"), obj(), ["a", "90s"]),
+        (Served(Resource("x.io", "v1", "widgets", "Widget", dict)).printer, obj(), ["a", "90s"]),
     ],
-    ids=lambda value: getattr(value, "plural", None),
 )
-def test_built_in_kinds_print_as_upstream(resource, one, expected):
-    assert cells(resource, one) == expected
+def test_built_in_kinds_print_as_upstream(printer, one, expected):
+    assert cells(printer, one) == expected
 
 
 def test_events_of_both_groups_print_alike():
@@ -291,7 +299,7 @@ def test_events_of_both_groups_print_alike():
     expected = [
         "5s", "Warning", "FailedScheduling", "pod/p", "spec", "sched, h", "no room", "10m", 2, "a",
     ]  # fmt: skip
-    assert cells(scheme.EVENTS, core) == expected
+    assert cells(of(scheme.EVENTS), core) == expected
     new = obj(
         type="Warning", reason="FailedScheduling", note="no room", eventTime=at(600),
         reportingController="sched", reportingInstance="h",
@@ -311,7 +319,7 @@ def test_custom_resources_print_their_own_columns():
             {"name": "Odd", "type": "boolean", "jsonPath": ".spec.n"},
         ]
     }
-    widgets = Resource("x.io", "v1", "widgets", "Widget", dict, columns=columns_of(version))
+    widgets = custom_printer(columns_of(version))
     one = obj(spec={"n": 3, "sel": {"a": [1]}}, status={"phase": "Available"})
     assert cells(widgets, one) == ["a", "Available", 3, "90s", '{"a":[1]}', None]
     made = table(widgets, [], now=NOW)["columnDefinitions"]
@@ -326,7 +334,7 @@ def test_a_crd_without_columns_shows_the_age():
 def test_rows_carry_what_the_client_asked_for():
     one = pod()
     rows = {
-        how: table(scheme.PODS, [one], include_object=how, now=NOW)["rows"][0]["object"]
+        how: table(of(scheme.PODS), [one], include_object=how, now=NOW)["rows"][0]["object"]
         for how in ("None", "Metadata", "Object")
     }
     assert rows["None"] is None
@@ -336,19 +344,20 @@ def test_rows_carry_what_the_client_asked_for():
     }  # fmt: skip
     assert rows["Object"] is one
     with pytest.raises(BadRequest, match="includeObject"):
-        table(scheme.PODS, [one], include_object="Everything", now=NOW)
+        table(of(scheme.PODS), [one], include_object="Everything", now=NOW)
 
 
 def test_later_watch_events_leave_the_columns_out_and_lists_keep_their_metadata():
-    made = table(scheme.PODS, [], with_columns=False, now=NOW, metadata={"resourceVersion": "9"})
+    made = table(
+        of(scheme.PODS), [], with_columns=False, now=NOW, metadata={"resourceVersion": "9"}
+    )
     assert made["columnDefinitions"] is None
     assert made["metadata"] == {"resourceVersion": "9"}
 
 
 @pytest.mark.parametrize("case", RECORDED, ids=lambda case: f"{case['group']}/{case['plural']}")
 def test_rows_equal_those_of_a_real_api_server(case):
-    resource = Resource(case["group"], case["version"], case["plural"], "X", dict)
-    made = table(resource, case["items"], now=case["now"])
+    made = table(PRINTERS[case["group"], case["plural"]], case["items"], now=case["now"])
     columns = [
         [c["name"], c["type"], c["format"], c["priority"]] for c in made["columnDefinitions"]
     ]

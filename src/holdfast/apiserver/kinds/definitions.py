@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,12 +13,13 @@ import msgspec
 from holdfast.api import causes
 from holdfast.api.defaults import default_object
 from holdfast.api.resource import Resource
+from holdfast.apiserver.descriptor import Served, selectable
+from holdfast.apiserver.kinds import scheduling_koordinator_sh, scheduling_sigs_x_k8s_io
 from holdfast.apiserver.kinds.admission.definitions import CLEANUP, mark_unserved
 from holdfast.apiserver.kinds.validation.definitions import ID, check_definition, prevents_serving
 from holdfast.apiserver.operation import Context, Operation
-from holdfast.apiserver.registry import Custom, Served
 from holdfast.apiserver.schema.structural import Schema
-from holdfast.apiserver.tables import columns_of
+from holdfast.apiserver.tables import columns_of, custom_printer
 from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.verbs.deletion import DeleteOptions, delete_stored
 from holdfast.apiserver.verbs.writing import builder, decode
@@ -31,6 +32,11 @@ from holdfast.store import Key, Stored
 Object = dict[str, Any]
 T = TypeVar("T")
 _AT_ONCE = 100  # objects deleted together
+OWN = {
+    served.id: served
+    for served in (*scheduling_koordinator_sh.KINDS, *scheduling_sigs_x_k8s_io.KINDS)
+}
+"""What the server knows of custom resources besides their definitions."""
 log = logging.getLogger(__name__)
 
 
@@ -93,14 +99,13 @@ class Definitions:
         """Tell whether an operation may change what is served."""
         if op.call.verb in ("get", "list", "watch"):
             return False
-        if op.served.id == ID:
+        if op.served.defines_resources:
             return True
-        return op.served.custom is not None and self._is_terminating(op.served)
+        return bool(op.served.defined_by) and self._is_terminating(op.served)
 
     def _is_terminating(self, served: Served) -> bool:
         """Ask the store: what is served is read again only after all objects are cleaned up."""
-        name = f"{served.resource.plural}.{served.resource.group}"
-        stored = self._context.store.latest(Key(*ID, "", name))
+        stored = self._context.store.latest(Key(*ID, "", served.defined_by))
         if stored is None or b'"deletionTimestamp"' not in stored.value:
             return False
         return is_terminating(decode(stored))
@@ -113,7 +118,7 @@ class Definitions:
         return await asyncio.shield(self._operate(op, verb))
 
     async def _operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
-        if op.call.verb == "create" and op.served.id != ID:
+        if op.call.verb == "create" and not op.served.defines_resources:
             words = "create not allowed while custom resource definition is terminating"
             raise NotAllowed(words)
         answer = await verb(op)
@@ -261,10 +266,20 @@ def _version(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) 
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         subresources=tuple(name for name in ("status", "scale") if name in parts),
-        columns=columns_of(version),
     )  # fmt: skip
     schema = Schema.compile((version.get("schema") or {}).get("openAPIV3Schema") or {})
-    selectable = tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ())
-    custom = Custom(schema, parts.get("scale"), selectable)
-    list_kind = names.get("listKind") or f"{names['kind']}List"
-    return Served(resource, f"{spec['group']}/{storage}", custom, list_kind)
+    paths = [one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()]
+    return replace(
+        OWN.get((resource.group, resource.plural)) or Served(resource),
+        resource=resource,
+        stored_as=f"{resource.group}/{storage}",
+        list_kind=names.get("listKind") or "",
+        schema=schema,
+        defined_by=f"{resource.plural}.{resource.group}",
+        printer=custom_printer(columns_of(version)),
+        selectable=selectable(*paths),
+        scale=parts.get("scale"),
+        counts_generations=True,
+        needs_version=True,
+        status_metadata=(),
+    )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from holdfast.apiserver.access.authorization import Authorizer
-from holdfast.apiserver.kinds.policies import Id
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.user import User
 from holdfast.apiserver.verbs.incoming import read_of
@@ -16,8 +14,6 @@ from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, NotAllowed, NotBuilt
 
 Object = dict[str, Any]
-Review = Callable[[Operation, Authorizer], Awaitable[Response]]
-_AUTHN, _AUTHZ = "authentication.k8s.io", "authorization.k8s.io"
 
 
 def _read(op: Operation) -> Object:
@@ -35,7 +31,7 @@ def _reply(op: Operation, asked: Object, status: Object) -> Response:
     return answer_value(head | {"status": status}, 201)
 
 
-async def who_am_i(op: Operation, _: Authorizer) -> Response:
+async def who_am_i(op: Operation) -> Response:
     """Tell the sender who we take it for."""
     asked = _read(op)
     user: Object = {"username": op.user.name, "groups": list(op.user.groups)}
@@ -46,24 +42,24 @@ async def who_am_i(op: Operation, _: Authorizer) -> Response:
     return _reply(op, {k: v for k, v in asked.items() if k != "spec"}, {"userInfo": user})
 
 
-async def may_i(op: Operation, authorizer: Authorizer) -> Response:
+async def may_i(op: Operation) -> Response:
     """Tell the sender whether it may do something."""
     asked = _read(op)
-    return _reply(op, asked, _verdict(authorizer, op.user, _call(asked)))
+    return _reply(op, asked, _verdict(op, op.user, _call(asked)))
 
 
-async def may_they(op: Operation, authorizer: Authorizer) -> Response:
+async def may_they(op: Operation) -> Response:
     """Tell whether somebody else may do something."""
     asked = _read(op)
     spec = asked.get("spec") or {}
     user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
     if not user.name and not user.groups:
         raise BadRequest("spec.user or spec.groups: at least one must be set")
-    return _reply(op, asked, _verdict(authorizer, user, _call(asked)))
+    return _reply(op, asked, _verdict(op, user, _call(asked)))
 
 
-def _verdict(authorizer: Authorizer, user: User, call: Call) -> Object:
-    if authorizer.allows(user, call):
+def _verdict(op: Operation, user: User, call: Call) -> Object:
+    if op.context.authorizer.allows(user, call):
         return {"allowed": True}
     return {"allowed": False}
 
@@ -88,14 +84,14 @@ def _call(asked: Object) -> Call:
     )  # fmt: skip
 
 
-async def what_may_i(op: Operation, authorizer: Authorizer) -> Response:
+async def what_may_i(op: Operation) -> Response:
     """List the rules that reach the sender in a namespace."""
     asked = _read(op)
     space = (asked.get("spec") or {}).get("namespace", "")
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     rules: list[Mapping[str, Any]] = [
         rule
-        for grant in authorizer.book().grants_of(op.user)
+        for grant in op.context.authorizer.book().grants_of(op.user)
         if grant.namespace in ("", space)
         for rule in grant.rules
     ]
@@ -109,15 +105,6 @@ async def what_may_i(op: Operation, authorizer: Authorizer) -> Response:
     return _reply(op, asked, status)
 
 
-async def _token_review(op: Operation, _: Authorizer) -> Response:
+async def review_token(op: Operation) -> Response:
+    """Refuse to tell whom a token belongs to."""
     raise NotBuilt("TokenReview is not built yet in Holdfast")
-
-
-REVIEWS: Mapping[Id, Review] = {
-    (_AUTHN, "selfsubjectreviews"): who_am_i,
-    (_AUTHN, "tokenreviews"): _token_review,
-    (_AUTHZ, "selfsubjectaccessreviews"): may_i,
-    (_AUTHZ, "subjectaccessreviews"): may_they,
-    (_AUTHZ, "localsubjectaccessreviews"): may_they,
-    (_AUTHZ, "selfsubjectrulesreviews"): what_may_i,
-}

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from functools import cache
 from typing import Any
 
 import msgspec
 
-from holdfast.api import catalog
 from holdfast.api.resource import Resource
 from holdfast.apiserver.schema import strict
 from holdfast.apiserver.schema.fields import fields_of, type_of
@@ -28,6 +26,15 @@ Object = dict[str, Any]
 log = logging.getLogger(__name__)
 log.addFilter(RepeatFilter())
 _encode = msgspec.json.Encoder().encode
+_described: dict[tuple[str, str], Resource[Any]] = {}
+
+
+def describe(resource: Resource[Any]) -> None:
+    """Read the objects stored under the resource's group and plural as its published schema says.
+
+    Objects of resources that are not described, custom resources, are read as they are.
+    """
+    _described[resource.group, resource.plural] = resource
 
 
 def decode(stored: Stored) -> Object:
@@ -40,10 +47,10 @@ def readable(value: Any, stored: Stored) -> Object:
     """Copy an object without the fields that do not fit their types, logging which these are."""
     key, misfits = stored.key, list[str]()
     made: Object = value if isinstance(value, dict) else {}
-    resource = _built_in(key.group, key.plural)
-    if resource is not None:
+    resource = _described.get((key.group, key.plural))
+    kind = type_of(resource) if resource else None
+    if resource and kind:
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
-        kind = type_of(resource) or ""
         made = strict.fitting(kind, made, "", misfits) | head
         if "spec" in fields_of(kind):
             made["spec"] = made.get("spec") or {}
@@ -93,9 +100,3 @@ def _named(meta: Any, stored: Stored) -> Object:
         known["namespace"] = key.namespace
     kept = {k: v for k, v in meta.items() if k != "namespace"} if isinstance(meta, dict) else {}
     return kept | known
-
-
-@cache
-def _built_in(group: str, plural: str) -> Resource[Any] | None:
-    found = (r for r in catalog.ALL if (r.group, r.plural) == (group, plural))
-    return next(found, None)

@@ -1,46 +1,29 @@
 """Print objects as kubectl shows them: the server-side Table of ``meta.k8s.io/v1``.
 
-Here lives what a row looks like, one file a family of kinds. No I/O and no clock: ``now`` is an
-argument. Not here: content negotiation and where the objects come from.
+Here lives what a printer is and how a table is made of its rows. No I/O and no clock: ``now`` is
+an argument. Not here: the printers of built-in kinds (``kinds.printers``), content negotiation and
+where the objects come from.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
-from holdfast.api.resource import Column, Resource
-from holdfast.apiserver.kinds.printers import (
-    access,
-    cluster,
-    devices,
-    network,
-    pods,
-    storage,
-    workloads,
-)
 from holdfast.apiserver.tables.custom import columns_of, custom_printer
-from holdfast.apiserver.tables.printer import NAME_AGE, Printer, age_text
+from holdfast.apiserver.tables.printer import Column, Printer, age_text
 from holdfast.errors import BadRequest
 from holdfast.repeated_log import RepeatFilter
 
 log = logging.getLogger(__name__)
 log.addFilter(RepeatFilter())
 
-__all__ = ["age_text", "columns_of", "table"]
-
-_BUILT_IN: dict[tuple[str, str], Printer] = {
-    key: printer
-    for family in (pods, workloads, cluster, storage, network, access, devices)
-    for key, printer in family.PRINTERS.items()
-}
-_cached_custom = lru_cache(maxsize=256)(custom_printer)
+__all__ = ["age_text", "columns_of", "custom_printer", "table"]
 
 
 def table(
-    resource: Resource[Any],
+    printer: Printer,
     objects: Iterable[Mapping[str, Any]],
     *,
     include_object: str = "Metadata",
@@ -52,13 +35,9 @@ def table(
 
     ``include_object`` is the query parameter: ``None``, ``Metadata`` or ``Object``.
     ``with_columns`` is False for every watch event but the first. ``metadata`` is the list's own
-    (resourceVersion, continue, remainingItemCount). Built-in kinds are printed as upstream
-    prints them, others by ``resource.columns``, and those that name none as NAME and AGE.
+    (resourceVersion, continue, remainingItemCount).
     """
     check_include(include_object)
-    printer = _BUILT_IN.get((resource.group, resource.plural))
-    if printer is None:
-        printer = _cached_custom(resource.columns) if resource.columns else NAME_AGE
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

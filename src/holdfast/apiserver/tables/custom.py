@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.api.resource import Column
 from holdfast.apiserver.schema import jsonpath
-from holdfast.apiserver.tables.printer import Cells, Obj, Printer, columns, name, since
+from holdfast.apiserver.tables.printer import Cells, Column, Obj, Printer, columns, name, since
 from holdfast.errors import HoldfastError
 
 _AGE = Column("Age", "date", ".metadata.creationTimestamp")

@@ -6,13 +6,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.resource import Column
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.errors import BadRequest
 
 Obj = Mapping[str, Any]
 Cells = list[Any]
 NONE, UNSET, UNKNOWN = "<none>", "<unset>", "<unknown>"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One printer column of ``kubectl get``; priority > 0 shows only with ``-o wide``."""
+
+    name: str
+    type: str = "string"
+    json_path: str = ""
+    description: str = ""
+    format: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

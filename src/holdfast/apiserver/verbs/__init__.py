@@ -1,4 +1,5 @@
 """The verbs every kind has: create, get, list, watch, update, patch, delete, and subresources.
 
-May not live here: what differs between kinds.
+May not live here: what differs between kinds. A verb reads the kind's descriptor and never asks
+which kind it has.
 """

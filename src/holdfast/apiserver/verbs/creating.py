@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.apiserver.kinds import policies
-from holdfast.apiserver.kinds.admission.namespaces import check_namespace_lives
+from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.registry import Served
-from holdfast.apiserver.verbs.admission import admit_new
+from holdfast.apiserver.verbs.admission import admit
 from holdfast.apiserver.verbs.incoming import read_body
 from holdfast.apiserver.verbs.metadata import generate_name, metadata_of, new_metadata
+from holdfast.apiserver.verbs.namespaces import check_namespace_lives
 from holdfast.apiserver.verbs.writing import builder, pretended, show, typed_first
 from holdfast.client.transport import Response
 from holdfast.errors import AlreadyExists
@@ -33,14 +32,14 @@ async def create_object(op: Operation, obj: Object) -> bytes:
     obj = fresh(obj, op.served, op.call.namespace, op.context.clock.now())
     if prefix:
         obj["metadata"] = {"name": generate_name(prefix, op.context.rng), **obj["metadata"]}
-    obj = typed_first(admit_new(op, obj), op.served)
+    obj = typed_first(await admit(op, obj, None), op.served)
     return await _keep(op, obj, prefix)
 
 
 def fresh(obj: Object, served: Served, namespace: str, now: float) -> Object:
     """Give an object its identity and take away what only the server writes."""
     obj["metadata"] = new_metadata(obj, served, namespace, now)
-    if served.has_status and served.id not in policies.KEEPS_STATUS_ON_CREATE:
+    if served.has_status and not served.keeps_status_on_create:
         obj.pop("status", None)
     return obj
 

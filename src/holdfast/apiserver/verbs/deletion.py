@@ -8,10 +8,6 @@ from typing import Annotated, Any
 import msgspec
 
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
-from holdfast.apiserver.kinds import policies
-from holdfast.apiserver.kinds.admission.definitions import CLEANUP
-from holdfast.apiserver.kinds.admission.namespaces import check_deletable
-from holdfast.apiserver.kinds.validation.definitions import ID as DEFINITIONS
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.forms import render_list
 from holdfast.apiserver.verbs.selection import selection_of
@@ -22,14 +18,13 @@ from holdfast.apiserver.wire.body import read_value
 from holdfast.apiserver.wire.options import unknown_choice, whole_number, wrong_option
 from holdfast.apiserver.wire.routing import is_true
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Conflict, Details, NotFound
+from holdfast.errors import BadRequest, Conflict, Details, Forbidden, NotFound
 from holdfast.store import Stored
 
 Object = dict[str, Any]
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan")
-_LONGEST_GRACE = (1 << 31) - 1  # seconds; what goes beyond the calendar cannot be written
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -73,11 +68,13 @@ def _check_options(options: DeleteOptions) -> None:
 async def delete(op: Operation) -> Response:
     """Delete one object, at once or as its grace and finalizers allow."""
     options = read_options(op)
-    check_deletable(op)
+    if op.call.name in op.served.deletion.protected:
+        words = f"this {op.served.resource.singular} may not be deleted"
+        raise Forbidden(f"{op.key.words} is forbidden: {words}", op.details)
     previous = current(op)
     check_preconditions(op, previous, options)
     value, gone = await delete_stored(op, previous, options)
-    if gone and op.served.id not in policies.RETURNS_DELETED:
+    if gone and not op.served.deletion.answers_object:
         details = op.details
         return success(Details(details.name, details.group, details.kind, previous.uid))
     return show(op, value)
@@ -126,32 +123,28 @@ async def delete_stored(
 
 
 def _unmark(op: Operation, new: Object, old: Object) -> None:
-    """Show a plainly deleted object as it was; pods, and those that lingered, carry the marks."""
-    if op.served.id != ("", "pods") and not old["metadata"].get("deletionTimestamp"):
+    """Show a plainly deleted object as it was; what has grace, or lingered, carries the marks."""
+    if op.served.deletion.grace is None and not old["metadata"].get("deletionTimestamp"):
         new["metadata"] = dict(old["metadata"])
 
 
 def marked(op: Operation, old: Object, options: DeleteOptions) -> Object:
     """Mark an object as dying."""
-    known = old["metadata"]
+    known, deletion = old["metadata"], op.served.deletion
     finalizers = next_finalizers(op, known.get("finalizers") or [], options)
-    if op.served.id == DEFINITIONS and not known.get("deletionTimestamp"):
-        finalizers = [*(name for name in finalizers if name != CLEANUP), CLEANUP]
+    if deletion.finalizer and not known.get("deletionTimestamp"):
+        finalizers = [*(f for f in finalizers if f != deletion.finalizer), deletion.finalizer]
     meta = {**known, "finalizers": finalizers}
     if not finalizers:
         del meta["finalizers"]
-    grace = grace_seconds(op, old, options)
     if known.get("deletionTimestamp"):
         return _again(old, meta, options)
-    is_pod = op.served.id == ("", "pods")
-    if known.get("generation") and (is_pod or finalizers):
+    grace = deletion.grace(old, options.grace_period_seconds) if deletion.grace else 0
+    if known.get("generation") and (deletion.grace or finalizers):
         meta["generation"] = known["generation"] + 1
     meta["deletionTimestamp"] = rfc3339(op.context.clock.now() + grace)
     new = {**old, "metadata": meta}
-    if op.served.id != ("", "namespaces"):
-        meta["deletionGracePeriodSeconds"] = grace
-    else:
-        new["status"] = (old.get("status") or {}) | {"phase": "Terminating"}
+    deletion.mark(new, grace)
     return new
 
 
@@ -166,22 +159,9 @@ def _again(old: Object, meta: Object, options: DeleteOptions) -> Object:
     return {**old, "metadata": meta}
 
 
-def grace_seconds(op: Operation, old: Object, options: DeleteOptions) -> int:
-    """Work out how long a pod may take to end; other kinds have no grace."""
-    if op.served.id != ("", "pods"):
-        return 0
-    spec, status = old.get("spec") or {}, old.get("status") or {}
-    wanted = options.grace_period_seconds
-    if wanted is None:
-        wanted = spec.get("terminationGracePeriodSeconds", 30)
-    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
-        return 0
-    return min(wanted, _LONGEST_GRACE) if wanted >= 0 else 1
-
-
 def next_finalizers(op: Operation, known: list[str], options: DeleteOptions) -> list[str]:
     """Add or take away the garbage collector's finalizers, as the propagation policy says."""
-    if op.served.id in policies.NEVER_OWNED:
+    if not op.served.deletion.has_dependents:
         return known
     policy = options.propagation_policy
     if options.orphan_dependents is not None:
@@ -189,7 +169,7 @@ def next_finalizers(op: Operation, known: list[str], options: DeleteOptions) -> 
     if policy is None:
         if ORPHAN in known or FOREGROUND in known:
             return known
-        policy = "Orphan" if op.served.id in policies.ORPHANS_BY_DEFAULT else "Background"
+        policy = "Orphan" if op.served.deletion.orphans else "Background"
     others = [name for name in known if name not in (ORPHAN, FOREGROUND)]
     added = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
     return others + added

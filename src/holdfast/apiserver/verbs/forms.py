@@ -45,7 +45,7 @@ def as_table(
         known = own if isinstance(own, dict) else {}
         metadata = {"resourceVersion": known.get("resourceVersion", "")}
     shown = table(
-        op.served.resource,
+        op.served.printer,
         objects,
         include_object=op.request.query.get("includeObject") or "Metadata",
         with_columns=with_columns,

@@ -86,12 +86,8 @@ def _unfit(op: Operation, words: str, kind: str = "", version: str = "") -> BadR
 def known_fields(op: Operation, obj: Object, body: bytes = b"") -> Object:
     """Drop or complain about fields nobody knows, as ``fieldValidation`` says."""
     level = field_validation(op.call.verb, op.request.query)
-    custom = op.served.custom
     try:
-        if custom is not None:
-            obj, unknown = custom.schema.prune(obj)
-        else:
-            obj, unknown = strict.prune(op.served.resource, obj)
+        obj, unknown = op.served.shape.prune(obj)
     except BadRequest as wrong:
         raise _unfit(op, wrong.message) from wrong
     if level == "Ignore":

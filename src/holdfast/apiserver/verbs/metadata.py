@@ -6,14 +6,11 @@ import os
 import random
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from holdfast.api.decode import without_nulls
-from holdfast.api.defaults import default_object
 from holdfast.api.timestamps import rfc3339
-from holdfast.apiserver.registry import Served
+from holdfast.apiserver.descriptor import Served
 from holdfast.errors import BadRequest, Conflict, Details, FieldErrors
 
 Object = dict[str, Any]
@@ -169,23 +166,3 @@ def _check_finalizers(meta: Object, known: Object, served: Served) -> None:
             "FieldValueForbidden",
         )
         problems.raise_if_any(served.resource.kind, known["name"], served.resource.group)
-
-
-def content_changed(new: Object, old: Object) -> bool:
-    """Tell whether anything but metadata and status differs: that is a new generation."""
-    apart = ("kind", "apiVersion", "metadata", "status")
-    return {k: v for k, v in new.items() if k not in apart} != {
-        k: v for k, v in old.items() if k not in apart
-    }
-
-
-def same_after_defaulting(new: Object, old: Object) -> bool:
-    """Tell whether a defaulted object equals the stored one once that is defaulted too.
-
-    Metadata and status are not compared.
-    What an older server stored may lack defaults, have nulls, or have any shape.
-    """
-    before = without_nulls(old)
-    with suppress(AttributeError, TypeError, BadRequest):
-        default_object(before)
-    return not content_changed(without_nulls(new), before)

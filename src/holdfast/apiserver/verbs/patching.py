@@ -9,7 +9,6 @@ import msgspec
 
 from holdfast.api import causes
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.schema.strategic import strategic_merge
 from holdfast.apiserver.verbs.conversion import inward, outward_object
 from holdfast.apiserver.verbs.incoming import known_fields
 from holdfast.apiserver.verbs.json_patch import REJECTED, apply_json_patch, undecodable
@@ -52,7 +51,7 @@ def read_patch(op: Operation) -> Any:
         raise NotBuilt(
             "server-side apply is not built yet; use kubectl apply without --server-side"
         )
-    if media == STRATEGIC_PATCH and op.served.custom is not None:
+    if media == STRATEGIC_PATCH and op.served.shape.merge is None:
         raise Unsupported(_unsupported(JSON_PATCH, MERGE_PATCH, APPLY_PATCHES[0]))
     if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
         raise Unsupported("415: Unsupported Media Type")
@@ -81,7 +80,9 @@ def patched(op: Operation, old: Object, change: Any) -> Object:
     elif media == MERGE_PATCH:
         new = merge(old, change)
     else:
-        new = strategic_merge(op.served.resource, old, change)
+        strategic_merge = op.served.shape.merge
+        assert strategic_merge is not None  # read_patch has refused
+        new = strategic_merge(old, change)
     if not isinstance(new, dict):
         raise Invalid(REJECTED)
     check_value_size(op.key, msgspec.json.encode(new))

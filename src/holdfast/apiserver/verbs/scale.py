@@ -34,7 +34,9 @@ async def scale(op: Operation) -> Response:
     """Answer get, update and patch of ``/scale``."""
     previous = current(op)
     obj = decode(previous)
-    paths = _paths(op)
+    paths = op.served.scale
+    if paths is None:
+        raise NotFound("the server could not find the requested resource")
     shown = scale_of(obj, paths)
     if op.call.verb == "get":
         return answer_value(shown)
@@ -71,18 +73,6 @@ def _wanted(op: Operation, shown: Object) -> Object:
     if "resourceVersion" not in (change.get("metadata") or {}):
         merged.get("metadata", {}).pop("resourceVersion", None)
     return merged
-
-
-def _paths(op: Operation) -> Mapping[str, str]:
-    custom = op.served.custom
-    if custom is None:
-        return {
-            "specReplicasPath": ".spec.replicas",
-            "statusReplicasPath": ".status.replicas",
-        }
-    if custom.scale is None:
-        raise NotFound("the server could not find the requested resource")
-    return custom.scale
 
 
 def scale_of(obj: Object, paths: Mapping[str, str]) -> Object:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
+
+import msgspec
 
 from holdfast.api import fields, labels
 from holdfast.api.long_selectors import (
@@ -12,13 +16,13 @@ from holdfast.api.long_selectors import (
     field_matcher,
     label_matcher,
 )
+from holdfast.apiserver.descriptor import Conversion, Selectable
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.registry import Served
-from holdfast.apiserver.verbs.selectable import ALWAYS, SELECTABLE, field_of
 from holdfast.errors import BadRequest
 from holdfast.store import Store, Stored
 
 _LabelMatcher = labels.Selector | LongLabelSelector
+_ALWAYS = ("metadata.name", "metadata.namespace")
 _FieldMatcher = fields.FieldSelector | LongFieldSelector
 
 
@@ -29,6 +33,7 @@ class Selection:
     group: str
     plural: str
     namespace: str
+    selectable: Mapping[str, Selectable]
     labels: labels.Selector = labels.EVERYTHING
     fields: fields.FieldSelector = fields.EVERYTHING
     _by_label: _LabelMatcher = field(init=False)
@@ -51,7 +56,18 @@ class Selection:
             return False
         if not self.fields.requirements:
             return True
-        return self._by_field.matches(partial(field_of, stored))
+        return self._by_field.matches(partial(self._field, stored))
+
+    def _field(self, stored: Stored, name: str) -> str:
+        """Read one selectable field of a stored object."""
+        if name == "metadata.name":
+            return stored.key.name
+        if name == "metadata.namespace":
+            return stored.key.namespace
+        known = self.selectable[name]
+        if known.indexed:
+            return stored.indexed.fields.get(name, "")
+        return read_field(msgspec.json.decode(stored.value), known)
 
     def list_now(self, store: Store) -> list[Stored]:
         """List what is committed, letting the store's indexes narrow first."""
@@ -66,10 +82,8 @@ class Selection:
         known = {
             path: value
             for path, value in exact.items()
-            if path in ("spec.nodeName", "involvedObject.name", "involvedObject.uid")
+            if path in self.selectable and self.selectable[path].indexed
         }
-        if self.plural not in ("pods", "events"):
-            known = {}
         found = store.list(self.group, self.plural, space, labels=pairs, fields=known)
         if name is not None:
             found = [stored for stored in found if stored.key.name == name]
@@ -87,27 +101,33 @@ def selection_of(op: Operation) -> Selection:
     by_label, by_field = query.get("labelSelector", ""), query.get("fieldSelector", "")
     label_selector = labels.parse(by_label) if by_label else labels.EVERYTHING
     field_selector = fields.parse(by_field) if by_field else fields.EVERYTHING
-    if op.served.words:
-        field_selector = _in_stored_words(op.served, field_selector)
+    served = op.served
+    if served.conversion is not None:
+        field_selector = _as_stored(served.conversion, field_selector)
     for requirement in field_selector.requirements:
-        if not _offers(op.served, requirement.path):
+        if requirement.path not in _ALWAYS and requirement.path not in served.selectable:
             raise BadRequest(f"field label not supported: {requirement.path}")
-    return Selection(*op.served.id, op.call.namespace, label_selector, field_selector)
+    return Selection(
+        *served.id, op.call.namespace, served.selectable, label_selector, field_selector
+    )
 
 
-def _in_stored_words(served: Served, selector: fields.FieldSelector) -> fields.FieldSelector:
-    stored = {shown: kept for kept, shown in served.words.items()}
-
-    def path(text: str) -> str:
-        head, dot, rest = text.partition(".")
-        return f"{stored.get(head, head)}{dot}{rest}"
-
+def _as_stored(conversion: Conversion, selector: fields.FieldSelector) -> fields.FieldSelector:
+    path = conversion.field_path
     return fields.FieldSelector(tuple(replace(r, path=path(r.path)) for r in selector.requirements))
 
 
-def _offers(served: Served, path: str) -> bool:
-    if path in ALWAYS:
-        return True
-    if served.custom is not None:
-        return path in served.custom.selectable
-    return path in SELECTABLE.get(served.id, {})
+def read_field(obj: Any, field: Selectable) -> str:
+    """Read one field as text, the way Go prints it.
+
+    >>> unschedulable = Selectable(("spec", "unschedulable"), absent="false")
+    >>> read_field({"spec": {"unschedulable": True}}, unschedulable)
+    'true'
+    """
+    for part in field.path:
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    if obj is None:
+        return field.absent
+    if isinstance(obj, bool):
+        return "true" if obj else "false"
+    return str(obj)

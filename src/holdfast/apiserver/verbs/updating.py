@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.verbs.admission import admit_changed
+from holdfast.apiserver.schema.shapes import content_changed
+from holdfast.apiserver.verbs.admission import admit
 from holdfast.apiserver.verbs.incoming import read_body
 from holdfast.apiserver.verbs.metadata import (
     check_namespace,
     check_version,
-    content_changed,
     metadata_of,
     next_metadata,
 )
@@ -20,7 +20,6 @@ from holdfast.errors import BadRequest
 from holdfast.store import Stored
 
 Object = dict[str, Any]
-_WITH_STATUS = ("labels", "annotations")  # metadata that a status write of a built-in kind carries
 
 
 async def update(op: Operation) -> Response:
@@ -55,7 +54,7 @@ async def write(op: Operation, previous: Stored, old: Object, new: Object) -> by
     check_version(new, old, op.served)
     merged = _status_only(op, new, old) if op.call.subresource == "status" else _main(op, new, old)
     merged["metadata"] = next_metadata(merged, old, op.served)
-    merged = admit_changed(op, merged, old)
+    merged = await admit(op, merged, old)
     if op.served.counts_generations and content_changed(merged, old):
         merged["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return await keep(op, previous, old, typed_first(merged, op.served))
@@ -81,8 +80,7 @@ def is_finished(op: Operation, obj: Object) -> bool:
         return False
     if meta.get("deletionGracePeriodSeconds"):
         return False
-    is_namespace = op.served.id == ("", "namespaces")
-    return not (is_namespace and (obj.get("spec") or {}).get("finalizers"))
+    return not op.served.deletion.is_held(obj)
 
 
 def _main(op: Operation, new: Object, old: Object) -> Object:
@@ -91,22 +89,20 @@ def _main(op: Operation, new: Object, old: Object) -> Object:
         new.pop("status", None)
         if "status" in old:
             new["status"] = old["status"]
-    if op.served.id == ("", "namespaces"):
-        # Finalizers of a namespace go only through its own subresource.
-        new["spec"] = old.get("spec", {})
+    for part in op.served.update_keeps:
+        new[part] = old.get(part, {})
     return new
 
 
 def _status_only(op: Operation, new: Object, old: Object) -> Object:
-    """Take nothing but the status (and, of built-in kinds, labels and annotations)."""
+    """Take nothing but the status and what of the metadata goes with it."""
     merged = {**old, "metadata": dict(old["metadata"])}
     merged.pop("status", None)
     if new.get("status") is not None:
         merged["status"] = new["status"]
-    if op.served.custom is None:
-        for part in _WITH_STATUS:
-            value = metadata_of(new).get(part)
-            merged["metadata"].pop(part, None)
-            if value:
-                merged["metadata"][part] = value
+    for part in op.served.status_metadata:
+        value = metadata_of(new).get(part)
+        merged["metadata"].pop(part, None)
+        if value:
+            merged["metadata"][part] = value
     return merged

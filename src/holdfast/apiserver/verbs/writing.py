@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.registry import Served
 from holdfast.apiserver.schema.stored_objects import builder, decode
 from holdfast.apiserver.verbs.forms import render
 from holdfast.apiserver.wire.answers import answer, with_headers

@@ -9,7 +9,6 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.kinds.validation.definitions import SCHEMA, check_definition, is_established
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.structural import Schema
-from holdfast.apiserver.verbs.metadata import same_after_defaulting
 from holdfast.errors import Cause, FieldErrors
 
 Object = dict[str, Any]
@@ -17,20 +16,24 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer under which the objects of a definition that is being deleted are deleted."""
 
 
-def admit_definition(definition: Object, now: float) -> None:
-    """Complete a new definition: conditions and stored versions."""
+def admit_definition(op: Operation, definition: Object, old: Object | None) -> None:
+    """Complete a definition: conditions and stored versions."""
+    if old is None:
+        check_place(op, definition)
+    else:
+        _keep_finalizer(definition, old)
+        if op.served.stored_shape.is_unchanged(definition, old):
+            return
     if not check_definition(definition):  # else validation refuses it and names every field
-        establish(definition, now)
+        establish(definition, op.context.clock.now())
 
 
-def readmit_definition(definition: Object, old: Object, now: float) -> None:
-    """Complete a changed definition; only the server takes its clean-up finalizer away."""
+def _keep_finalizer(definition: Object, old: Object) -> None:
+    """Put the clean-up finalizer back: only the server takes it away."""
     meta = definition["metadata"]
     if meta.get("deletionTimestamp") and CLEANUP in (old["metadata"].get("finalizers") or ()):
         kept = meta.get("finalizers") or []
         meta["finalizers"] = kept if CLEANUP in kept else [*kept, CLEANUP]
-    if not same_after_defaulting(definition, old) and not check_definition(definition):
-        establish(definition, now)
 
 
 def establish(definition: Object, now: float) -> None:
@@ -93,6 +96,12 @@ def condition(kind: str, status: str, reason: str, message: str, now: float) -> 
     }  # fmt: skip
 
 
+def warn_of_unbuilt_rules(op: Operation, new: Object, old: Object | None) -> None:
+    """Warn the client of rules in a new or changed definition that are not evaluated."""
+    if old is None or not op.served.stored_shape.is_unchanged(new, old):
+        op.warnings.extend(unbuilt_rules(new))
+
+
 def unbuilt_rules(definition: Object) -> list[str]:
     """Say which CEL rules of a definition's schemas are not evaluated here, and why."""
     return [
@@ -108,7 +117,7 @@ def check_place(op: Operation, definition: Object) -> None:
     group, plural = spec.get("group") or "", (spec.get("names") or {}).get("plural")
     found = FieldErrors()
     if any(
-        served.custom is None and (served.resource.group, served.resource.plural) == (group, plural)
+        not served.defined_by and (served.resource.group, served.resource.plural) == (group, plural)
         for served in op.context.registry
     ):
         words = "is a built-in resource of this server"

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from holdfast.apiserver.access.authorization import Authorizer
 from holdfast.apiserver.access.rbac import GROUP, Rule, role_key
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.wire.routing import Call
 from holdfast.errors import Details, Forbidden, NotFound
 
 Object = Mapping[str, Any]
-ROLES = frozenset({(GROUP, "roles"), (GROUP, "clusterroles")})
-BINDINGS = frozenset({(GROUP, "rolebindings"), (GROUP, "clusterrolebindings")})
 _GC_FIELDS = frozenset(
     {"ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"}
 )
@@ -23,31 +20,39 @@ _EVERYTHING: tuple[Rule, ...] = (
 )
 
 
-def check_grants(op: Operation, new: Object, old: Object | None = None) -> None:
-    """Refuse a role with rules, or a binding to a role with rules, that the writer lacks.
+def check_role_grants(op: Operation, new: Object, old: Object | None) -> None:
+    """Refuse a role with rules that the writer lacks.
+
+    The verb ``escalate`` allows it. A write that leaves the rules alone, or changes nothing but
+    what garbage collection needs, is not checked.
+    """
+    written = str(new["metadata"].get("name"))
+    if _is_checked(op, new, old) and (old is None or _granted(new) != _granted(old)):
+        _check_rules(op, written, _lifting(op, "escalate", written), _granted(new))
+
+
+def check_binding_grants(op: Operation, new: Object, old: Object | None) -> None:
+    """Refuse a binding to a role with rules that the writer lacks.
 
     A binding to a role that does not exist is refused too: the role may be given any rules later.
-    The verbs ``escalate`` (on roles) and ``bind`` (on the role bound) allow all of it. A write
-    that leaves a role's rules alone, or changes nothing but what garbage collection needs, is
-    not checked.
+    The verb ``bind`` on the role bound allows all of it. A write that changes nothing but what
+    garbage collection needs is not checked.
     """
-    if op.user.is_master or (
-        old is not None and _without_gc_fields(new) == _without_gc_fields(old)
-    ):
-        return
-    written = str(new["metadata"].get("name"))
-    if op.served.id in ROLES:
-        if old is None or _granted(new) != _granted(old):
-            _check_rules(op, written, _lifting(op, "escalate", written), _granted(new))
-    elif op.served.id in BINDINGS:
-        _check_binding(op, written, new.get("roleRef") or {})
+    if _is_checked(op, new, old):
+        _check_binding(op, str(new["metadata"].get("name")), new.get("roleRef") or {})
+
+
+def _is_checked(op: Operation, new: Object, old: Object | None) -> bool:
+    if op.user.is_master:
+        return False
+    return old is None or _without_gc_fields(new) != _without_gc_fields(old)
 
 
 def _check_binding(op: Operation, written: str, ref: Object) -> None:
     plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
     name = str(ref.get("name"))
     lifting = _lifting(op, "bind", name, plural)
-    authorizer = Authorizer(op.context.store)
+    authorizer = op.context.authorizer
     key = role_key(ref, op.call.namespace)
     rules = authorizer.book().rules.get(key) if key else None
     if rules is not None:
@@ -76,7 +81,7 @@ def _granted(role: Object) -> tuple[Rule, ...]:
 
 
 def _check_rules(op: Operation, written: str, lifting: Call, rules: Iterable[Rule]) -> None:
-    authorizer = Authorizer(op.context.store)
+    authorizer = op.context.authorizer
     if authorizer.allows(op.user, lifting):
         return
     space = op.call.namespace

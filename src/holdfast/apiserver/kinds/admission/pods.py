@@ -20,8 +20,15 @@ TOLERATION_SECONDS = 300
 _POLICIES = ("PreemptLowerPriority", "Never")
 
 
-def admit_pod(op: Operation, pod: Object) -> None:
-    """Complete a new pod: service account, priority, tolerations, the gated condition."""
+def admit_pod(op: Operation, pod: Object, old: Object | None) -> None:
+    """Complete a pod: service account, priority, tolerations, the gated condition."""
+    if old is None:
+        _complete(op, pod)
+    elif not op.call.subresource:
+        _complete_again(pod, old)
+
+
+def _complete(op: Operation, pod: Object) -> None:
     spec: Object = pod["spec"]
     _name_account(spec, "default")
     set_priority(op.context, pod, op)
@@ -31,7 +38,7 @@ def admit_pod(op: Operation, pod: Object) -> None:
     _mark_time(pod, op.context.clock.now())
 
 
-def readmit_pod(pod: Object, old: Object) -> None:
+def _complete_again(pod: Object, old: Object) -> None:
     """Give a replaced pod back what admission gave it, so that its file can be sent again."""
     spec, before = pod.get("spec") or {}, old["spec"]
     for part in ("priority", "preemptionPolicy"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast.api import causes
@@ -11,7 +12,6 @@ from holdfast.errors import Cause, Forbidden
 
 Object = dict[str, Any]
 
-ID = ("scheduling.k8s.io", "priorityclasses")
 SYSTEM_CLASSES = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
@@ -19,8 +19,14 @@ SYSTEM_CLASSES = {
 _HIGHEST = 1_000_000_000
 
 
-def check_priority_class(obj: Object) -> list[Cause]:
-    """List what is wrong with a PriorityClass."""
+def check_priority_class(new: Object, old: Object | None) -> Iterator[Cause]:
+    """List what is wrong with a PriorityClass, and with a change of its value."""
+    yield from _check_value(new)
+    if old is not None and new.get("value") != (old.get("value") or 0):
+        yield causes.forbidden("value", "may not be changed in an update.")
+
+
+def _check_value(obj: Object) -> list[Cause]:
     name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
     if not isinstance(value, int):
         return [causes.invalid("value", value, "must be an integer")]
@@ -38,7 +44,7 @@ def check_priority_class(obj: Object) -> list[Cause]:
     return []
 
 
-def check_only_default(op: Operation, obj: Object) -> None:
+def check_only_default(op: Operation, obj: Object, old: Object | None) -> None:
     """Refuse a second default class."""
     if not obj.get("globalDefault"):
         return

@@ -9,12 +9,18 @@ import msgspec
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.apiserver.kinds.validation.scheduling import TEMPLATE
+from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import strict
 from holdfast.errors import BadRequest
 from holdfast.validation.reservation_advice import advise
 
 Object = dict[str, Any]
-ID = ("scheduling.koordinator.sh", "reservations")
+
+
+def warn_of_reservation(op: Operation, new: Object, old: Object | None) -> None:
+    """Warn the client of what of a Reservation counts for nothing."""
+    if old is None or not op.call.subresource:
+        op.warnings.extend(advice(new, old))
 
 
 def advice(new: Object, old: Object | None = None) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from holdfast.apiserver.tables.printer import (
-    NAME_CREATED,
     NONE,
     UNSET,
     Cells,
@@ -94,33 +93,15 @@ def _api_service(obj: Obj, now: float) -> Cells:
     return [name(obj), where, available, age(obj, now)]
 
 
-_BINDINGS = Printer(
+ROLE_BINDING = Printer(
     columns("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"), _binding
 )
-_WEBHOOKS = Printer(columns("Name", "Webhooks:integer", "Age"), _webhooks)
-_POLICY_BINDINGS = Printer(columns("Name", "PolicyName", "ParamRef", "Age"), _policy_binding)
-_RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
-
-PRINTERS = {
-    (_RBAC, "roles"): NAME_CREATED,
-    (_RBAC, "clusterroles"): NAME_CREATED,
-    (_RBAC, "rolebindings"): _BINDINGS,
-    (_RBAC, "clusterrolebindings"): _BINDINGS,
-    ("certificates.k8s.io", "certificatesigningrequests"): Printer(
-        columns("Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
-        _signing_request,
-    ),
-    (_ADMISSION, "mutatingwebhookconfigurations"): _WEBHOOKS,
-    (_ADMISSION, "validatingwebhookconfigurations"): _WEBHOOKS,
-    (_ADMISSION, "validatingadmissionpolicies"): Printer(
-        columns("Name", "Validations:integer", "ParamKind", "Age"), _policy
-    ),
-    (_ADMISSION, "mutatingadmissionpolicies"): Printer(
-        columns("Name", "Mutations:integer", "ParamKind", "Age"), _policy
-    ),
-    (_ADMISSION, "validatingadmissionpolicybindings"): _POLICY_BINDINGS,
-    (_ADMISSION, "mutatingadmissionpolicybindings"): _POLICY_BINDINGS,
-    ("apiregistration.k8s.io", "apiservices"): Printer(
-        columns("Name", "Service", "Available", "Age"), _api_service
-    ),
-}
+WEBHOOKS = Printer(columns("Name", "Webhooks:integer", "Age"), _webhooks)
+POLICY_BINDING = Printer(columns("Name", "PolicyName", "ParamRef", "Age"), _policy_binding)
+SIGNING_REQUEST = Printer(
+    columns("Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
+    _signing_request,
+)
+VALIDATING_POLICY = Printer(columns("Name", "Validations:integer", "ParamKind", "Age"), _policy)
+MUTATING_POLICY = Printer(columns("Name", "Mutations:integer", "ParamKind", "Age"), _policy)
+API_SERVICE = Printer(columns("Name", "Service", "Available", "Age"), _api_service)

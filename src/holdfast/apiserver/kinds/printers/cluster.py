@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from holdfast.apiserver.tables.printer import (
-    NAME_AGE,
-    NAME_CREATED,
     NONE,
     UNKNOWN,
     Cells,
@@ -133,20 +131,7 @@ def _runtime_class(obj: Obj, now: float) -> Cells:
     return [name(obj), obj.get("handler", ""), age(obj, now)]
 
 
-def _component(obj: Obj, now: float) -> Cells:
-    for one in obj.get("conditions") or ():
-        if one.get("type") == "Healthy":
-            word = "Healthy" if one.get("status") == "True" else "Unhealthy"
-            return [name(obj), word, one.get("message", ""), one.get("error", "")]
-    return [name(obj), "Unknown", "", ""]
-
-
-def _scale(obj: Obj, now: float) -> Cells:
-    wanted, have = part(obj, "spec").get("replicas"), part(obj, "status").get("replicas")
-    return [name(obj), wanted or 0, have or 0, age(obj, now)]
-
-
-_EVENTS = Printer(
+EVENT = Printer(
     columns(
         "Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message",
         "+First Seen", "+Count", "+Name",
@@ -154,31 +139,28 @@ _EVENTS = Printer(
     _event,
 )  # fmt: skip
 
-PRINTERS = {
-    ("", "nodes"): Printer(
-        columns(
-            "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP",
-            "+OS-Image", "+Kernel-Version", "+Container-Runtime",
-        ),
-        _node,
+NODE = Printer(
+    columns(
+        "Name",
+        "Status",
+        "Roles",
+        "Age",
+        "Version",
+        "+Internal-IP",
+        "+External-IP",
+        "+OS-Image",
+        "+Kernel-Version",
+        "+Container-Runtime",
     ),
-    ("", "namespaces"): Printer(columns("Name", "Status", "Age"), _namespace),
-    ("", "events"): _EVENTS,
-    ("events.k8s.io", "events"): _EVENTS,
-    ("coordination.k8s.io", "leases"): Printer(columns("Name", "Holder", "Age"), _lease),
-    ("", "configmaps"): Printer(columns("Name", "Data", "Age"), _config_map),
-    ("", "secrets"): Printer(columns("Name", "Type", "Data", "Age"), _secret),
-    ("", "serviceaccounts"): NAME_AGE,
-    ("", "resourcequotas"): Printer(columns("Name", "Request", "Limit", "Age"), _quota),
-    ("", "limitranges"): NAME_CREATED,
-    ("", "componentstatuses"): Printer(columns("Name", "Status", "Message", "Error"), _component),
-    ("scheduling.k8s.io", "priorityclasses"): Printer(
-        columns("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
-        _priority_class,
-    ),
-    ("node.k8s.io", "runtimeclasses"): Printer(columns("Name", "Handler", "Age"), _runtime_class),
-    ("apiextensions.k8s.io", "customresourcedefinitions"): NAME_CREATED,
-    ("autoscaling", "scales"): Printer(
-        columns("Name", "Desired:integer", "Available:integer", "Age"), _scale
-    ),
-}  # fmt: skip
+    _node,
+)
+NAMESPACE = Printer(columns("Name", "Status", "Age"), _namespace)
+LEASE = Printer(columns("Name", "Holder", "Age"), _lease)
+CONFIG_MAP = Printer(columns("Name", "Data", "Age"), _config_map)
+SECRET = Printer(columns("Name", "Type", "Data", "Age"), _secret)
+RESOURCE_QUOTA = Printer(columns("Name", "Request", "Limit", "Age"), _quota)
+PRIORITY_CLASS = Printer(
+    columns("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
+    _priority_class,
+)
+RUNTIME_CLASS = Printer(columns("Name", "Handler", "Age"), _runtime_class)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from holdfast.apiserver.tables.printer import (
-    NAME_AGE,
     Cells,
     Obj,
     Printer,
@@ -13,7 +12,6 @@ from holdfast.apiserver.tables.printer import (
     meta,
     name,
     part,
-    since,
 )
 
 
@@ -44,26 +42,5 @@ def _slice(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _taint_rule(obj: Obj, now: float) -> Cells:
-    taint = part(obj, "spec", "taint")
-    added = taint.get("timeAdded")
-    return [
-        name(obj),
-        taint.get("key", ""),
-        taint.get("value", ""),
-        taint.get("effect", ""),
-        since(added, now) if added else "",
-        age(obj, now),
-    ]
-
-
-_GROUP = "resource.k8s.io"
-PRINTERS = {
-    (_GROUP, "deviceclasses"): NAME_AGE,
-    (_GROUP, "resourceclaimtemplates"): NAME_AGE,
-    (_GROUP, "resourceclaims"): Printer(columns("Name", "State", "Age"), _claim),
-    (_GROUP, "resourceslices"): Printer(columns("Name", "Node", "Driver", "Pool", "Age"), _slice),
-    (_GROUP, "devicetaintrules"): Printer(
-        columns("Name", "Key", "Value", "Effect", "TimeAdded", "Age"), _taint_rule
-    ),
-}
+RESOURCE_CLAIM = Printer(columns("Name", "State", "Age"), _claim)
+RESOURCE_SLICE = Printer(columns("Name", "Node", "Driver", "Pool", "Age"), _slice)

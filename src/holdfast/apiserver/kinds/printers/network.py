@@ -131,24 +131,16 @@ def _address(obj: Obj, now: float) -> Cells:
     return [name(obj), f"{kind}{namespace}/{ref.get('name', '')}"]
 
 
-PRINTERS = {
-    ("", "services"): Printer(
-        columns("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"),
-        _service,
-    ),
-    ("", "endpoints"): Printer(columns("Name", "Endpoints", "Age"), _endpoints),
-    ("discovery.k8s.io", "endpointslices"): Printer(
-        columns("Name", "AddressType", "Ports", "Endpoints", "Age"), _endpoint_slice
-    ),
-    ("networking.k8s.io", "ingresses"): Printer(
-        columns("Name", "Class", "Hosts", "Address", "Ports", "Age"), _ingress
-    ),
-    ("networking.k8s.io", "ingressclasses"): Printer(
-        columns("Name", "Controller", "Parameters", "Age"), _ingress_class
-    ),
-    ("networking.k8s.io", "networkpolicies"): Printer(
-        columns("Name", "Pod-Selector", "Age"), _network_policy
-    ),
-    ("networking.k8s.io", "servicecidrs"): Printer(columns("Name", "CIDRs", "Age"), _cidr),
-    ("networking.k8s.io", "ipaddresses"): Printer(columns("Name", "ParentRef"), _address),
-}
+SERVICE = Printer(
+    columns("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"),
+    _service,
+)
+ENDPOINTS = Printer(columns("Name", "Endpoints", "Age"), _endpoints)
+ENDPOINT_SLICE = Printer(
+    columns("Name", "AddressType", "Ports", "Endpoints", "Age"), _endpoint_slice
+)
+INGRESS = Printer(columns("Name", "Class", "Hosts", "Address", "Ports", "Age"), _ingress)
+INGRESS_CLASS = Printer(columns("Name", "Controller", "Parameters", "Age"), _ingress_class)
+NETWORK_POLICY = Printer(columns("Name", "Pod-Selector", "Age"), _network_policy)
+SERVICE_CIDR = Printer(columns("Name", "CIDRs", "Age"), _cidr)
+IP_ADDRESS = Printer(columns("Name", "ParentRef"), _address)

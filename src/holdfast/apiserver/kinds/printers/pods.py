@@ -170,16 +170,19 @@ def _template_cells(obj: Obj, now: float) -> Cells:
     return [name(obj), *container_cells(template), labels_text(meta(template).get("labels"))]
 
 
-PRINTERS = {
-    ("", "pods"): Printer(
-        columns(
-            "Name", "Ready", "Status", "Restarts", "Age",
-            "+IP", "+Node", "+Nominated Node", "+Readiness Gates",
-        ),
-        _cells,
-        _conditions,
+POD = Printer(
+    columns(
+        "Name",
+        "Ready",
+        "Status",
+        "Restarts",
+        "Age",
+        "+IP",
+        "+Node",
+        "+Nominated Node",
+        "+Readiness Gates",
     ),
-    ("", "podtemplates"): Printer(
-        columns("Name", "Containers", "Images", "Pod Labels"), _template_cells
-    ),
-}  # fmt: skip
+    _cells,
+    _conditions,
+)
+POD_TEMPLATE = Printer(columns("Name", "Containers", "Images", "Pod Labels"), _template_cells)

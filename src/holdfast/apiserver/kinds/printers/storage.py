@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from holdfast.apiserver.tables.printer import (
-    NAME_CREATED,
     NONE,
     UNSET,
     Cells,
@@ -128,42 +127,62 @@ def _csi_driver(obj: Obj, now: float) -> Cells:
     ]
 
 
-PRINTERS = {
-    ("", "persistentvolumes"): Printer(
-        columns(
-            "Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim",
-            "StorageClass", "VolumeAttributesClass", "Reason", "Age", "+VolumeMode",
-        ),
-        _volume,
+PERSISTENT_VOLUME = Printer(
+    columns(
+        "Name",
+        "Capacity",
+        "Access Modes",
+        "Reclaim Policy",
+        "Status",
+        "Claim",
+        "StorageClass",
+        "VolumeAttributesClass",
+        "Reason",
+        "Age",
+        "+VolumeMode",
     ),
-    ("", "persistentvolumeclaims"): Printer(
-        columns(
-            "Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass",
-            "VolumeAttributesClass", "Age", "+VolumeMode",
-        ),
-        _claim,
+    _volume,
+)
+PERSISTENT_VOLUME_CLAIM = Printer(
+    columns(
+        "Name",
+        "Status",
+        "Volume",
+        "Capacity",
+        "Access Modes",
+        "StorageClass",
+        "VolumeAttributesClass",
+        "Age",
+        "+VolumeMode",
     ),
-    ("storage.k8s.io", "storageclasses"): Printer(
-        columns(
-            "Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode",
-            "AllowVolumeExpansion", "Age",
-        ),
-        _storage_class,
+    _claim,
+)
+STORAGE_CLASS = Printer(
+    columns(
+        "Name",
+        "Provisioner",
+        "ReclaimPolicy",
+        "VolumeBindingMode",
+        "AllowVolumeExpansion",
+        "Age",
     ),
-    ("storage.k8s.io", "volumeattributesclasses"): Printer(
-        columns("Name", "DriverName", "Age"), _attributes_class
+    _storage_class,
+)
+VOLUME_ATTRIBUTES_CLASS = Printer(columns("Name", "DriverName", "Age"), _attributes_class)
+VOLUME_ATTACHMENT = Printer(
+    columns("Name", "Attacher", "PV", "Node", "Attached:boolean", "Age"), _attachment
+)
+CSI_NODE = Printer(columns("Name", "Drivers:integer", "Age"), _csi_node)
+CSI_DRIVER = Printer(
+    columns(
+        "Name",
+        "AttachRequired:boolean",
+        "PodInfoOnMount:boolean",
+        "StorageCapacity:boolean",
+        "TokenRequests",
+        "RequiresRepublish:boolean",
+        "Modes",
+        "Age",
     ),
-    ("storage.k8s.io", "volumeattachments"): Printer(
-        columns("Name", "Attacher", "PV", "Node", "Attached:boolean", "Age"), _attachment
-    ),
-    ("storage.k8s.io", "csinodes"): Printer(columns("Name", "Drivers:integer", "Age"), _csi_node),
-    ("storage.k8s.io", "csidrivers"): Printer(
-        columns(
-            "Name", "AttachRequired:boolean", "PodInfoOnMount:boolean",
-            "StorageCapacity:boolean", "TokenRequests", "RequiresRepublish:boolean", "Modes",
-            "Age",
-        ),
-        _csi_driver,
-    ),
-    ("storage.k8s.io", "csistoragecapacities"): NAME_CREATED,
-}  # fmt: skip
+    _csi_driver,
+)

@@ -224,41 +224,46 @@ def _percent(values: dict[str, Any], absent: str) -> str:
 
 _REPLICAS = columns("Name", "Desired:integer", "Current:integer", "Ready:integer", "Age", *_WIDE)
 
-PRINTERS = {
-    ("apps", "deployments"): Printer(
-        columns("Name", "Ready", "Up-to-date", "Available", "Age", *_WIDE), _deployment
+DEPLOYMENT = Printer(
+    columns("Name", "Ready", "Up-to-date", "Available", "Age", *_WIDE), _deployment
+)
+REPLICA_SET = Printer(_REPLICAS, _replicaset)
+REPLICATION_CONTROLLER = Printer(_REPLICAS, _replication_controller)
+STATEFUL_SET = Printer(columns("Name", "Ready", "Age", "+Containers", "+Images"), _statefulset)
+DAEMON_SET = Printer(
+    columns(
+        "Name",
+        "Desired:integer",
+        "Current:integer",
+        "Ready:integer",
+        "Up-to-date:integer",
+        "Available:integer",
+        "Node Selector",
+        "Age",
+        *_WIDE,
     ),
-    ("apps", "replicasets"): Printer(_REPLICAS, _replicaset),
-    ("", "replicationcontrollers"): Printer(_REPLICAS, _replication_controller),
-    ("apps", "statefulsets"): Printer(
-        columns("Name", "Ready", "Age", "+Containers", "+Images"), _statefulset
+    _daemonset,
+)
+CONTROLLER_REVISION = Printer(columns("Name", "Controller", "Revision", "Age"), _revision)
+JOB = Printer(columns("Name", "Status", "Completions", "Duration", "Age", *_WIDE), _job)
+CRON_JOB = Printer(
+    columns(
+        "Name",
+        "Schedule",
+        "Timezone",
+        "Suspend:boolean",
+        "Active:integer",
+        "Last Schedule",
+        "Age",
+        *_WIDE,
     ),
-    ("apps", "daemonsets"): Printer(
-        columns(
-            "Name", "Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer",
-            "Available:integer", "Node Selector", "Age", *_WIDE,
-        ),
-        _daemonset,
-    ),
-    ("apps", "controllerrevisions"): Printer(
-        columns("Name", "Controller", "Revision", "Age"), _revision
-    ),
-    ("batch", "jobs"): Printer(
-        columns("Name", "Status", "Completions", "Duration", "Age", *_WIDE), _job
-    ),
-    ("batch", "cronjobs"): Printer(
-        columns(
-            "Name", "Schedule", "Timezone", "Suspend:boolean", "Active:integer",
-            "Last Schedule", "Age", *_WIDE,
-        ),
-        _cronjob,
-    ),
-    ("policy", "poddisruptionbudgets"): Printer(
-        columns("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"),
-        _budget,
-    ),
-    ("autoscaling", "horizontalpodautoscalers"): Printer(
-        columns("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
-        _autoscaler,
-    ),
-}  # fmt: skip
+    _cronjob,
+)
+DISRUPTION_BUDGET = Printer(
+    columns("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"),
+    _budget,
+)
+AUTOSCALER = Printer(
+    columns("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
+    _autoscaler,
+)

@@ -13,7 +13,7 @@ from holdfast.apiserver.verbs.updating import keep
 from holdfast.apiserver.verbs.writing import decode
 from holdfast.apiserver.wire.answers import success
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, aggregated
+from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, NotAllowed, aggregated
 from holdfast.store import Stored
 
 Object = dict[str, Any]
@@ -30,6 +30,8 @@ async def bind(op: Operation) -> Response:
 
 async def bind_named(op: Operation) -> Response:
     """Bind the pod that a Binding posted to the collection of bindings names."""
+    if op.call.verb != "create" or op.call.name:
+        raise NotAllowed("the server does not allow this method on the requested resource")
     name = str(metadata_of(read_of(op, ("", "v1", "Binding"))).get("name") or "")
     pods = op.context.registry.find("", "v1", "pods")
     call = replace(op.call, plural="pods", name=name, subresource="binding")

@@ -41,6 +41,13 @@ def check_definition(definition: Object) -> list[Cause]:
     ]  # fmt: skip
 
 
+def check_definition_write(new: Object, old: Object | None) -> Iterator[Cause]:
+    """List what is wrong with a new or changed definition."""
+    yield from check_definition(new)
+    if old is not None:
+        yield from check_definition_change(new, old)
+
+
 def check_definition_change(new: Object, old: Object) -> Iterator[Cause]:
     """List what may not change: names that the stored objects of the resource go by."""
     now, before = new.get("spec") or {}, old.get("spec") or {}

@@ -24,6 +24,11 @@ _FORBIDDEN_CHANGE = (
 _GATED_FREEDOM = ("nodeSelector", "affinity")  # an ungated pod's may not change at all
 
 
+def check_pod_write(new: Object, old: Object | None) -> Iterable[Cause]:
+    """List what is wrong with a new pod, or with the change of one."""
+    return check_pod(new) if old is None else check_pod_change(new, old)
+
+
 def check_pod(pod: Object) -> Iterable[Cause]:
     """List what is wrong with a new pod."""
     yield from _pretence(pod)

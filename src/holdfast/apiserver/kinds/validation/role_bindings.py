@@ -13,14 +13,21 @@ Object = Mapping[str, Any]
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
-def check_role_binding(obj: Object) -> Iterable[Cause]:
+def check_role_binding(new: Object, old: Object | None) -> Iterable[Cause]:
     """List what is wrong with a RoleBinding."""
-    return _check(obj, ("Role", "ClusterRole"), namespaced=True)
+    yield from _check(new, ("Role", "ClusterRole"), namespaced=True)
+    yield from _check_change(new, old)
 
 
-def check_cluster_role_binding(obj: Object) -> Iterable[Cause]:
+def check_cluster_role_binding(new: Object, old: Object | None) -> Iterable[Cause]:
     """List what is wrong with a ClusterRoleBinding, which can grant ClusterRoles only."""
-    return _check(obj, ("ClusterRole",), namespaced=False)
+    yield from _check(new, ("ClusterRole",), namespaced=False)
+    yield from _check_change(new, old)
+
+
+def _check_change(new: Object, old: Object | None) -> Iterable[Cause]:
+    if old is not None and new.get("roleRef") != old.get("roleRef"):
+        yield unchangeable_role(new)
 
 
 def unchangeable_role(obj: Object) -> Cause:

@@ -82,6 +82,20 @@ def check_int_or_percent(
         yield causes.invalid(path, amount, f"must not be greater than {most_percent or 999999999}%")
 
 
+def check_reservation_write(new: Object, old: Object | None) -> Iterable[Cause]:
+    """List what is wrong with a Reservation whose shape is right.
+
+    What was let in once may have its status written for ever.
+    """
+    if old is not None and _content(old) == _content(new):
+        return ()
+    return check_reservation(new)
+
+
+def _content(reservation: Object) -> tuple[Any, Any]:
+    return reservation.get("spec"), reservation["metadata"].get("annotations")
+
+
 def check_reservation(reservation: Object) -> Iterable[Cause]:
     """List what of a Reservation its schema does not judge: the template, the owners, and more."""
     template = (reservation.get("spec") or {}).get("template") or {}

@@ -7,8 +7,6 @@ from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.errors import Cause, Details, Forbidden, NotFound
 from holdfast.store import Key
 
-IMMORTAL = ("default", "kube-public", "kube-system")
-
 
 def check_namespace_lives(op: Operation, name: str) -> None:
     """Refuse to create an object in a namespace that is missing (404) or terminating (403)."""
@@ -46,12 +44,3 @@ def is_terminating(context: Context, name: str) -> bool:
     if b'"deletionTimestamp"' not in stored.value:
         return False
     return bool(decode(stored)["metadata"].get("deletionTimestamp"))
-
-
-def check_deletable(op: Operation) -> None:
-    """Refuse to delete the namespaces a cluster cannot be without."""
-    if op.served.id == ("", "namespaces") and op.call.name in IMMORTAL:
-        raise Forbidden(
-            f'namespaces "{op.call.name}" is forbidden: this namespace may not be deleted',
-            op.details,
-        )

@@ -1,0 +1,231 @@
+"""What the server knows of one kind: the descriptor, and the parts it is made of.
+
+The verbs read a kind's rules here and nowhere else, so that they never ask which kind they have.
+A built-in kind is an entry under ``kinds``, a custom resource makes the same descriptor from its
+definition. Every part has a default: the descriptor of a kind without rules of its own is its
+Resource alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from holdfast.api import names
+from holdfast.api.defaults import default_object
+from holdfast.api.resource import Resource
+from holdfast.apiserver.schema.shapes import SchemaShape, Shape, TypedShape
+from holdfast.apiserver.schema.structural import Schema
+from holdfast.apiserver.tables.printer import NAME_AGE, Printer
+from holdfast.apiserver.unbuilt import ALL_BUILT, Unbuilt
+from holdfast.errors import Cause
+from holdfast.store import Key
+from holdfast.validation.counting import Tree
+from holdfast.validation.list_limits import ANY_TREE
+
+if TYPE_CHECKING:
+    from holdfast.apiserver.operation import Operation
+    from holdfast.client.transport import Response
+
+Object = dict[str, Any]
+Id = tuple[str, str]
+"""A group and a plural."""
+Gvk = tuple[str, str, str]
+"""A group, version and kind."""
+Handler = Callable[["Operation"], Awaitable["Response"]]
+Check = Callable[[Object, Object | None], Iterable[Cause]]
+"""List what is wrong with an object that is new, or that changes from the second."""
+Admit = Callable[["Operation", Object, Object | None], Awaitable[None] | None]
+"""Take part in a write of the first object in place of the second, which a new one has not.
+
+An admitter that must wait, such as a webhook, returns what to wait for.
+"""
+_SCALE_PATHS: Mapping[str, str] = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+}
+
+
+def each_write(check: Callable[[Object], Iterable[Cause]]) -> Check:
+    """Make a check of what an object says, whatever it said before."""
+    return lambda new, old: check(new)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitter:
+    """One step of admission: it may change an object before validation and refuse it after.
+
+    Both are called with the operation, the new object and the stored one (None on create), also
+    for writes of subresources; ``operation.call`` tells which. A refusal is an exception, a
+    remark to the client goes to ``operation.warnings``.
+    """
+
+    mutate: Admit | None = None
+    validate: Admit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How a version that is not the stored one translates."""
+
+    to_stored: Callable[[Object], Object]
+    from_stored: Callable[[Object], Object]
+    field_path: Callable[[str], str] = str
+    """The path in the stored version of a field that a field selector names in this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selectable:
+    """A field that ``?fieldSelector=`` may name."""
+
+    path: tuple[str, ...]
+    absent: str = ""
+    """What an absent field reads as."""
+    indexed: bool = False
+    """Whether the store has an index of the field (``store.indexing``)."""
+
+
+def selectable(*paths: str, absent: str = "", indexed: bool = False) -> dict[str, Selectable]:
+    """Describe selectable fields that are read where their name says.
+
+    >>> selectable("spec.type")["spec.type"].path
+    ('spec', 'type')
+    """
+    return {path: Selectable(tuple(path.split(".")), absent, indexed) for path in paths}
+
+
+def _set_grace(obj: Object, grace_seconds: int) -> None:
+    obj["metadata"]["deletionGracePeriodSeconds"] = grace_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What happens to an object that is deleted, besides finalizers and preconditions."""
+
+    grace: Callable[[Object, int | None], int] | None = None
+    """Seconds an object gets, of those a client asked for; a kind without ends at once."""
+    mark: Callable[[Object, int], None] = _set_grace
+    """Complete an object whose deletion begins and which has its deletionTimestamp."""
+    is_held: Callable[[Object], bool] = lambda obj: False
+    """Whether something besides metadata.finalizers keeps a dying object."""
+    finalizer: str = ""
+    """The finalizer that the server adds to an object whose deletion begins."""
+    has_dependents: bool = True
+    """Whether garbage collection may put its finalizers on an object."""
+    orphans: bool = False
+    """Whether dependents are orphaned unless a client says otherwise."""
+    answers_object: bool = False
+    """Whether the answer is the deleted object, not a Status."""
+    protected: frozenset[str] = frozenset()
+    """Names that cannot be deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """What hangs below an object's name: who answers which verb, and with what kind."""
+
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    verbs: tuple[str, ...] = ()
+    """The verbs that discovery lists."""
+    kind: Gvk | None = None
+    """The kind it reads and answers with, if that is not its parent's."""
+    unbuilt: str = ""
+    """What is not built of it, if nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One kind in one version, and everything the server knows about it."""
+
+    resource: Resource[Any]
+    _: KW_ONLY
+    stored: Served | None = None
+    """The stored version, if this is another one; admission and validation see its objects."""
+    conversion: Conversion | None = None
+    """None: the version differs from the stored one in ``apiVersion`` alone, if at all."""
+    id: Id = field(init=False)
+    """The group and plural its objects are stored under."""
+    stored_as: str = ""
+    """The apiVersion written to the store: that of the stored version by default."""
+    list_kind: str = ""
+    defined_by: str = ""
+    """The name of the CustomResourceDefinition that describes it; a built-in kind has none."""
+
+    schema: Schema | None = None
+    """Fields, list types and defaults; None: the published schema of the kind, and ``defaults``."""
+    defaults: Callable[[Object, str], None] = default_object
+    """Fill in absent fields, given the time as RFC 3339; ``default_object`` knows kinds by name."""
+    shape: Shape = field(init=False)
+    stored_shape: Shape = field(init=False)
+
+    name_check: names.NameCheck = names.dns_subdomain
+    lists: Tree = field(default_factory=lambda: ANY_TREE)
+    """How many entries lists and maps may have."""
+    checks: tuple[Check, ...] = ()
+    immutable: tuple[str, ...] = ()
+    """Paths of fields that cannot change."""
+    admitters: tuple[Admitter, ...] = ()
+    unbuilt: Unbuilt = ALL_BUILT
+
+    printer: Printer = NAME_AGE
+    """Sees objects in this version."""
+    selectable: Mapping[str, Selectable] = field(default_factory=dict)
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    """Those that are not the same for all kinds (``verbs.subresources``)."""
+    scale: Mapping[str, str] | None = field(default_factory=lambda: _SCALE_PATHS)
+    deletion: Deletion = Deletion()
+    counts_generations: bool = False
+    """Whether ``metadata.generation`` rises with the content."""
+    needs_version: bool = False
+    """Whether a PUT must say which version it replaces."""
+    keeps_status_on_create: bool = False
+    update_keeps: tuple[str, ...] = ()
+    """Parts that an update leaves as they are: a subresource writes them."""
+    status_metadata: tuple[str, ...] = ("labels", "annotations")
+    """What of the metadata a write of the status carries."""
+    answered_by: Handler | None = None
+    """Answers every call on the resource: nothing is stored."""
+    names_namespaces: bool = False
+    """Whether the namespace in a path is the object itself."""
+    defines_resources: bool = False
+    """Whether a write may change what is served."""
+
+    def __post_init__(self) -> None:
+        r, stored = self.resource, self.stored
+        shape = TypedShape(r, self.defaults) if self.schema is None else SchemaShape(self.schema)
+        for name, value in (
+            ("id", stored.id if stored else (r.group, r.plural)),
+            ("stored_as", self.stored_as or r.api_version),
+            ("list_kind", self.list_kind or f"{r.kind}List"),
+            ("shape", shape),
+            ("stored_shape", stored.shape if stored else shape),
+        ):
+            object.__setattr__(self, name, value)
+
+    def in_version(
+        self,
+        resource: Resource[Any],
+        conversion: Conversion | None = None,
+        *,
+        schema: Schema | None = None,
+        printer: Printer | None = None,
+    ) -> Served:
+        """Describe another version of the kind, stored where and as this one is."""
+        return replace(
+            self,
+            resource=resource,
+            stored=self,
+            conversion=conversion,
+            schema=schema or self.schema,
+            printer=printer or self.printer,
+        )
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written apart from the rest."""
+        return "status" in self.resource.subresources
+
+    def key(self, namespace: str, name: str) -> Key:
+        """Name an object of this resource in the store."""
+        return Key(*self.id, namespace if self.resource.namespaced else "", name)

@@ -1,0 +1,63 @@
+"""The kinds of ``admissionregistration.k8s.io``: admission that users configure."""
+
+from __future__ import annotations
+
+from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.kinds.printers import access
+from holdfast.apiserver.kinds.rows import row
+from holdfast.apiserver.tables.printer import Printer
+from holdfast.apiserver.unbuilt import Unbuilt
+
+
+def _kind(
+    plural: str, kind: str, printer: Printer, unbuilt: str, parts: tuple[str, ...] = ()
+) -> Served:
+    group, extensions = "admissionregistration.k8s.io", ("api-extensions",)
+    return Served(
+        row(group, plural, kind, namespaced=False, categories=extensions, parts=parts),
+        printer=printer,
+        counts_generations=True,
+        needs_version=True,
+        unbuilt=Unbuilt(unbuilt),
+    )
+
+
+KINDS = (
+    _kind(
+        "mutatingadmissionpolicies",
+        "MutatingAdmissionPolicy",
+        access.MUTATING_POLICY,
+        "MutatingAdmissionPolicies are stored but not evaluated: no object is changed by one",
+    ),
+    _kind(
+        "mutatingadmissionpolicybindings",
+        "MutatingAdmissionPolicyBinding",
+        access.POLICY_BINDING,
+        "MutatingAdmissionPolicyBindings are stored, but no admission policy is evaluated",
+    ),
+    _kind(
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+        access.WEBHOOKS,
+        "MutatingWebhookConfigurations are stored, but no admission webhook is called",
+    ),
+    _kind(
+        "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicy",
+        access.VALIDATING_POLICY,
+        "ValidatingAdmissionPolicies are stored but not evaluated: what they deny is accepted",
+        parts=("status",),
+    ),
+    _kind(
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        access.POLICY_BINDING,
+        "ValidatingAdmissionPolicyBindings are stored, but no admission policy is evaluated",
+    ),
+    _kind(
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        access.WEBHOOKS,
+        "ValidatingWebhookConfigurations are stored, but no admission webhook is called",
+    ),
+)

@@ -1,0 +1,9 @@
+"""The kind of ``coordination.k8s.io``: leases, of leaders and of nodes."""
+
+from __future__ import annotations
+
+from holdfast.api import scheme
+from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.kinds.printers import cluster
+
+KINDS = (Served(scheme.LEASES, printer=cluster.LEASE, needs_version=True),)

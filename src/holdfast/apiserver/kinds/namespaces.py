@@ -1,0 +1,47 @@
+"""A namespace: it holds its content, and is gone when its controller lets go of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.verbs.incoming import read_body
+from holdfast.apiserver.verbs.metadata import check_version, next_metadata
+from holdfast.apiserver.verbs.updating import current, keep
+from holdfast.apiserver.verbs.writing import decode, show, typed_first
+from holdfast.client.transport import Response
+
+Object = dict[str, Any]
+PROTECTED = frozenset({"default", "kube-public", "kube-system"})
+"""The namespaces that a cluster cannot be without."""
+_FINALIZER = "kubernetes"
+
+
+def admit_namespace(op: Operation, obj: Object, old: Object | None) -> None:
+    """Give a new namespace its finalizer."""
+    if old is None:
+        finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
+        if _FINALIZER not in finalizers:
+            finalizers.append(_FINALIZER)
+
+
+def is_held(obj: Object) -> bool:
+    """Tell whether a finalizer in the spec keeps a dying namespace."""
+    return bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def mark_terminating(obj: Object, grace_seconds: int) -> None:
+    """Show that a namespace is being deleted; it has no grace."""
+    obj["status"] = (obj.get("status") or {}) | {"phase": "Terminating"}
+
+
+async def finalize(op: Operation) -> Response:
+    """Replace the finalizers in a namespace's spec."""
+    new = read_body(op)
+    previous = current(op)
+    old = decode(previous)
+    check_version(new, old, op.served)
+    finalizers = (new.get("spec") or {}).get("finalizers") or []
+    merged = {**old, "spec": {"finalizers": finalizers} if finalizers else {}}
+    merged["metadata"] = next_metadata(new, old, op.served)
+    return show(op, await keep(op, previous, old, typed_first(merged, op.served)))

@@ -1,0 +1,27 @@
+"""The descriptors of the built-in kinds, taken together."""
+
+from collections import Counter
+
+from holdfast.api import scheme
+from holdfast.api.resource import Resource
+from holdfast.apiserver.kinds import BUILT_IN
+from holdfast.apiserver.kinds.definitions import OWN
+
+RESOURCES = [served.resource for served in BUILT_IN]
+
+
+def test_every_version_of_a_kind_is_described_once():
+    assert len(set(RESOURCES)) == len(RESOURCES)
+
+
+def test_typed_resources_are_built_in_and_custom_ones_are_not():
+    custom = {served.resource for served in OWN.values()}
+    typed = {value for value in vars(scheme).values() if isinstance(value, Resource)}
+    assert custom == {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
+    assert typed - custom <= set(RESOURCES)
+    assert custom.isdisjoint(RESOURCES)
+
+
+def test_a_short_name_means_one_kind():
+    meanings = {(name, r.kind) for r in RESOURCES for name in r.short_names}
+    assert max(Counter(name for name, _ in meanings).values()) == 1
