@@ -1,0 +1,222 @@
+"""A built-in kind is one entry: everything below is said by ``BOATS`` and its older version."""
+
+import asyncio
+
+import pytest
+
+from apiserver.server_fixture import start_server
+from apiserver.shapes import NAMESPACES
+from holdfast.api import causes
+from holdfast.api.resource import Resource
+from holdfast.apiserver.descriptor import (
+    Admitter,
+    Conversion,
+    Deletion,
+    Served,
+    each_write,
+    selectable,
+)
+from holdfast.apiserver.kinds import BUILT_IN
+from holdfast.apiserver.tables.printer import Printer, age, columns, name
+from holdfast.apiserver.unbuilt import Field, Unbuilt
+from holdfast.errors import Forbidden
+
+
+def fill_defaults(boat, now):
+    boat.setdefault("spec", {}).setdefault("flag", "plain")
+
+
+def check_crew(boat):
+    if boat["spec"].get("crew", 1) < 1:
+        yield causes.invalid("spec.crew", boat["spec"]["crew"], "must be at least 1")
+
+
+def register(op, boat, old):
+    if old is None:
+        boat["metadata"].setdefault("labels", {})["registered-by"] = op.user.name
+
+
+async def inspect(op, boat, old):
+    await asyncio.sleep(0)
+    if boat["spec"]["flag"] == "black":
+        raise Forbidden(f'boats "{boat["metadata"]["name"]}" is forbidden: no pirates')
+    if boat["spec"]["flag"] == "yellow":
+        op.warnings.append("the boat is in quarantine")
+
+
+def renamed(boat, before, after):
+    spec = {after if key == before else key: value for key, value in boat["spec"].items()}
+    return {**boat, "spec": spec}
+
+
+BOATS = Served(
+    Resource(
+        "harbour.example",
+        "v1",
+        "boats",
+        "Boat",
+        dict,
+        short_names=("bt",),
+        subresources=("status",),
+    ),
+    defaults=fill_defaults,
+    checks=(each_write(check_crew),),
+    immutable=("spec.berth",),
+    admitters=(Admitter(mutate=register), Admitter(validate=inspect)),
+    printer=Printer(
+        columns("Name", "Flag", "Age"),
+        lambda boat, now: [name(boat), boat["spec"]["flag"], age(boat, now)],
+    ),
+    selectable=selectable("spec.berth") | selectable("status.moored", absent="false"),
+    deletion=Deletion(answers_object=True, protected=frozenset({"flagship"})),
+    counts_generations=True,
+    unbuilt=Unbuilt(fields=(Field(("spec", "sails"), "Sails are not set"),)),
+)
+OLD_BOATS = BOATS.in_version(
+    Resource("harbour.example", "v1beta1", "boats", "Boat", dict, subresources=("status",)),
+    Conversion(
+        to_stored=lambda boat: renamed(boat, "dock", "berth"),
+        from_stored=lambda boat: renamed(boat, "berth", "dock"),
+        field_path=lambda path: "spec.berth" if path == "spec.dock" else path,
+    ),
+)
+PATH = "/apis/harbour.example/v1/namespaces/default/boats"
+OLD_PATH = "/apis/harbour.example/v1beta1/namespaces/default/boats"
+TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+MERGE = {"content-type": "application/merge-patch+json"}
+
+
+def boat(called="ada", **spec):
+    return {"metadata": {"name": called}, "spec": spec}
+
+
+@pytest.fixture
+async def harbour(tmp_path):
+    async with start_server(tmp_path, kinds=(*BUILT_IN, BOATS, OLD_BOATS)) as running:
+        yield running
+
+
+async def test_it_is_discovered_in_both_versions_the_stable_one_first(harbour):
+    group = (await harbour.call("GET", "/apis/harbour.example")).json
+    assert [v["version"] for v in group["versions"]] == ["v1", "v1beta1"]
+    rows = (await harbour.call("GET", "/apis/harbour.example/v1")).json["resources"]
+    assert [row["name"] for row in rows] == ["boats", "boats/status"]
+
+
+async def test_a_new_one_is_completed_admitted_and_read_back(harbour):
+    made = await harbour.create(PATH, boat(berth="a1", crew=2))
+    assert made["spec"] == {"berth": "a1", "crew": 2, "flag": "plain"}
+    assert made["metadata"]["labels"] == {"registered-by": "kubernetes-admin"}
+    assert made["metadata"]["generation"] == 1
+    assert (await harbour.call("GET", f"{PATH}/ada")).json == made
+    listed = (await harbour.call("GET", PATH)).json
+    assert (listed["kind"], [b["metadata"]["name"] for b in listed["items"]]) == (
+        "BoatList",
+        ["ada"],
+    )
+
+
+async def test_what_breaks_its_rules_is_refused(harbour):
+    wrong = await harbour.call("POST", PATH, boat(crew=0))
+    assert wrong.json["message"] == (
+        'Boat.harbour.example "ada" is invalid: spec.crew: Invalid value: 0: must be at least 1'
+    )
+    pirates = await harbour.call("POST", PATH, boat(flag="black"))
+    assert (pirates.status, pirates.json["message"]) == (
+        403,
+        'boats "ada" is forbidden: no pirates',
+    )
+    assert (await harbour.call("GET", PATH)).json["items"] == []
+
+
+async def test_admitters_and_unbuilt_fields_warn(harbour):
+    answer = await harbour.call("POST", PATH, boat(flag="yellow", sails=2))
+    warned = answer.headers.getall("warning")
+    assert [text in warned[0] for text in ("quarantine", "Sails are not set")] == [True, True]
+
+
+async def test_a_patch_changes_it_but_not_its_immutable_field(harbour):
+    await harbour.create(PATH, boat(berth="a1"))
+    changed = await harbour.call("PATCH", f"{PATH}/ada", {"spec": {"flag": "blue"}}, headers=MERGE)
+    assert changed.json["spec"] == {"berth": "a1", "flag": "blue"}
+    assert changed.json["metadata"]["generation"] == 2
+    moved = await harbour.call("PATCH", f"{PATH}/ada", {"spec": {"berth": "b2"}}, headers=MERGE)
+    assert moved.status == 422
+    assert moved.json["message"].endswith('spec.berth: Invalid value: "b2": field is immutable')
+
+
+async def test_its_table_has_its_columns(harbour):
+    await harbour.create(PATH, boat(berth="a1"))
+    table = (await harbour.call("GET", PATH, headers=TABLE)).json
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Flag", "Age"]
+    assert table["rows"][0]["cells"][:2] == ["ada", "plain"]
+
+
+async def test_its_fields_select(harbour):
+    await harbour.create(PATH, boat("ada", berth="a1"))
+    await harbour.create(PATH, boat("bea", berth="b2"))
+
+    async def names(path, selector):
+        found = (await harbour.call("GET", path, fieldSelector=selector)).json
+        return [item["metadata"]["name"] for item in found["items"]]
+
+    assert await names(PATH, "spec.berth=b2") == ["bea"]
+    assert await names(OLD_PATH, "spec.dock=b2") == ["bea"]
+    assert await names(PATH, "status.moored=false") == ["ada", "bea"]
+    refused = await harbour.call("GET", PATH, fieldSelector="spec.flag=plain")
+    assert refused.json["message"] == "field label not supported: spec.flag"
+
+
+async def test_each_version_reads_and_writes_the_same_objects_in_its_own_words(harbour):
+    async with harbour.watch(PATH) as new, harbour.watch(OLD_PATH) as old:
+        made = await harbour.create(OLD_PATH, boat(dock="a1"))
+        assert (made["apiVersion"], made["spec"]) == (
+            "harbour.example/v1beta1",
+            {"dock": "a1", "flag": "plain"},
+        )
+        seen = (await harbour.call("GET", f"{PATH}/ada")).json
+        assert (seen["apiVersion"], seen["spec"]) == (
+            "harbour.example/v1",
+            {"berth": "a1", "flag": "plain"},
+        )
+        patch = {"spec": {"dock": "b2"}}
+        moved = await harbour.call("PATCH", f"{OLD_PATH}/ada", patch, headers=MERGE)
+        assert moved.status == 422
+        events = [await new.next(), await old.next()]
+    assert [event["object"]["spec"] for event in events] == [
+        {"berth": "a1", "flag": "plain"},
+        {"dock": "a1", "flag": "plain"},
+    ]
+    (stored,) = harbour.store.list("harbour.example", "boats")
+    assert b'"apiVersion":"harbour.example/v1"' in stored.value
+    assert b'"berth":"a1"' in stored.value
+
+
+async def test_deleting_answers_with_the_object_and_spares_what_is_protected(harbour):
+    for called in ("ada", "flagship"):
+        await harbour.create(PATH, boat(called))
+    gone = await harbour.call("DELETE", f"{PATH}/ada")
+    assert (gone.status, gone.json["kind"]) == (200, "Boat")
+    spared = await harbour.call("DELETE", f"{PATH}/flagship")
+    assert spared.json["message"] == (
+        'boats.harbour.example "flagship" is forbidden: this boat may not be deleted'
+    )
+    assert (await harbour.call("DELETE", f"{OLD_PATH}/flagship")).status == 403
+
+
+async def test_it_is_read_again_after_a_restart(tmp_path):
+    kinds = (*BUILT_IN, BOATS, OLD_BOATS)
+    async with start_server(tmp_path, kinds=kinds) as running:
+        made = await running.create(PATH, boat(berth="a1"))
+    async with start_server(tmp_path, kinds=kinds) as running:
+        assert (await running.call("GET", f"{PATH}/ada")).json == made
+        change = {"spec": {"crew": 3}}
+        changed = await running.call("PATCH", f"{PATH}/ada", change, headers=MERGE)
+        assert changed.json["spec"] == {"berth": "a1", "flag": "plain", "crew": 3}
+
+
+async def test_the_content_of_a_namespace_that_ends_includes_it(harbour):
+    await harbour.create(NAMESPACES, {"metadata": {"name": "dry"}})
+    assert (await harbour.call("DELETE", f"{NAMESPACES}/dry")).status == 200
+    late = await harbour.call("POST", PATH.replace("default", "dry"), boat())
+    assert late.json["details"]["causes"][0]["reason"] == "NamespaceTerminating"
