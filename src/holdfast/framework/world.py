@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import Namespace, PodDisruptionBudget
 from holdfast.capacity.offers import Offers
 from holdfast.capacity.policies import Policies
+from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.volumes import Volumes
@@ -131,6 +133,10 @@ class World:
     def facts(self, pod: Pod, *, stands_in: bool = False) -> PodFacts:
         """Digest a pod in this world's resource ids."""
         return self.nodes.digest(pod, stands_in=stands_in)
+
+    def stand_in(self, reservation: Reservation) -> PodFacts:
+        """Digest the pod that looks for a node in the place of a reservation."""
+        return self.facts(reserve_pod(reservation), stands_in=True)
 
     def match(self, pod: PodFacts) -> Matched | None:
         """The offers of held room a pod may draw on, or None."""

@@ -13,8 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.capacity.reserve_pod import reserve_pod
+from holdfast.api.scheme import PODS
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
 from holdfast.client.transport import Request
@@ -35,6 +34,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
+from holdfast.scheduler.scheduled_objects import facts_of, node_of, read_newest, wants_node
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -265,28 +265,12 @@ async def find_out(client: Client, clock: Clock, world: World, facts: PodFacts) 
 
     async def ask() -> Aftermath:
         try:
-            if facts.stands_in:
-                return await _of_reservation(client, world, facts)
-            return await _of_pod(client, world, facts)
+            found = await read_newest(client, facts)
         except NotFound:
+            found = None
+        if found is None:
             return Aftermath("")
+        waits = wants_node(found) and found.metadata.deletion_timestamp is None
+        return Aftermath(node_of(found), facts_of(world, found) if waits else None)
 
     return await retry(ask, clock, on=HoldfastError, as_asked=False)
-
-
-async def _of_pod(client: Client, world: World, facts: PodFacts) -> Aftermath:
-    pod = await client.get(PODS, facts.name, facts.namespace)
-    if pod.uid != facts.pod.uid:
-        return Aftermath("")
-    waits = not (pod.spec.node_name or pod.finished or pod.terminating)
-    return Aftermath(pod.spec.node_name, world.facts(pod) if waits else None)
-
-
-async def _of_reservation(client: Client, world: World, facts: PodFacts) -> Aftermath:
-    found = await client.get(RESERVATIONS, facts.name)
-    if found.uid != facts.uid:
-        return Aftermath("")
-    node, gone = found.status.node_name, found.metadata.deletion_timestamp is not None
-    if node or gone or found.phase != "Pending":
-        return Aftermath(node)
-    return Aftermath("", world.facts(reserve_pod(found), stands_in=True))

@@ -10,11 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.api import reservation_status
-from holdfast.api.meta import Condition, ObjectReference
-from holdfast.api.pod import Pod
-from holdfast.api.reservation import Reservation
-from holdfast.api.resource import Resource
-from holdfast.api.scheme import PODS, RESERVATIONS
+from holdfast.api.meta import Condition
+from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import Retries
 from holdfast.client.client import Client, PatchType
@@ -23,6 +20,15 @@ from holdfast.clock import Clock
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError, Retryable
 from holdfast.framework.plugin import Placement
+from holdfast.scheduler.scheduled_objects import (
+    ScheduledObject,
+    name_of,
+    namespace_of,
+    read_newest,
+    reference_to,
+    resource_of,
+    wants_node,
+)
 
 log = logging.getLogger(__name__)
 
@@ -68,10 +74,8 @@ class Reporter:
         facts, node = placement.pod, placement.node
         for reason, words in placement.notes:
             self._event(facts, "Normal", reason, words, "Scheduling")
-        who = facts.name if facts.stands_in else facts.key
-        self._event(
-            facts, "Normal", "Scheduled", f"Successfully assigned {who} to {node}", "Binding"
-        )
+        words = f"Successfully assigned {name_of(facts)} to {node}"
+        self._event(facts, "Normal", "Scheduled", words, "Binding")
 
     def failed(self, facts: PodFacts, message: str) -> None:
         """Tell why an attempt put the pod on no node."""
@@ -85,7 +89,7 @@ class Reporter:
         """Tell a victim for whom it had to leave."""
         self._recorder.record(
             victim.pod, "Normal", "Preempted", words, action="Preempting",
-            related=_reference(preemptor), component=preemptor.scheduler_name,
+            related=reference_to(preemptor), component=preemptor.scheduler_name,
         )  # fmt: skip
 
     async def clear_nomination(self, facts: PodFacts) -> None:
@@ -197,11 +201,10 @@ class Reporter:
 
     async def _insist(
         self, facts: PodFacts, body: BodyOf, kind: PatchType, number: int
-    ) -> Pod | Reservation | None:
+    ) -> ScheduledObject | None:
         """Write until it is written, or of no use any more; answers what was stored."""
-        resource: Resource[Any] = RESERVATIONS if facts.stands_in else PODS
-        namespace = "" if facts.stands_in else facts.namespace
-        seen: Pod | Reservation = facts.pod
+        resource, namespace = resource_of(facts), namespace_of(facts)
+        seen: ScheduledObject = facts.pod
         retries = Retries(self._clock, tries=TRIES)
         while retries.left:
             if self._overtaken(facts.uid, number):
@@ -209,7 +212,7 @@ class Reporter:
             guard = {"uid": seen.uid, "resourceVersion": seen.metadata.resource_version}
             guarded = {**body(seen.status.conditions), "metadata": guard}
             try:
-                stored: Pod | Reservation = await self._client.patch(
+                stored: ScheduledObject = await self._client.patch(
                     resource, facts.name, guarded, namespace, type=kind, subresource="status"
                 )
                 return stored
@@ -223,46 +226,23 @@ class Reporter:
             seen = newer
         return None
 
-    async def _still_waiting(self, facts: PodFacts) -> Pod | Reservation | None:
+    async def _still_waiting(self, facts: PodFacts) -> ScheduledObject | None:
         """The newest version of what is still without a node, None if that is over."""
         try:
-            if facts.stands_in:
-                found: Pod | Reservation = await self._client.get(RESERVATIONS, facts.name)
-            else:
-                found = await self._client.get(PODS, facts.name, facts.namespace)
+            found = await read_newest(self._client, facts)
         except Retryable:
             return facts.pod
         except HoldfastError:
             return None
-        same = found.uid == facts.pod.metadata.uid
-        return found if same and _waits(found) else None
+        return found if found is not None and wants_node(found) else None
 
     def _event(self, facts: PodFacts, type_: str, reason: str, message: str, action: str) -> None:
         self._recorder.record(
-            _reference(facts), type_, reason, message, action=action,
+            reference_to(facts), type_, reason, message, action=action,
             component=facts.scheduler_name,
         )  # fmt: skip
-
-
-def _reference(facts: PodFacts) -> ObjectReference:
-    version = facts.pod.metadata.resource_version
-    if facts.stands_in:
-        return ObjectReference(
-            api_version=RESERVATIONS.api_version, kind="Reservation", name=facts.name,
-            uid=facts.uid, resource_version=version,
-        )  # fmt: skip
-    return ObjectReference(
-        api_version="v1", kind="Pod", namespace=facts.namespace, name=facts.name,
-        uid=facts.uid, resource_version=version,
-    )  # fmt: skip
 
 
 def _newer(version: str, than: str) -> bool:
     """Tell whether a version is later than another; versions count up."""
     return not (version.isdigit() and than.isdigit()) or int(version) > int(than)
-
-
-def _waits(found: Pod | Reservation) -> bool:
-    if isinstance(found, Reservation):
-        return found.phase == "Pending" and not found.status.node_name
-    return not found.spec.node_name and not found.finished

@@ -93,7 +93,7 @@ class ReservationDesk:
             if wrong:
                 self._withdraw(new.uid)
                 return
-            facts = self._facts(new)
+            facts = desk.world.stand_in(new)
             if promised := desk.world.nominations.node_of(new.uid):
                 desk.world.nominations.set(facts, promised)
             desk.queue.update(facts, desk.now())
@@ -127,19 +127,16 @@ class ReservationDesk:
     def _unfit(self, new: Reservation) -> str:
         """Say why no reserve pod can be made of it, which no check foresaw."""
         try:
-            self._facts(new)
+            self._desk.world.stand_in(new)
         except HoldfastError as wrong:
             return str(wrong)
         return ""
-
-    def _facts(self, reservation: Reservation) -> PodFacts:
-        return self._desk.world.facts(reserve_pod(reservation), stands_in=True)
 
     def _bare(self, reservation: Reservation) -> PodFacts:
         """Know a reservation by its name alone: what it asks for makes no sense."""
         spec = PodSpec(scheduler_name=reservation.scheduler_name)
         empty = ReservationSpec(template=PodTemplate(spec=spec))
-        return self._facts(msgspec.structs.replace(reservation, spec=empty))
+        return self._desk.world.stand_in(msgspec.structs.replace(reservation, spec=empty))
 
     def _tell(self, old: Reservation | None, new: Reservation | None) -> None:
         held = old is not None and old.active

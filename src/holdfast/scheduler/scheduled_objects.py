@@ -1,0 +1,65 @@
+"""The API object behind what is scheduled: a Pod, or the Reservation that a pod stands in for.
+
+A reservation looks for its node as a pod does. What is read and written about it is its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.meta import ObjectReference
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import PENDING, Reservation
+from holdfast.api.resource import Resource
+from holdfast.api.scheme import PODS, RESERVATIONS
+from holdfast.client.client import Client
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.framework.world import World
+
+ScheduledObject = Pod | Reservation
+
+
+def resource_of(facts: PodFacts) -> Resource[Any]:
+    """What sort of object it is."""
+    return RESERVATIONS if facts.stands_in else PODS
+
+
+def namespace_of(facts: PodFacts) -> str:
+    """Its namespace; reservations have none."""
+    return "" if facts.stands_in else facts.namespace
+
+
+def name_of(facts: PodFacts) -> str:
+    """Its name in messages, with the namespace if it has one."""
+    return facts.name if facts.stands_in else facts.key
+
+
+def reference_to(facts: PodFacts) -> ObjectReference:
+    """A reference to the version that was seen, for events."""
+    resource = resource_of(facts)
+    return ObjectReference(
+        api_version=resource.api_version, kind=resource.kind, namespace=namespace_of(facts),
+        name=facts.name, uid=facts.uid, resource_version=facts.pod.metadata.resource_version,
+    )  # fmt: skip
+
+
+async def read_newest(client: Client, facts: PodFacts) -> ScheduledObject | None:
+    """Read the object as it is stored now; None if another one has its name."""
+    found: ScheduledObject = await client.get(resource_of(facts), facts.name, namespace_of(facts))
+    return found if found.uid == facts.pod.uid else None
+
+
+def node_of(found: ScheduledObject) -> str:
+    """The node it is on, or ""."""
+    return found.status.node_name if isinstance(found, Reservation) else found.spec.node_name
+
+
+def wants_node(found: ScheduledObject) -> bool:
+    """Tell whether it still looks for a node."""
+    over = found.phase != PENDING if isinstance(found, Reservation) else found.finished
+    return not (over or node_of(found))
+
+
+def facts_of(world: World, found: ScheduledObject) -> PodFacts:
+    """Digest it for the queue."""
+    return world.stand_in(found) if isinstance(found, Reservation) else world.facts(found)
