@@ -13,7 +13,7 @@ from holdfast.engine.plugin_use import PluginUse
 from holdfast.engine.prepared import Prepared, ask
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import NONE, Code, Prepares
+from holdfast.framework.plugin import NONE, Code, Prepares, implements
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -110,7 +110,7 @@ def status(code, reasons=()):
 
 def asked(plugin, raw_pod, world, now=0.0):
     """Prepare a plugin for a pod."""
-    assert isinstance(plugin, Prepares)
+    assert implements(plugin, Prepares)
     facts = world.facts(pod(raw_pod, uid="incoming"))
     return Asked(plugin, ask(PluginUse(plugin), facts, View(world, facts, now), ()), world)
 

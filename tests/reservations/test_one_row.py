@@ -10,7 +10,7 @@ from holdfast.engine.decision import decide, feasible, ranked
 from holdfast.engine.memory import Memory
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import Change, Narrow, Placement
+from holdfast.framework.plugin import Change, Narrow, Part, Placement
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -74,7 +74,8 @@ def an_owner(random, name):
 def state_of(world, pod):
     facts = world.facts(typed(pod))
     found = Reservation({}).prepare(facts, View(world, facts, 0.0))
-    state = found.state if isinstance(found, Narrow) else found
+    part = found.state if isinstance(found, Narrow) else found
+    state = part.state if isinstance(part, Part) else part
     assert isinstance(state, OwnerState)
     return state
 

@@ -15,6 +15,7 @@ from holdfast.errors import BadConfiguration
 from holdfast.framework import plugin as contract
 from holdfast.framework.arguments import Args
 from holdfast.framework.per_node import PerNodePlugin, columnar
+from holdfast.framework.traits import Plugin, methods_of, misplaced
 from holdfast.plugins import REGISTRY
 
 ENTRY_POINTS = "holdfast.plugins"
@@ -138,10 +139,10 @@ def _maker(name: str, kind: Any) -> Factory:
         )
     if not issubclass(kind, PerNodePlugin):
         _check_points(name, kind)
-    construct: Factory = kind
+    construct: Any = kind
 
-    def make(args: Args) -> Any:
-        plugin = construct(args)
+    def make(args: Args) -> Plugin:
+        plugin: Plugin | PerNodePlugin = construct(args)
         if isinstance(plugin, PerNodePlugin):
             return columnar(plugin)
         _check_traits(name, plugin)
@@ -150,10 +151,10 @@ def _maker(name: str, kind: Any) -> Factory:
     return make
 
 
-def _check_traits(name: str, plugin: Any) -> None:
+def _check_traits(name: str, plugin: Plugin) -> None:
     """Refuse a plugin that declares nothing of itself, or in a way that is not read."""
     kind = type(plugin).__name__
-    if stray := contract.misplaced(plugin):
+    if stray := misplaced(plugin):
         fields = ", ".join(f"{trait}=..." for trait in stray)
         raise BadConfiguration(
             f'plugin "{name}": class {kind} sets {", ".join(stray)}, which is not read: write '
@@ -175,16 +176,10 @@ def _check_points(name: str, kind: type) -> None:
             f"of {', '.join(_PROTOCOLS)}; for one node at a time derive it from PerNodePlugin"
         )
     for method in found:
-        missing = [part for part in _parts(_PROTOCOLS[method]) if getattr(kind, part, None) is None]
+        parts = methods_of(_PROTOCOLS[method])
+        missing = [part for part in parts if getattr(kind, part, None) is None]
         if missing:
             raise BadConfiguration(
                 f'plugin "{name}": class {kind.__name__} has {method} and not '
                 f"{', '.join(missing)}, which belong to it (see holdfast.framework.plugin)"
             )
-
-
-def _parts(protocol: Any) -> list[str]:
-    """Everything a protocol asks for."""
-    return sorted(
-        part for part in {*vars(protocol), *protocol.__annotations__} if not part.startswith("_")
-    )

@@ -12,6 +12,7 @@ from holdfast.configuration.document import API_VERSION, GROUP, PluginConfig
 from holdfast.configuration.findings import Findings
 from holdfast.configuration.points import POINTS
 from holdfast.errors import BadConfiguration, Cause, NotBuilt
+from holdfast.framework.plugin import Plugin
 
 FIT = "NodeResourcesFit"
 REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
@@ -45,7 +46,7 @@ class Instances:
     def __init__(self, catalog: Catalog, found: Findings) -> None:
         self._catalog = catalog
         self._found = found
-        self.plugins: dict[str, Any] = {}
+        self.plugins: dict[str, Plugin] = {}
 
     def make(
         self,
@@ -86,7 +87,7 @@ class Instances:
                 given[one.name] = Given(args or {}, f"{at}.args")
         return given
 
-    def _made(self, name: str, where: str, args: dict[str, Any], path: str) -> Any:
+    def _made(self, name: str, where: str, args: dict[str, Any], path: str) -> Plugin | None:
         try:
             return self._catalog.find(name).factory(args)
         except Unknown:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.framework.plugin import (
     AfterRejects,
     Binds,
     Filters,
     Permits,
+    Plugin,
     PostBinds,
     PreBinds,
     PreEnqueues,
@@ -29,7 +30,7 @@ class Point(NamedTuple):
     field: str
     name: str
     type_name: str
-    protocol: type | None
+    protocol: type[Plugin] | None
 
 
 QUEUE_SORT = Point("queue_sort", "queueSort", "QueueSortPlugin", None)
@@ -82,7 +83,7 @@ _UPSTREAM = {
 """Where upstream's plugins are part of. Ours need not be everywhere to do the same."""
 
 
-def extends(name: str, plugin: Any, point: Point) -> bool:
+def extends(name: str, plugin: Plugin, point: Point) -> bool:
     """Tell whether a plugin may be named at a point: it is part of it here, or upstream.
 
     Many of ours prepare where upstream's have no preFilter that could be switched off.

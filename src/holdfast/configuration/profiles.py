@@ -6,7 +6,6 @@ Its sets are merged with the defaults and expanded into one list a point by upst
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from holdfast.api.causes import invalid
 from holdfast.configuration import points
@@ -17,7 +16,7 @@ from holdfast.configuration.instances import REMOVED, Instances, removed
 from holdfast.configuration.points import POINTS, Point
 from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
-from holdfast.framework.plugin import Prepares, implements
+from holdfast.framework.plugin import Plugin, Prepares, implements
 
 MOST_TOTAL = 2**63 - 1
 RESERVATION = "Reservation"
@@ -62,7 +61,7 @@ class ProfileReading:
         by_protocol[Prepares] = tuple(p for p in preparing if implements(p, Prepares))
         return Profile(self._name, plugins, self._weights(), by_protocol)
 
-    def _chosen(self, names: Iterable[str]) -> tuple[Any, ...]:
+    def _chosen(self, names: Iterable[str]) -> tuple[Plugin, ...]:
         return tuple(self._plugins[n] for n in dict.fromkeys(names) if n in self._plugins)
 
     def _named(self) -> Iterable[tuple[str, PluginRef]]:
@@ -129,7 +128,7 @@ class ProfileReading:
             words = "at least one bind plugin is needed for profile with scheduler name"
             self._found.wrong(Cause(f"{self._path}.bind", f'{words} "{self._name}"'))
 
-    def _check_names(self, plugins: Sequence[Any]) -> None:
+    def _check_names(self, plugins: Sequence[Plugin]) -> None:
         names = [plugin.name for plugin in plugins]
         for name in sorted({name for name in names if names.count(name) > 1}):
             words = f'two plugins call themselves "{name}": rename one of them'

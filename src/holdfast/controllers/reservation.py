@@ -19,13 +19,13 @@ from holdfast.controllers.reservation_usage import Ground
 from holdfast.controllers.writes import carry_out_all
 from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.plugins.reservation import Reservation as ReservationPlugin
 from holdfast.plugins.reservation.arguments import ReservationArgs
 from holdfast.settings import ReservationSettings
 
 log = logging.getLogger(__name__)
 
 MOST_GROUNDS = 512
-PLUGIN = "Reservation"
 
 
 class ReservationController(Reconciler):
@@ -175,7 +175,7 @@ def settings_of(profiles: Iterable[Profile]) -> ReservationSettings:
     """Take the controller's settings from the first profile that has the plugin."""
     for profile in profiles:
         for plugin in profile.plugins:
-            if plugin.name == PLUGIN:
+            if isinstance(plugin, ReservationPlugin):
                 return chosen(plugin.args)
     return ReservationSettings()
 

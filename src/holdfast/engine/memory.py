@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.class_evaluation import Record
 from holdfast.engine.plugin_use import PluginUse, deciding
 from holdfast.engine.prepared import Answers, Possible, Prepared, ask, take
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Code, Filters, Skip
+from holdfast.framework.plugin import Code, Filters, Plugin, Skip
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -101,7 +101,7 @@ class Memory:
         for record in self._records:
             yield from record.faults()
 
-    def prepare(self, plugin: Any, pod: PodFacts, view: View) -> Prepared:
+    def prepare(self, plugin: Plugin, pod: PodFacts, view: View) -> Prepared:
         """What the plugin, whose scope is not CLUSTER, makes of the pod; remembered."""
         return self._prepare(self._uses[plugin.name], pod, view)
 

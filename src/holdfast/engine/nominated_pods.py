@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from holdfast.framework.plugin import (
     NONE,
     Change,
     Code,
+    Filters,
     JudgesOne,
     NeedsRoom,
     Rows,
@@ -26,7 +26,7 @@ from holdfast.framework.rejection import Word, Words
 from holdfast.framework.values import Needs
 from holdfast.framework.world import World
 
-FilterPair = tuple[Any, State]
+FilterPair = tuple[Filters, State]
 Bools = NDArray[np.bool_]
 _LAST_BIT = 61
 """Whoever asks for more resources than there are bits: the last share one."""
@@ -187,8 +187,8 @@ class Crowd:
 def _room_alone(filters: Sequence[FilterPair]) -> Needs | None:
     """What must be free, if that is all pods to come have to do with the verdict."""
     looking = [pair for pair in filters if pair[0].traits.scope is not Scope.NODE]
-    if len(looking) != 1 or not implements(looking[0][0], NeedsRoom):
+    if len(looking) != 1:
         return None
     plugin, state = looking[0]
-    needs: Needs = plugin.needs(state)
-    return needs if needs.apart is None else None
+    needs = plugin.needs(state) if implements(plugin, NeedsRoom) else None
+    return needs if needs is not None and needs.apart is None else None

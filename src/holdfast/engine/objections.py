@@ -259,8 +259,8 @@ class Objections:
         """Ask plugins that group their reasons about all rows they reject."""
         said = Words(self._nodes.capacity)
         for index in self.objectors:
-            if self._grouping[index]:
-                plugin, state = self.filters[index]
+            plugin, state = self.filters[index]
+            if implements(plugin, GroupsReasons):
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
                 groups = plugin.groups(state, rows)
                 for group in sorted(set(groups.tolist())):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from holdfast.engine.memory import memory_of
 from holdfast.engine.profile import Profile
@@ -11,6 +10,7 @@ from holdfast.framework.plugin import (
     AfterRejects,
     Code,
     Effect,
+    Plugin,
     Prepares,
     implements,
 )
@@ -41,7 +41,7 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     return _merged(effects) if effects else None
 
 
-def _missed(plugin: Any, rejection: Rejection) -> bool:
+def _missed(plugin: Plugin, rejection: Rejection) -> bool:
     """Whether a plugin that needs what it prepared did not get to prepare."""
     if plugin.traits.asked_unprepared or not implements(plugin, Prepares):
         return False

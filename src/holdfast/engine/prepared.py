@@ -18,10 +18,11 @@ from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import Stale
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.engine.plugin_use import PluginUse
+from holdfast.engine.plugin_use import Deciding, PluginUse
 from holdfast.framework.plugin import (
     AnyRows,
     Code,
+    Filters,
     Narrow,
     Part,
     Reject,
@@ -74,7 +75,7 @@ class Prepared:
         self.filters = active and use.filters and (part is None or part.filters)
         self.scores = active and use.scores and (part is None or part.scores)
         self.tiers = active and use.tiers
-        self.kept = active and (use.kept or (use.by_row is not None and use.by_row(state)))
+        self.kept = active and (use.kept or (part is not None and part.by_row))
 
 
 def ask(use: PluginUse, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Prepared:
@@ -104,7 +105,7 @@ def take(use: PluginUse, answer: Any, versions: tuple[int, ...]) -> Prepared:
     return Prepared(use, versions, state=answer)
 
 
-def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Any, State], ...]:
+def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Filters, State], ...]:
     """Plugins that filter for this pod, with their states, in order."""
     return tuple((p.plugin, p.state) for p in in_turn(active))
 
@@ -145,7 +146,7 @@ class Answers:
     )  # fmt: skip
 
     def __init__(
-        self, plugin: Any, state: State, nodes: Picture, *, filters: bool, scores: bool
+        self, plugin: Deciding, state: State, nodes: Picture, *, filters: bool, scores: bool
     ) -> None:
         self.plugin = plugin
         self.state = state
@@ -206,8 +207,8 @@ class Answers:
             asked = self.plugin.filter(self.state, rows)
             yield from differing(f"{name}: kept verdicts", self.verdicts[rows], asked)
         if self.raw is not None:
-            asked = self.plugin.score(self.state, rows)
-            yield from differing(f"{name}: kept raw scores", self.raw[rows], asked)
+            scores = self.plugin.score(self.state, rows)
+            yield from differing(f"{name}: kept raw scores", self.raw[rows], scores)
             everywhere = self.raw[: self._nodes.size]
             ends = self.cursor, everywhere.min(initial=np.inf), everywhere.max(initial=-np.inf)
             if self._span is not None and self._span[0] == self.cursor and self._span != ends:
@@ -224,7 +225,7 @@ class Answers:
                 raw[row] = score
 
     def _all_at_once(self, rows: AnyRows) -> None:
-        asked: Any = rows
+        asked = rows
         if isinstance(rows, slice) and not self._sliced:
             asked = np.arange(rows.stop, dtype=np.intp)
         if self.verdicts is not None:

@@ -8,9 +8,20 @@ from typing import Any, NamedTuple
 
 from holdfast.errors import BadConfiguration
 from holdfast.framework.arguments import Args
-from holdfast.framework.plugin import Binds, Filters, Prepares, Scores, Uncounts, implements
+from holdfast.framework.plugin import (
+    Binds,
+    Filters,
+    NeedsRoom,
+    Plugin,
+    Prepares,
+    Scores,
+    State,
+    implements,
+)
+from holdfast.framework.traits import P
 
-Factory = Callable[[Args], Any]
+Factory = Callable[[Args], Plugin]
+Plugins = tuple[Plugin, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +59,15 @@ class Profile:
     """
 
     name: str
-    plugins: tuple[Any, ...]
+    plugins: Plugins
     weights: Mapping[str, int] = field(default_factory=dict)
-    lists: Mapping[type, tuple[Any, ...]] = field(default_factory=dict)
+    lists: Mapping[type[Plugin], Plugins] = field(default_factory=dict)
     _points: dict[type, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False)
     _prepared: dict[type, tuple[tuple[Any, str, bool], ...]] = field(
         default_factory=dict, init=False, repr=False
     )
 
-    def having(self, point: type) -> tuple[Any, ...]:
+    def having(self, point: type[P]) -> tuple[P, ...]:
         """Plugins that are on at an extension point, in the order of that point."""
         found = self._points.get(point)
         if found is None:
@@ -64,7 +75,7 @@ class Profile:
             found = self._points[point] = tuple(p for p in on if implements(p, point))
         return found
 
-    def concerned(self, point: type, states: Mapping[str, Any]) -> list[Any]:
+    def concerned(self, point: type[P], states: Mapping[str, State]) -> list[P]:
         """Those of them that prepared for a pod, by what they prepared, or never prepare."""
         found = self._prepared.get(point)
         if found is None:
@@ -73,7 +84,7 @@ class Profile:
             )
         return [plugin for plugin, name, prepares in found if name in states or not prepares]
 
-    def role(self, plugin: Any) -> Role:
+    def role(self, plugin: Plugin) -> Role:
         """What a plugin may do about deciding."""
         filtering = self.having(Filters)
         return Role(
@@ -89,9 +100,9 @@ class Profile:
 
     def uncounted(self, resource: str) -> bool:
         """Tell whether a plugin leaves a resource to somebody else to count."""
-        return any(plugin.uncounted(resource) for plugin in self.having(Uncounts))
+        return any(plugin.uncounted(resource) for plugin in self.having(NeedsRoom))
 
-    def plugin(self, name: str) -> Any:
+    def plugin(self, name: str) -> Plugin:
         """The plugin of that name; KeyError if it is not part of the profile."""
         for plugin in self.plugins:
             if plugin.name == name:

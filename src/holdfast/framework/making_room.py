@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.framework.traits import Plugin
 from holdfast.framework.values import Needs, State
 
 if TYPE_CHECKING:
     from holdfast.columns.pod_facts import PodFacts
+    from holdfast.framework.rejection import Rejection
 
 Bools = NDArray[np.bool_]
 NEVER = -(2**59)
@@ -56,8 +58,7 @@ class Limits:
     crowded_by: Callable[[PodFacts], bool] | None = None
 
 
-@runtime_checkable
-class LimitsPods(Protocol):
+class LimitsPods(Plugin, Protocol):
     """Rule out rows because of the pods there, counted one by one.
 
     The verdict on a row must be: it passes if no limit is exceeded. Pods that come to a row never
@@ -69,8 +70,7 @@ class LimitsPods(Protocol):
         ...
 
 
-@runtime_checkable
-class RestsOnPods(Protocol):
+class RestsOnPods(Plugin, Protocol):
     """Tell where a verdict has to do with the pods that stand there.
 
     Preemption tries thousands of rows with pods taken away. Where this says no, it need not ask
@@ -85,8 +85,7 @@ class RestsOnPods(Protocol):
         ...
 
 
-@runtime_checkable
-class NeedsRoom(Protocol):
+class NeedsRoom(Plugin, Protocol):
     """Rule out rows for want of room and nothing else: then all rows can be tried as columns.
 
     Such a plugin may rest on pods too: where it does, room is needed but may not be enough.
@@ -96,12 +95,15 @@ class NeedsRoom(Protocol):
         """What must be free for the row to pass."""
         ...
 
+    def uncounted(self, name: str) -> bool:
+        """Tell whether it leaves a resource for something outside the scheduler to count."""
+        ...
 
-@runtime_checkable
-class RulesEviction(Protocol):
+
+class RulesEviction(Plugin, Protocol):
     """Have a say in whether others are evicted for a pod, and who never is."""
 
-    def forbids_eviction(self, rejection: Any) -> str | None:
+    def forbids_eviction(self, rejection: Rejection) -> str | None:
         """Tell why nobody may be evicted for the rejected pod, "" without words; None: allowed."""
         ...
 

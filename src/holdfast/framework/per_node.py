@@ -19,7 +19,17 @@ from holdfast.api.pod import Pod
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.arguments import Args
-from holdfast.framework.plugin import NONE, Change, Code, RawScores, Rows, Scope, Traits, Verdicts
+from holdfast.framework.plugin import (
+    NONE,
+    Change,
+    Code,
+    Plugin,
+    RawScores,
+    Rows,
+    Scope,
+    Traits,
+    Verdicts,
+)
 from holdfast.framework.view import View
 
 
@@ -187,7 +197,7 @@ class _Both(_Filtering, _Scoring):
     """Filters and scores."""
 
 
-def columnar(plugin: Any) -> Any:
+def columnar(plugin: Plugin | PerNodePlugin) -> Plugin:
     """Make a per-node plugin answer in columns; any other plugin is as it was."""
     if not isinstance(plugin, PerNodePlugin):
         return plugin

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.extender import Agreement
-from holdfast.framework.plugin import Code, Reject, Rows, State, Tallies, implements
+from holdfast.framework.plugin import Code, Filters, Reject, Rows, State, Tallies, implements
 from holdfast.framework.view import View
 
 NO_NODES = "no nodes available to schedule pods"
@@ -145,7 +144,7 @@ class Rejection:
     nodes: int
     codes: NDArray[np.int8]
     plugin_of: NDArray[np.int8]
-    filters: tuple[tuple[Any, State], ...] = ()
+    filters: tuple[tuple[Filters, State], ...] = ()
     states: Mapping[str, State] = field(default_factory=dict)
     prepared: frozenset[str] = frozenset()
     prefilter: tuple[str, Reject] | None = None
@@ -263,7 +262,7 @@ class Rejection:
         return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.narrowed_by))}]"
 
 
-def count_reasons(plugin: Any, state: State, rows: Rows) -> Mapping[str, int]:
+def count_reasons(plugin: Filters, state: State, rows: Rows) -> Mapping[str, int]:
     """Count a plugin's reasons over the rows it rejected."""
     if implements(plugin, Tallies):
         tally: Mapping[str, int] = plugin.tally(state, rows)

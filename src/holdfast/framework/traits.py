@@ -1,10 +1,11 @@
-"""What a plugin declares of itself once, for all pods: a frozen ``Traits`` value."""
+"""What every plugin has: a name, and a frozen ``Traits`` value that it declares for all pods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from holdfast.framework.events import ClusterEvent
 
@@ -77,9 +78,47 @@ def _named(actions: tuple[str, ...] | None, action: str) -> bool:
     return every or action in actions
 
 
+class Plugin(Protocol):
+    """What every plugin has; the rest of the contract are protocols it may implement besides.
+
+    They stand in ``plugin`` (for every author), ``fast_paths`` (for authors who need speed) and
+    ``making_room`` (for authors whose filter looks at the pods of a node).
+    """
+
+    @property
+    def name(self) -> str:
+        """The name messages, metrics and weights go by."""
+        ...
+
+    @property
+    def traits(self) -> Traits:
+        """How long its answers hold and how it may be asked."""
+        ...
+
+
+P = TypeVar("P", bound=Plugin)
+_IMPLEMENTED: dict[tuple[type, type], bool] = {}
+
+
+def implements(plugin: Plugin, point: type[P]) -> TypeGuard[P]:
+    """Tell whether a plugin has all methods of an extension point; looked up once per class."""
+    key = (type(plugin), point)
+    found = _IMPLEMENTED.get(key)
+    if found is None:
+        found = _IMPLEMENTED[key] = all(
+            callable(getattr(plugin, method, None)) for method in methods_of(point)
+        )
+    return found
+
+
+def methods_of(point: type[Plugin]) -> list[str]:
+    """The methods that an extension point asks for."""
+    return sorted(method for method in vars(point) if not method.startswith("_"))
+
+
 NAMES = tuple(field.name for field in fields(Traits))
 
 
-def misplaced(plugin: object) -> tuple[str, ...]:
+def misplaced(plugin: Any) -> tuple[str, ...]:
     """Name the traits that a plugin sets as attributes of its own, where they have no effect."""
     return tuple(name for name in NAMES if hasattr(plugin, name))

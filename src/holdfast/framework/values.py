@@ -88,13 +88,15 @@ class Part:
     """The plugin has something to say, but only about filtering or only about scoring.
 
     ``mistake`` says what is wrong with what it was to score by: once nodes are to be compared,
-    the attempt fails with these words.
+    the attempt fails with these words. ``by_row``: for pods that read like this one the answer for
+    a row depends on that row alone, although the plugin's scope is DOMAIN; so it is kept.
     """
 
     state: State
     filters: bool = True
     scores: bool = True
     mistake: str = ""
+    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class BindFailed(Exception):
     the failed write may have taken effect all the same.
     """
 
-    begun: tuple[Any, ...] = ()
+    begun: tuple[PreBinds, ...] = ()
 
     @classmethod
     def at(cls, plugin: str, point: str, cause: Exception) -> BindFailed:
@@ -238,7 +238,7 @@ async def _run(driver: Driver, plugin: str, point: str, steps: Generator[Call, A
         raise BindFailed.at(plugin, point, bug) from bug
 
 
-async def _undo(driver: Driver, plugin: Any, placement: Placement) -> None:
+async def _undo(driver: Driver, plugin: PreBinds, placement: Placement) -> None:
     try:
         await driver.run(plugin.undo_bind(placement.states.get(plugin.name), placement))
     except NotFound:

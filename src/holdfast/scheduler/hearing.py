@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Hashable, Mapping
-from typing import Any
 
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.decision import closed_gate
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import ClusterEvent, Filters, Hints, Scope, hears, implements
+from holdfast.framework.plugin import (
+    ClusterEvent,
+    Filters,
+    Hints,
+    Plugin,
+    ReadsBeyondSpec,
+    Scope,
+    hears,
+    implements,
+)
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
@@ -68,8 +76,7 @@ class Hearing:
         plugins, interested = self._plugins[facts.scheduler_name], self._interested(event)
         worth = Worth.NOTHING
         for name in queued.rejectors & interested:
-            plugin: Any = plugins.get(name)
-            if implements(plugin, Hints) and not self._helps(plugin, event, facts, view):
+            if not self._helps(plugins.get(name), event, facts, view):
                 continue
             if name in queued.pending_on:
                 return Worth.AT_ONCE
@@ -92,17 +99,20 @@ class Hearing:
         """What ``alike`` depends on besides the pods: which of their labels anybody looks at."""
         return self._world.nodes.epochs["labels"]
 
-    def _looks_closer(self, plugin: Any, facts: PodFacts) -> bool:
+    def _looks_closer(self, plugin: Plugin | None, facts: PodFacts) -> bool:
         if plugin is None:
             return False
         if plugin.traits.beyond_spec:
-            beyond = getattr(plugin, "beyond", None)
             view = View(self._world, facts, self._now())
-            return beyond is None or beyond(facts, view) is not None
+            return not implements(plugin, ReadsBeyondSpec) or plugin.beyond(facts, view) is not None
         return implements(plugin, Filters) and plugin.traits.scope is Scope.CLUSTER
 
-    def _helps(self, plugin: Any, event: ClusterEvent, facts: PodFacts, view: View) -> bool:
+    def _helps(
+        self, plugin: Plugin | None, event: ClusterEvent, facts: PodFacts, view: View
+    ) -> bool:
         """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
+        if plugin is None or not implements(plugin, Hints):
+            return True
         began = self._watch.read()
         try:
             helps = bool(plugin.hint(event, facts, view))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Code, Effect, Reject, Skip, Wait
+from holdfast.framework.plugin import Code, Effect, Plugin, Reject, Skip, Wait
 from holdfast.scheduler.metrics import Metrics
 
 EVERY = 10
@@ -81,19 +81,19 @@ class Meter:
         }
         return replace(profile, plugins=tuple(metered.values()), lists=lists)
 
-    def _metered(self, plugin: Any, profile: str) -> Any:
+    def _metered(self, plugin: Plugin, profile: str) -> Plugin:
         """A stand-in that does what the plugin does.
 
         Often used methods are taken over as they are, the others are looked up on the plugin
         every time.
         """
-        made = _stand_in_type(type(plugin))()
+        made: Plugin = _stand_in_type(type(plugin))()
         for name in dir(plugin):
             if not name.startswith("_"):
                 vars(made)[name] = self._stand_in(plugin, name, profile)
         return made
 
-    def _stand_in(self, plugin: Any, name: str, profile: str) -> Any:
+    def _stand_in(self, plugin: Plugin, name: str, profile: str) -> Any:
         found = getattr(plugin, name)
         if not callable(found):
             return found
@@ -139,7 +139,7 @@ def _stand_in_type(plugin: type) -> type:
     return found
 
 
-def _forward(plugin: Any, name: str) -> Callable[..., Any]:
+def _forward(plugin: Plugin, name: str) -> Callable[..., Any]:
     def call(*given: Any, **named: Any) -> Any:
         return getattr(plugin, name)(*given, **named)
 

@@ -23,10 +23,10 @@ from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.engine.memory import Memory
-from holdfast.engine.plugin_use import PluginUse
+from holdfast.engine.plugin_use import Deciding, PluginUse
 from holdfast.engine.prepared import Prepared, ask
 from holdfast.engine.profile import Profile
-from holdfast.framework.per_node import columnar
+from holdfast.framework.per_node import PerNodePlugin, columnar
 from holdfast.framework.plugin import (
     NONE,
     Change,
@@ -41,6 +41,7 @@ from holdfast.framework.plugin import (
     Needs,
     NeedsRoom,
     Normalizes,
+    Plugin,
     Prepares,
     RestsOnPods,
     Rows,
@@ -58,7 +59,7 @@ from holdfast.framework.world import World
 from holdfast.testing.builders import a_reservation, typed
 from holdfast.testing.random_cluster import RandomCluster
 
-Factory = Callable[[], Any]
+Factory = Callable[[], Plugin | PerNodePlugin]
 Pods = Callable[[RandomCluster], Any]
 
 
@@ -66,7 +67,7 @@ Pods = Callable[[RandomCluster], Any]
 class Case:
     """One plugin prepared for one pod in one world."""
 
-    plugin: Any
+    plugin: Deciding
     pod: PodFacts
     world: World
     prepared: Prepared
@@ -126,7 +127,7 @@ def _events(cluster: RandomCluster) -> int:
     return 1 if cluster.random.random() < 0.8 else cluster.random.randrange(len(cluster.nodes))
 
 
-def _check_step(plugin: Any, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
+def _check_step(plugin: Plugin, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
     case = prepare(plugin, cluster.world, pod)
     _check_incremental(case, memory, cluster, pod)
     _check_amounts(case)
@@ -161,7 +162,7 @@ def _check_amounts(case: Case) -> None:
     assert read[0] == read[1], f"{case.plugin.name}: reads ignores amounts"
 
 
-def _check_hints(plugin: Any, cluster: RandomCluster, pod: Any) -> None:
+def _check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
     """A hint is asked about every event there is and answers yes or no."""
     if not implements(plugin, Hints):
         return
@@ -182,10 +183,11 @@ def _check_hints(plugin: Any, cluster: RandomCluster, pod: Any) -> None:
         assert isinstance(answer, bool), f"{plugin.name}: hint answers {event} with yes or no"
 
 
-def prepare(plugin: Any, world: World, pod: Any) -> Case:
+def prepare(plugin: Plugin, world: World, pod: Any) -> Case:
     """Prepare a plugin for a pod, remembering nothing."""
     facts = world.facts(pod)
-    return Case(plugin, facts, world, ask(PluginUse(plugin), facts, View(world, facts, 0.0), ()))
+    use = PluginUse(plugin)
+    return Case(use.plugin, facts, world, ask(use, facts, View(world, facts, 0.0), ()))
 
 
 def _check_rows(case: Case, answer: Callable[[Any], Any], random: Random, point: str) -> None:
@@ -217,13 +219,13 @@ def _check_verdicts(case: Case) -> None:
         word for row in rejected for word in case.plugin.reasons(case.prepared.state, int(row))
     )
     assert bool(words) == bool(len(rejected)), f"{name}: a rejection has reasons"
-    if implements(case.plugin, Tallies) and len(rejected):
-        tally = {w: n for w, n in case.plugin.tally(case.prepared.state, rejected).items() if n}
+    plugin, state = case.plugin, case.prepared.state
+    if implements(plugin, Tallies) and len(rejected):
+        tally = {w: n for w, n in plugin.tally(state, rejected).items() if n}
         assert tally == words, f"{name}: tally equals reasons"
-    if implements(case.plugin, GroupsReasons) and len(rejected):
-        state = case.prepared.state
+    if implements(plugin, GroupsReasons) and len(rejected):
         said: dict[int, tuple[str, ...]] = {}
-        for row, group in zip(rejected, case.plugin.groups(state, rejected).tolist(), strict=True):
+        for row, group in zip(rejected, plugin.groups(state, rejected).tolist(), strict=True):
             reasons = case.plugin.reasons(state, int(row))
             assert said.setdefault(group, reasons) == reasons, f"{name}: groups give one reason"
 
@@ -274,7 +276,7 @@ def _check_leaving(case: Case, random: Random) -> None:
             plain = int(case.verdicts(asked)[0])
             assert verdict == plain, f"{plugin.name}: a row that rests on no pods keeps its verdict"
     if implements(plugin, LimitsPods):
-        _check_limits(case, row, gone, verdict)
+        _check_limits(case, plugin.limits(state), row, gone, verdict)
     if implements(plugin, NeedsRoom):
         needs: Needs = plugin.needs(state)
         if needs.apart is not None and needs.apart[row]:
@@ -285,9 +287,8 @@ def _check_leaving(case: Case, random: Random) -> None:
         assert rests or enough is (verdict == 0), law
 
 
-def _check_limits(case: Case, row: int, gone: list[PodFacts], verdict: int) -> None:
+def _check_limits(case: Case, limits: Limits, row: int, gone: list[PodFacts], verdict: int) -> None:
     """A row passes exactly if no limit is exceeded once some have left."""
-    limits: Limits = case.plugin.limits(case.prepared.state)
     if limits.apart is None or not limits.apart[row]:
         left = [limit.left[row] + sum(map(limit.counts, gone)) for limit in limits.limits]
         within = bool(min(left, default=0) >= 0)
@@ -327,10 +328,10 @@ def _check_table(case: Case) -> None:
     plugin, state = case.plugin, case.prepared.state
     if not implements(plugin, Tabulates):
         return
-    assert plugin.pre_score(state, case.rows) is None
+    assert case.plugin.pre_score(state, case.rows) is None
     found = plugin.tabulate(state, case.rows)
     if found is not None:
-        final = plugin.normalize(state, case.rows, case.scores(case.rows))
+        final = case.plugin.normalize(state, case.rows, case.scores(case.rows))
         assert (found[1][found[0]] == final).all(), f"{plugin.name}: a table says what rows say"
 
 
@@ -370,13 +371,13 @@ def _check_incremental(case: Case, memory: Memory, cluster: RandomCluster, pod: 
         assert scores == _by_name(anew.world.nodes, anew.scores(anew.rows)), law
 
 
-def _kept_verdicts(plugin: Any, kept: Prepared, nodes: Picture) -> dict[str, float]:
+def _kept_verdicts(plugin: Deciding, kept: Prepared, nodes: Picture) -> dict[str, float]:
     if kept.answers is not None and kept.answers.verdicts is not None:
         return _by_name(nodes, kept.answers.verdicts[nodes.rows])
     return _by_name(nodes, plugin.filter(kept.state, nodes.rows, NONE))
 
 
-def _kept_scores(plugin: Any, kept: Prepared, nodes: Picture) -> dict[str, float]:
+def _kept_scores(plugin: Deciding, kept: Prepared, nodes: Picture) -> dict[str, float]:
     if kept.answers is not None and kept.answers.raw is not None:
         return _by_name(nodes, kept.answers.raw[nodes.rows])
     return _by_name(nodes, plugin.score(kept.state, nodes.rows))

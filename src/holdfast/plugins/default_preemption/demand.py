@@ -7,7 +7,7 @@ then the needs in order, then two bits a limit: that it is exceeded, and that it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,9 @@ from holdfast.columns.grid import Grid
 from holdfast.columns.importance import Importance
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.engine.nominated_pods import FilterPair
 from holdfast.framework.making_room import NEVER, Limit, Limits, LimitsPods
-from holdfast.framework.plugin import Needs, NeedsRoom, State, implements
+from holdfast.framework.plugin import Needs, NeedsRoom, implements
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import SomeRows
 from holdfast.plugins.default_preemption.victims import Rest
@@ -180,7 +181,7 @@ class Limited:
     a row whether the limits say too little there.
     """
 
-    def __init__(self, filters: Iterable[tuple[Any, State]]) -> None:
+    def __init__(self, filters: Iterable[FilterPair]) -> None:
         self.limits: tuple[Limit, ...] = ()
         self.places: dict[str, tuple[int, int]] = {}
         self.apart: list[NDArray[np.bool_]] = []

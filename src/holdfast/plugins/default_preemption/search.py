@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +22,10 @@ from holdfast.framework.plugin import (
     Candidate,
     Change,
     Code,
+    Filters,
     Needs,
     NeedsRoom,
+    Plugin,
     RestsOnPods,
     Rows,
     RulesEviction,
@@ -183,7 +184,7 @@ class Search:
             left[rows[verdicts != 0]] = False
 
     def _shortages(
-        self, plugin: Any, state: State, rows: Rows, short: NDArray[np.int64]
+        self, plugin: Filters, state: State, rows: Rows, short: NDArray[np.int64]
     ) -> Counter[str]:
         """Count what rows lack even without the lower pods; those that lack the same at once."""
         words: Counter[str] = Counter()
@@ -196,7 +197,7 @@ class Search:
                 words[reason] += len(alike)
         return words
 
-    def _bits(self, trial: Trial, plugin: Any) -> int:
+    def _bits(self, trial: Trial, plugin: Plugin) -> int:
         """What of all that may be short is this filter's word."""
         if self._is_room(plugin):
             return trial.demand.room_bits()
@@ -284,13 +285,13 @@ class Search:
             found = self._outcomes[row] = dry_run(self._question, row)
         return found
 
-    def _is_room(self, plugin: Any) -> bool:
+    def _is_room(self, plugin: Plugin) -> bool:
         return self._room is not None and plugin is self._room[0]
 
-    def _is_limited(self, plugin: Any) -> bool:
+    def _is_limited(self, plugin: Plugin) -> bool:
         return plugin.name in self._limited.places
 
-    def _counted(self, plugin: Any) -> bool:
+    def _counted(self, plugin: Plugin) -> bool:
         """Whether the trial has all that a filter has to say, but for hard rows."""
         return self._is_room(plugin) or self._is_limited(plugin)
 
@@ -299,18 +300,21 @@ def spares_of(rejection: Rejection) -> Callable[[PodFacts], bool] | None:
     """Who is never evicted for the rejected pod, if any filter says so."""
     for plugin, _ in rejection.filters:
         if implements(plugin, RulesEviction):
-            rule: Callable[[PodFacts], bool] | None = plugin.spares(rejection.pod)
+            rule = plugin.spares(rejection.pod)
             if rule is not None:
                 return rule
     return None
 
 
-def _by_room(rejection: Rejection) -> tuple[Any, State] | None:
+def _by_room(rejection: Rejection) -> tuple[NeedsRoom, State] | None:
     """The filter that asks for room, if there is one."""
-    return next((pair for pair in rejection.filters if implements(pair[0], NeedsRoom)), None)
+    for plugin, state in rejection.filters:
+        if implements(plugin, NeedsRoom):
+            return plugin, state
+    return None
 
 
-def _verdict(plugin: Any, state: State, row: int) -> int:
+def _verdict(plugin: Filters, state: State, row: int) -> int:
     """What a filter says of a row as it is."""
     if implements(plugin, ScalarTwin):
         return int(plugin.row(state, row)[0])

@@ -10,14 +10,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.engine.nominated_pods import judge_beside_nominated
-from holdfast.framework.plugin import Candidate, Change, Code, Scope, State
+from holdfast.engine.nominated_pods import FilterPair, judge_beside_nominated
+from holdfast.framework.plugin import Candidate, Change, Code, Scope
 from holdfast.framework.rejection import Word
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.budgets import Budgets
@@ -33,7 +33,7 @@ class Question:
     """What stays the same from node to node."""
 
     view: View
-    filters: Sequence[tuple[Any, State]]
+    filters: Sequence[FilterPair]
     budgets: Budgets
     spares: Callable[[PodFacts], bool] | None = None
     """Who is never evicted for this pod."""

@@ -25,6 +25,7 @@ from holdfast.framework.plugin import (
     Code,
     Effect,
     Narrow,
+    Part,
     Placement,
     RawScores,
     Reject,
@@ -121,16 +122,14 @@ class Reservation:
             backed=view.world.devices.backing(pod.request), falls_back=self.args.falls_back,
             ignored=ignored, nominations=view.world.nominations,
         )  # fmt: skip
+        # Where order labels count, the lowest of the whole cluster decides.
+        part = Part(state, by_row=not state.ordered)
         if affinity is None:
-            return state
+            return part
         # Reservations on nodes the pod may not go to are none of its.
         rows = matched.rows
         rows = rows[required_selected(view.nodes, required_nodes(pod.pod), rows)]
-        return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
-
-    def by_row(self, state: AnyState) -> bool:
-        """Of owners, unless order labels count: then the lowest of the whole cluster decides."""
-        return isinstance(state, OwnerState) and not state.ordered
+        return Narrow(part, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
 
     def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
