@@ -1,4 +1,4 @@
-"""The only place that wires rooms together: an API server, and components that live on it.
+"""Where rooms are wired together to a cluster: an API server, and components that live on it.
 
 ``EmbeddedServer`` is the API server with its store and its HTTPS front. ``Components`` is
 everything that is a plain API client: scheduler, controllers, simulated nodes. ``Cluster`` is
@@ -32,7 +32,7 @@ from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import ControllerGroup
 from holdfast.controllers.reservation import settings_of
 from holdfast.errors import HoldfastError, Refused, Unavailable
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler_process import scheduler_for
 from holdfast.server_process import ServerProcess
 from holdfast.settings import (
     ClusterSettings,
@@ -116,11 +116,9 @@ class Components:
         configuration: Configuration | None = None,
     ) -> None:
         chosen = configuration or Configuration()
-        self.scheduler = Scheduler(
-            client_for("system:kube-scheduler"), clock, chosen.profiles,
-            extenders=chosen.extenders, backoff=chosen.backoff,
-            seed=scheduler.seed, check=scheduler.check_invariants,
-        )  # fmt: skip
+        self.scheduler = scheduler_for(
+            client_for("system:kube-scheduler"), clock, chosen, scheduler
+        )
         self.controllers = ControllerGroup(
             client_for("system:kube-controller-manager"), clock,
             reservations=settings_of(chosen.profiles.values()),

@@ -95,11 +95,11 @@ async def test_readiness_waits_for_informers_and_handlers(pages, cluster):
 
 
 async def test_readiness_ends_with_the_process_and_health_with_the_lease(pages):
-    pages.subject.stopping = True
+    pages.subject.stopping = lambda: True
     assert (await pages.get("/healthz"))[0] == 200
     status, text = await pages.get("/readyz")
     assert (status, "[-]shutdown failed: process is shutting down" in text) == (500, True)
-    pages.subject.stopping, pages.lease = False, "could not be renewed"
+    pages.subject.stopping, pages.lease = lambda: False, "could not be renewed"
     status, text = await pages.get("/livez")
     assert (status, "[-]leaderElection failed: could not be renewed" in text) == (500, True)
 

@@ -1,7 +1,8 @@
 """The command line: a plain API client, and the switch that starts things.
 
 Lives here: commands, their flags, what they print; the only place that reads flags and the
-environment. May not live here: decisions, wiring (``cluster``), anything another room needs.
+environment. May not live here: decisions, wiring (``cluster``, ``scheduler_process``), anything
+another room needs.
 
 ``commands`` declares the flags and imports what carries a command out only when it is given:
 ``holdfast status`` must not pay for NumPy.

@@ -34,12 +34,12 @@ class Subject:
     configuration: Mapping[str, Any] = field(default_factory=dict)
     flags: Mapping[str, Any] = field(default_factory=dict)
     started: float = 0.0
-    stopping: bool = False
+    stopping: Callable[[], bool] = lambda: False
 
     def alive(self) -> str:
         """Say what is wrong with deciding and with following the cluster."""
         scheduler = self.scheduler
-        if self.leads() and scheduler.synced.is_set() and not self.stopping:
+        if self.leads() and scheduler.synced.is_set() and not self.stopping():
             return scheduler.ailment
         return ""
 
@@ -55,7 +55,7 @@ class Subject:
 
     def shutdown(self) -> str:
         """Say whether the process is about to end."""
-        return "process is shutting down" if self.stopping else ""
+        return "process is shutting down" if self.stopping() else ""
 
 
 class HealthPage:

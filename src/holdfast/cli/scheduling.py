@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import socket
-from collections.abc import Coroutine
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from holdfast.cli import collector, signals
 from holdfast.cli.configured import configured
 from holdfast.cli.health import HealthPage, Subject
-from holdfast.client.client import Client
-from holdfast.client.endpoint import Endpoint
-from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.client.leader import LeaderElection, Terms
-from holdfast.client.transport import FencedTransport, ThrottledTransport, Transport
-from holdfast.clock import Clock, SystemClock
-from holdfast.configuration.document import ClientConnection
-from holdfast.configuration.document import LeaderElection as ElectionTerms
+from holdfast.client.leader import LeaderElection
+from holdfast.clock import SystemClock
 from holdfast.configuration.reading import Configuration, effective
-from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
-from holdfast.controllers.reservation import settings_of
-from holdfast.errors import HoldfastError
 from holdfast.scheduler.dump import log_dump
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler_process import SchedulerProcess
 from holdfast.settings import SchedulerSettings
-
-DEFAULT_BURST = 100
-NAME = "holdfast-scheduler"
 
 
 def schedule(kubeconfig: Path | None, health_port: int, settings: SchedulerSettings) -> None:
@@ -51,149 +34,29 @@ async def _schedule(
     settings: SchedulerSettings,
 ) -> None:
     stop = signals.stop_signal()
-    process = SchedulerProcess(await load(kubeconfig), configuration, settings, SystemClock())
+    endpoint, clock = await load(kubeconfig), SystemClock()
+
+    def started() -> None:
+        collector.settle()
+        names = ", ".join(configuration.profiles)
+        print(f"scheduling for {endpoint.url} as {names}", flush=True)
+
+    process = SchedulerProcess(endpoint, configuration, settings, clock, started)
     signals.on_dump_signal(partial(log_dump, process.scheduler))
-    flags = {"kubeconfig": kubeconfig or "", "health-port": health_port, **asdict(settings)}
-    page = await HealthPage.start(health_port, process.subject(flags))
+    subject = Subject(
+        process.scheduler, clock, process.leads, process.lease_trouble,
+        configuration=effective(configuration),
+        flags={"kubeconfig": kubeconfig or "", "health-port": health_port, **asdict(settings)},
+        stopping=lambda: process.stopping,
+    )  # fmt: skip
+    page = await HealthPage.start(health_port, subject)
+    if process.elects:
+        # Whoever waits for a lease wants to know what keeps it.
+        logging.getLogger(LeaderElection.__module__).setLevel(logging.INFO)
+        print(f"waiting for the lease {process.lease} as {process.identity}", flush=True)
     try:
         await process.run(stop)
     finally:
         await page.close()
         await process.close()
     print("stopped", flush=True)
-
-
-class SchedulerProcess:
-    """A scheduler, what looks after its reservations, and the lease it may need to work."""
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        configuration: Configuration,
-        settings: SchedulerSettings,
-        clock: Clock,
-    ) -> None:
-        self._endpoint = endpoint
-        self._configuration = configuration
-        self._clock = clock
-        terms = configuration.leader_election
-        wanted = settings.leader_elect
-        self._elects = terms.leader_elect if wanted is None else wanted
-        # The lease has a way of its own: nothing else may keep it from being renewed.
-        self._lease_client = Client(HttpTransport(endpoint), NAME)
-        self._election = _election(self._lease_client, clock, terms)
-        transport = _transport(endpoint, configuration.client_connection, clock)
-        if self._elects:
-            transport = FencedTransport(transport, self._election.confirm)
-        self._client = Client(transport, NAME)
-        self.scheduler = Scheduler(
-            self._client, clock, configuration.profiles,
-            extenders=configuration.extenders, backoff=configuration.backoff,
-            seed=settings.seed, check=settings.check_invariants,
-        )  # fmt: skip
-        # What keeps reservations true lives where they are scheduled, on the same informers.
-        self._beside = ControllerGroup(
-            self._client, clock, self.scheduler.recorder, kinds=BESIDE_KUBERNETES,
-            informers=self.scheduler.sources.informers,
-            reservations=settings_of(configuration.profiles.values()),
-        )  # fmt: skip
-        self._subject: Subject | None = None
-
-    def subject(self, flags: dict[str, Any]) -> Subject:
-        """What the health pages are about."""
-        self._subject = Subject(
-            self.scheduler, self._clock, lambda: self._election.is_leader or not self._elects,
-            self._lease, effective(self._configuration), flags,
-        )  # fmt: skip
-        return self._subject
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Work until told to stop; raises what ends the work before that."""
-        if self._elects:
-            # Whoever waits for a lease wants to know what keeps it.
-            logging.getLogger(LeaderElection.__module__).setLevel(logging.INFO)
-            terms = self._configuration.leader_election
-            lease = f"{terms.resource_namespace}/{terms.resource_name}"
-            print(f"waiting for the lease {lease} as {self._election.identity}", flush=True)
-        work = self._election.run(self._work) if self._elects else self._work()
-        working = asyncio.create_task(work)
-        stopping = asyncio.create_task(stop.wait())
-        told = False
-        try:
-            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            told = not working.done()
-        finally:
-            await self._end(working, stopping)
-        _raise_why(working, told)
-
-    async def close(self) -> None:
-        """Hang up."""
-        await self._client.close()
-        await self._lease_client.close()
-
-    async def _work(self) -> None:
-        await self.scheduler.start()
-        await self._beside.start()
-        collector.settle()
-        names = ", ".join(self._configuration.profiles)
-        print(f"scheduling for {self._endpoint.url} as {names}", flush=True)
-        await _first_end(self.scheduler.stopped(), self._beside.failure())
-
-    async def _end(self, *tasks: asyncio.Task[Any]) -> None:
-        """Finish what is being bound while the lease is still ours."""
-        if self._subject is not None:
-            self._subject.stopping = True
-        await self._beside.stop()
-        await self.scheduler.stop()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _lease(self) -> str:
-        if self._elects and self._election.is_leader:
-            try:
-                self._election.confirm()
-            except HoldfastError as lost:
-                return str(lost)
-        return ""
-
-
-async def _first_end(*parts: Coroutine[Any, Any, None]) -> None:
-    """Wait until one of several parts ends; raises what it ended with."""
-    tasks = {asyncio.create_task(part) for part in parts}
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _transport(endpoint: Endpoint, connection: ClientConnection, clock: Clock) -> Transport:
-    """Hold requests back only if the user says so: the server has its own way of saying no."""
-    transport = HttpTransport(endpoint)
-    if connection.qps <= 0:
-        return transport
-    burst = connection.burst or DEFAULT_BURST
-    return ThrottledTransport(transport, clock, qps=connection.qps, burst=burst)
-
-
-def _election(client: Client, clock: Clock, terms: ElectionTerms) -> LeaderElection:
-    return LeaderElection(
-        client, clock=clock, identity=f"{socket.gethostname()}_{os.getpid()}",
-        name=terms.resource_name, namespace=terms.resource_namespace,
-        terms=Terms(terms.lease_duration, terms.renew_deadline, terms.retry_period),
-    )  # fmt: skip
-
-
-def _raise_why(working: asyncio.Task[None], told: bool) -> None:
-    """Raise what ended the work; being told to stop, while starting too, is no failure."""
-    if working.cancelled() or (failure := working.exception()) is None:
-        return
-    if isinstance(failure, HoldfastError):
-        if told:
-            return
-        raise failure
-    raise HoldfastError(f"the scheduler failed: {type(failure).__name__}: {failure}") from failure
