@@ -5,7 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.columns.amounts import Amounts
-from holdfast.columns.interner import CPU, EPHEMERAL, MEMORY, PODS
+from holdfast.columns.interner import CPU, EPHEMERAL, MEMORY, PODS, ResourceNames
+from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.request_fit import (
     ENOUGH,
     Need,
@@ -14,6 +15,7 @@ from holdfast.columns.request_fit import (
     short_bits_at,
     spare_of,
 )
+from holdfast.testing import a_pod, typed
 
 GPU, FPGA = 4, 5
 """Resources that no node has at first: their columns are empty until one does."""
@@ -124,3 +126,11 @@ def test_a_column_of_another_kind_is_a_need_like_any_other():
     assert plain.fits_at(0) and not fit.fits_at(0) and not fit.fits(slice(0, 1))[0]
     assert [tuple(s) for s in fit.shortages(0)] == [(99, 2, 3, 4, False)]
     assert spare_of(1, 2, 4, backed=False) == fit.spare_at(0)[2]
+
+
+def test_pods_take_a_slot_each_and_what_they_request():
+    fit = RequestFit.of(counted([EMPTY]), ((CPU, 2), (GPU, 1)), frozenset())
+    names = ResourceNames()
+    pods = [PodFacts.of(typed(a_pod(f"p{i}", cpu="3m", memory="1")), names) for i in range(2)]
+    assert fit.taken_by(pods) == [2, 6, 0]
+    assert fit.taken_by([]) == [0, 0, 0]

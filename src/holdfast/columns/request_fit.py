@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from holdfast.columns.amounts import Amounts, Request
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import PODS
+from holdfast.columns.pod_facts import PodFacts
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -128,6 +129,12 @@ class RequestFit:
             spare_of(need.free_at[row], need.wanted, need.has_at[row], backed=need.backed)
             for need in self.needs
         ]
+
+    def taken_by(self, pods: Sequence[PodFacts]) -> list[int]:
+        """What pods take of each need, were they on one row: a slot each, and what they request."""
+        requests = [dict(pod.request) for pod in pods]
+        wanted = [sum([r.get(need.resource, 0) for r in requests]) for need in self.needs[1:]]
+        return [len(pods), *wanted]
 
     # --- explanation --------------------------------------------------------------------------
 

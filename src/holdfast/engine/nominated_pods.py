@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.interner import PODS
 from holdfast.columns.journal import Follower
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.request_fit import RequestFit, short_bits, short_bits_at
 from holdfast.framework.plugin import (
     NONE,
     Change,
@@ -23,13 +23,10 @@ from holdfast.framework.plugin import (
     implements,
 )
 from holdfast.framework.rejection import Word, Words
-from holdfast.framework.values import Needs
 from holdfast.framework.world import World
 
 FilterPair = tuple[Filters, State]
 Bools = NDArray[np.bool_]
-_LAST_BIT = 61
-"""Whoever asks for more resources than there are bits: the last share one."""
 
 
 def judge(filters: Iterable[FilterPair], row: int, change: Change = NONE) -> Word | None:
@@ -86,7 +83,7 @@ class Crowd:
         self._filters = filters
         self._ok = ok
         self._follower = Follower(world.nodes.journal, world.nodes.order_journal)
-        self._room = _room_alone(filters)
+        self._room = _room_alone(world, filters)
         self._wants: dict[int, Word | None] = {0: None}
         self._asides: dict[int, Word | None] = {}
         self.words = Words(world.nodes.capacity)
@@ -135,13 +132,8 @@ class Crowd:
         ahead = self._world.nominations.at_least(self._priority, row)
         if not ahead:
             return None
-        amounts = self._world.nodes.amounts
-        short = int(amounts.free_at[PODS][row] - len(ahead) < 1)
-        for bit, (resource, wanted) in enumerate(self._room.amounts, 1):
-            taken = sum(dict(pod.request).get(resource, 0) for pod in ahead)
-            waived = resource in self._room.waived and not amounts.allocatable_at[resource][row]
-            if amounts.free_at[resource][row] - taken < wanted and not waived:
-                short |= 1 << min(bit, _LAST_BIT)
+        spare = zip(self._room.spare_at(row), self._room.taken_by(ahead), strict=True)
+        short = short_bits_at([left - taken for left, taken in spare])
         return self._for_want_of(short, row)
 
     def _for_want_of(self, short: int, row: int) -> Word | None:
@@ -169,26 +161,23 @@ class Crowd:
             alike = rows[short == pattern]
             self.words.put_all(alike, self._for_want_of(pattern, int(alike[0])))
 
-    def _short(self, rows: Rows, needs: Needs) -> NDArray[np.int64]:
+    def _short(self, rows: Rows, room: RequestFit) -> NDArray[np.int64]:
         """What rows lack beside the pods nominated to them: a bit for each sort of room."""
-        amounts = self._world.nodes.amounts
-        resources = [resource for resource, _ in needs.amounts]
-        slots, *taken = self._world.nominations.promised.needed(self._priority, resources)
-        short = (amounts.free[PODS][rows] - slots[rows] < 1).astype(np.int64)
-        for bit, (resource, wanted) in enumerate(needs.amounts, 1):
-            lacking = amounts.free[resource][rows] - taken[bit - 1][rows] < wanted
-            if resource in needs.waived:
-                lacking &= amounts.allocatable[resource][rows] > 0
-            short |= lacking.astype(np.int64) << min(bit, _LAST_BIT)
+        resources = [need.resource for need in room.needs[1:]]
+        coming = self._world.nominations.promised.needed(self._priority, resources)
+        spare = zip(room.spare(rows), coming, strict=True)
+        short = short_bits([left - taken[rows] for left, taken in spare])
         # Where nobody of that importance comes nothing changes.
-        return np.where(slots[rows] > 0, short, 0)
+        return np.where(coming[0][rows] > 0, short, 0)
 
 
-def _room_alone(filters: Sequence[FilterPair]) -> Needs | None:
+def _room_alone(world: World, filters: Sequence[FilterPair]) -> RequestFit | None:
     """What must be free, if that is all pods to come have to do with the verdict."""
     looking = [pair for pair in filters if pair[0].traits.scope is not Scope.NODE]
     if len(looking) != 1:
         return None
     plugin, state = looking[0]
     needs = plugin.needs(state) if implements(plugin, NeedsRoom) else None
-    return needs if needs is not None and needs.apart is None else None
+    if needs is None or needs.apart is not None:
+        return None
+    return RequestFit.of(world.nodes.amounts, needs.amounts, needs.waived)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from holdfast.columns.grid import Grid
 from holdfast.columns.importance import Importance
-from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.request_fit import ENOUGH, RequestFit, short_bits, short_bits_at
 from holdfast.engine.nominated_pods import FilterPair
 from holdfast.framework.making_room import NEVER, Limit, Limits, LimitsPods
 from holdfast.framework.plugin import Needs, NeedsRoom, implements
@@ -25,7 +25,6 @@ from holdfast.plugins.default_preemption.victims import Rest
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-_ENOUGH = 2**60
 _HOPELESS = NEVER // 2
 MOST_BITS = 62
 _ROOM_BITS = 29
@@ -57,7 +56,8 @@ class Demand:
     def __init__(self, world: World, ceiling: int, needs: Needs) -> None:
         self._world = world
         self._ceiling = ceiling
-        self._needs = needs
+        self._fit = RequestFit.of(world.nodes.amounts, needs.amounts, needs.waived)
+        self._resources = [resource for resource, _ in needs.amounts]
         self._first = min(1 + len(needs.amounts), _ROOM_BITS)
         """The bit with which those of limits begin."""
         self.limits: Sequence[Limit] = ()
@@ -88,23 +88,19 @@ class Demand:
 
     def at(self, row: int, ranks: Importance, begin: int, end: int) -> Asked:
         """Ask one row, on which pods from ``begin`` to ``end`` might go."""
-        amounts = self._world.nodes.amounts
+        left = self._fit.spare_at(row)
         ahead = self._world.nominations.at_least(self._ceiling, row)
-        slots = amounts.free_at[PODS][row] + (end - begin) - len(ahead) - 1
-        short = int(slots < 0)
+        if ahead:
+            taken = self._fit.taken_by(ahead)
+            left = [rest - gone for rest, gone in zip(left, taken, strict=True)]
+        left[0] += end - begin
         columns: list[Sequence[int]] = []
-        left: list[int] = []
-        for bit, (resource, amount) in enumerate(self._needs.amounts, 1):
-            if resource in self._needs.waived and not amounts.allocatable_at[resource][row]:
-                continue
+        for place, resource in enumerate(self._resources, 1):
             asked = ranks.amounts(resource).rows[row]
             asked = asked[begin:] if begin else asked
-            rest = amounts.free_at[resource][row] - amount + sum(asked)
-            for pod in ahead:
-                rest -= dict(pod.request).get(resource, 0)
+            left[place] += sum(asked)
             columns.append(asked)
-            left.append(rest)
-            short |= int(rest < 0) << min(bit, self._first - 1)
+        short = short_bits_at(left, self._first - 1)
         for i, limit in enumerate(self.limits):
             asked = self._grid(limit, ranks).rows[row]
             asked = asked[begin:] if begin else asked
@@ -114,13 +110,12 @@ class Demand:
                 columns.append(asked)
                 left.append(rest)
             short |= (int(rest < 0) | int(rest < _HOPELESS) << 1) << (self._first + 2 * i)
-        return Asked(short, slots, columns, left)
+        return Asked(short, left[0], columns, left[1:])
 
     def of(self, rows: SomeRows, ranks: Importance, lower: Bools) -> AskedOfMany:
         """Ask many rows; ``lower`` are those who might go, [place, row]."""
         deep = len(lower)
-        resources = [resource for resource, _ in self._needs.amounts]
-        grids = [ranks.amounts(resource) for resource in resources]
+        grids = [ranks.amounts(resource) for resource in self._resources]
         grids += [self._grid(limit, ranks) for limit in self.limits]
         asked = [grid.columns()[:deep, rows] for grid in grids]
         there, given = ranks.count[rows], [grid.totals[rows] for grid in grids]
@@ -133,9 +128,9 @@ class Demand:
         short = self._short(left)
         # Rows that lack something are left alone; what becomes of them is of no interest.
         for rest in left:
-            rest[short > 0] = _ENOUGH
+            rest[short > 0] = ENOUGH
         rests = [] if (left[0] >= there).all() else [Rest(left[0], lower.astype(np.int64))]
-        anchors = [False] * len(resources) + [limit.anchor for limit in self.limits]
+        anchors = [False] * len(self._resources) + [limit.anchor for limit in self.limits]
         rests += [
             Rest(rest, taken)
             for rest, taken, anchor in zip(left[1:], asked, anchors, strict=True)
@@ -144,10 +139,8 @@ class Demand:
         return AskedOfMany(there, short, rests)
 
     def _short(self, left: list[Ints]) -> Ints:
-        short = np.zeros(len(left[0]), np.int64)
-        room, first = 1 + len(self._needs.amounts), self._first
-        for bit, rest in enumerate(left[:room]):
-            short |= (rest < 0).astype(np.int64) << min(bit, first - 1)
+        room, first = 1 + len(self._resources), self._first
+        short = short_bits(left[:room], first - 1)
         for i, rest in enumerate(left[room:]):
             short |= (rest < 0).astype(np.int64) << (first + 2 * i)
             short |= (rest < _HOPELESS).astype(np.int64) << (first + 2 * i + 1)
@@ -155,18 +148,13 @@ class Demand:
 
     def _left(self, rows: SomeRows, there: Ints, given: list[Ints]) -> list[Ints]:
         """What would be left of slots, needs and limits beside the pod, were all lower gone."""
-        amounts, nominations = self._world.nodes.amounts, self._world.nominations
-        left = [amounts.free[PODS][rows] + there - 1]
-        for (resource, amount), gained in zip(self._needs.amounts, given, strict=False):
-            rest = amounts.free[resource][rows] - amount + gained
-            if resource in self._needs.waived:
-                rest = np.where(amounts.allocatable[resource][rows] == 0, _ENOUGH, rest)
-            left.append(rest)
+        nominations, room = self._world.nominations, len(self._resources)
+        gains = zip(self._fit.spare(rows), (there, *given[:room]), strict=True)
+        left = [rest + gained for rest, gained in gains]
         if nominations:
-            resources = [resource for resource, _ in self._needs.amounts]
-            coming = nominations.promised.needed(self._ceiling, resources)
+            coming = nominations.promised.needed(self._ceiling, self._resources)
             left = [rest - taken[rows] for rest, taken in zip(left, coming, strict=True)]
-        for limit, gained in zip(self.limits, given[len(self._needs.amounts) :], strict=True):
+        for limit, gained in zip(self.limits, given[room:], strict=True):
             rest = limit.left[rows] + gained
             if nominations and not limit.anchor:
                 rest = rest - nominations.promised.counted(self._ceiling, limit.counts)[rows]

@@ -10,6 +10,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
+from holdfast.columns.request_fit import spare_of
 
 Backs = Callable[[str], bool]
 """Tells whether devices may serve a resource on nodes that have none of it."""
@@ -25,7 +26,7 @@ def fits_empty(asked: Asked, node: Node, backs: Backs) -> bool:
     if has.get("pods", 0) < 1:
         return False
     return all(
-        amount <= has.get(name, 0) or (not has.get(name, 0) and backs(name))
+        spare_of(own := has.get(name, 0), amount, own, backed=backs(name)) >= 0
         for name, amount in asked.items()
     )
 
