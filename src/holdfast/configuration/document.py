@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from holdfast.api.mistakes import Seconds
-from holdfast.framework.extender import ExtenderConfig
+from holdfast.framework.extender import ConfigurationPart, ExtenderConfig
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
 KIND = "KubeSchedulerConfiguration"
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A part of the file."""
-
-
-class PluginRef(_Part, frozen=True):
+class PluginRef(ConfigurationPart, frozen=True):
     """A plugin named in a set."""
 
     name: str = ""
     weight: int = 0
 
 
-class PluginSet(_Part, frozen=True):
+class PluginSet(ConfigurationPart, frozen=True):
     """What is switched on and off at one point, or at all of them."""
 
     enabled: tuple[PluginRef, ...] = ()
@@ -37,7 +31,7 @@ class PluginSet(_Part, frozen=True):
         return frozenset(ref.name for ref in self.disabled)
 
 
-class PluginSets(_Part, frozen=True):
+class PluginSets(ConfigurationPart, frozen=True):
     """The sets of a profile."""
 
     pre_enqueue: PluginSet = PluginSet()
@@ -57,14 +51,14 @@ class PluginSets(_Part, frozen=True):
     placement_score: PluginSet = PluginSet()
 
 
-class PluginConfig(_Part, frozen=True):
+class PluginConfig(ConfigurationPart, frozen=True):
     """One plugin's arguments."""
 
     name: str = ""
     args: Any = None
 
 
-class ProfileDocument(_Part, frozen=True):
+class ProfileDocument(ConfigurationPart, frozen=True):
     """One profile."""
 
     scheduler_name: str | None = None
@@ -73,7 +67,7 @@ class ProfileDocument(_Part, frozen=True):
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
-class LeaderElection(_Part, frozen=True):
+class LeaderElection(ConfigurationPart, frozen=True):
     """Whether and how several replicas agree on one that decides."""
 
     leader_elect: bool = True
@@ -85,7 +79,7 @@ class LeaderElection(_Part, frozen=True):
     resource_namespace: str = "kube-system"
 
 
-class ClientConnection(_Part, frozen=True):
+class ClientConnection(ConfigurationPart, frozen=True):
     """How to reach the API server; ``qps`` 0 is no limit of our own."""
 
     kubeconfig: str = ""
@@ -95,7 +89,7 @@ class ClientConnection(_Part, frozen=True):
     burst: int = 0
 
 
-class Document(_Part, frozen=True):
+class Document(ConfigurationPart, frozen=True):
     """The whole file."""
 
     api_version: str = ""

@@ -2,7 +2,17 @@
 
 ``feasible`` finds the rows that can take the pod, or says why there is none; ``rank`` chooses the
 best of them. The caller (scheduler, what-if, a test) applies the decision. Nothing here changes the
-world; what is kept between calls (``memory``) only makes the next one cheaper.
+world; what is kept between calls only makes the next one cheaper, by these invariants::
+
+    memory.record       pods of one class are decided alike
+    record.refresh      ok and total are what all kept answers add up to now
+    record.left_by      the same verdicts leave the same rows
+    record.best_rows    exactly the feasible rows with the highest total
+    record.flat         totals hold for any part of the feasible rows
+    record.objections   of each row, the first filter that rejects it
+    Crowd.refresh       of each row, what filters say with its nominated pods there
+
+``decision_check`` asserts them under ``--check-invariants``.
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ TIMEOUT = Seconds(5)
 Json = dict[str, Any]
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A part of a configuration file."""
+class ConfigurationPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A part of a KubeSchedulerConfiguration file."""
 
 
-class ManagedResource(_Part, frozen=True):
+class ManagedResource(ConfigurationPart, frozen=True):
     """An extended resource that an extender looks after."""
 
     name: str = ""
@@ -39,7 +39,7 @@ class ManagedResource(_Part, frozen=True):
     """NodeResourcesFit leaves it alone: the extender counts it."""
 
 
-class ExtenderTLS(_Part, frozen=True):
+class ExtenderTLS(ConfigurationPart, frozen=True):
     """Whom to believe and how to be believed; data wins over files."""
 
     insecure: bool = False
@@ -52,7 +52,7 @@ class ExtenderTLS(_Part, frozen=True):
     ca_data: bytes = b""
 
 
-class ExtenderConfig(_Part, frozen=True):
+class ExtenderConfig(ConfigurationPart, frozen=True):
     """One entry of ``extenders``; a verb that is empty is not spoken."""
 
     url_prefix: str = ""

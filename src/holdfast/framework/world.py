@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.framework.view import Matched
 
 
-class Room(Protocol):
+class Ledger(Protocol):
     """A ledger of promises or devices that takes objects of some kinds."""
 
     @property
@@ -55,7 +55,7 @@ class Room(Protocol):
 
 @runtime_checkable
 class WatchesPods(Protocol):
-    """A room that also wants to know which pods stand where. Told after the picture."""
+    """A ledger that also wants to know which pods stand where. Told after the picture."""
 
     def pod_came(self, facts: PodFacts, node: str) -> None:
         """A bound pod is new or changed; may be told of pods it knows as assumed."""
@@ -108,7 +108,7 @@ class World:
         self.devices = Inventory(self.nodes) if devices is None else devices
         self.volumes = Volumes(self.nodes) if volumes is None else volumes
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
-        self._pod_watchers = [room for room in self.rooms if isinstance(room, WatchesPods)]
+        self._pod_watchers = [ledger for ledger in self.ledgers if isinstance(ledger, WatchesPods)]
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
         self.insiders = Insiders(self)
@@ -126,7 +126,7 @@ class World:
         return self.nodes.namespaces
 
     @property
-    def rooms(self) -> tuple[Room, ...]:
+    def ledgers(self) -> tuple[Ledger, ...]:
         """The ledgers of capacity, devices and volumes, and what workloads select."""
         return (self.offers, self.policies, self.devices, self.volumes, self.selectors)
 
@@ -157,9 +157,9 @@ class World:
                 if (chosen := obj.spec.selector) is not None:
                     named = (term.key for term in chosen.match_expressions)
                     self.nodes.show_labels(frozenset((*chosen.match_labels, *named)))
-        for room in self.rooms:
-            if isinstance(obj, room.takes):
-                room.upsert(obj)
+        for ledger in self.ledgers:
+            if isinstance(obj, ledger.takes):
+                ledger.upsert(obj)
 
     def delete(self, obj: Object) -> None:
         """Let an object go."""
@@ -173,9 +173,9 @@ class World:
             case PodDisruptionBudget():
                 self.budgets.pop(obj.key, None)
                 self.nodes.epochs.bump("budgets")
-        for room in self.rooms:
-            if isinstance(obj, room.takes):
-                room.delete(obj)
+        for ledger in self.ledgers:
+            if isinstance(obj, ledger.takes):
+                ledger.delete(obj)
 
     def nominate(self, waiting: PodFacts) -> None:
         """Keep room for a waiting pod on the node its status names, and on no other."""
@@ -221,8 +221,8 @@ class World:
             self.nominations.clear(uid)
             self.evictions.end(uid)
             self.nodes.add_pod(facts, node)
-            for room in self._pod_watchers:
-                room.pod_came(facts, node)
+            for ledger in self._pod_watchers:
+                ledger.pod_came(facts, node)
         else:
             self.nominate(self.facts(pod))
 
@@ -230,8 +230,8 @@ class World:
         self.nominations.clear(uid)
         self.evictions.end(uid)
         self.nodes.remove_pod(uid)
-        for room in self._pod_watchers:
-            room.pod_went(uid)
+        for ledger in self._pod_watchers:
+            ledger.pod_went(uid)
 
     @staticmethod
     def _uid(pod: Pod) -> str:

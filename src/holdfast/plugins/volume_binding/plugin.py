@@ -44,7 +44,7 @@ from holdfast.plugins.volume_binding.choice import (
     Choice,
     Claims,
 )
-from holdfast.plugins.volume_binding.writing import Waiting, bind_volumes, given_to, kept_for
+from holdfast.plugins.volume_binding.writing import VolumesToBind, bind_volumes, given_to, kept_for
 
 REASONS = {
     CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
@@ -196,7 +196,7 @@ class VolumeBinding:
         row = state.nodes.row_of.get(placement.node)
         node = None if row is None else state.nodes.nodes[row]
         if node is not None:
-            yield from bind_volumes(Waiting(pod, node, promise), self._timeout)
+            yield from bind_volumes(VolumesToBind(pod, node, promise), self._timeout)
         volumes.settle(pod.uid)
 
     def undo_bind(self, _state: _State, _placement: Placement) -> Calls:

@@ -39,8 +39,8 @@ class VolumesUnbound(HoldfastError):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Who waits for volumes where."""
+class VolumesToBind:
+    """Volumes promised to a pod on a node, until all of them are bound."""
 
     pod: PodFacts
     node: Node
@@ -72,7 +72,7 @@ def given_to(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
     return msgspec.structs.replace(claim, metadata=meta)
 
 
-def bind_volumes(waiting: Waiting, timeout: int) -> Calls:
+def bind_volumes(waiting: VolumesToBind, timeout: int) -> Calls:
     """Tell volumes and claims what they are for, then wait until all is bound."""
     for volume, _claim in waiting.promise.kept:
         change = {"spec": {"claimRef": _plain(volume.spec.claim_ref)}}
@@ -88,7 +88,7 @@ def bind_volumes(waiting: Waiting, timeout: int) -> Calls:
     raise VolumesUnbound("binding volumes: context deadline exceeded")
 
 
-def _all_bound(waiting: Waiting) -> Progress:
+def _all_bound(waiting: VolumesToBind) -> Progress:
     pod = waiting.pod
     try:
         yield Call("get", PODS.path(pod.namespace, pod.name))
@@ -103,7 +103,9 @@ def _all_bound(waiting: Waiting) -> Progress:
     return True
 
 
-def _is_kept(waiting: Waiting, volume: PersistentVolume, claim: PersistentVolumeClaim) -> Progress:
+def _is_kept(
+    waiting: VolumesToBind, volume: PersistentVolume, claim: PersistentVolumeClaim
+) -> Progress:
     try:
         raw = yield Call("get", PERSISTENT_VOLUMES.path(name=volume.name))
         now = convert_object(raw, PersistentVolume)
@@ -116,7 +118,7 @@ def _is_kept(waiting: Waiting, volume: PersistentVolume, claim: PersistentVolume
     return convert_object(raw, PersistentVolumeClaim).fully_bound
 
 
-def _is_provisioned(waiting: Waiting, claim: PersistentVolumeClaim) -> Progress:
+def _is_provisioned(waiting: VolumesToBind, claim: PersistentVolumeClaim) -> Progress:
     try:
         raw = yield Call("get", _path(claim))
     except NotFound as gone:
@@ -137,7 +139,7 @@ def _is_provisioned(waiting: Waiting, claim: PersistentVolumeClaim) -> Progress:
     return now.fully_bound
 
 
-def _check_reach(waiting: Waiting, volume: PersistentVolume) -> None:
+def _check_reach(waiting: VolumesToBind, volume: PersistentVolume) -> None:
     node = waiting.node
     if not reaches(node.metadata.labels, volume.reachable_from):
         raise VolumesUnbound(
