@@ -1,0 +1,170 @@
+"""Laws of traits: what a plugin declares of itself is true."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from holdfast.api.pod import Pod, Resources
+from holdfast.columns.pod_facts import PodFacts
+from holdfast.engine.objections import rejection_of
+from holdfast.framework.plugin import (
+    AfterRejects,
+    AnyRows,
+    ClusterEvent,
+    Effect,
+    Hints,
+    Normalizes,
+    Plugin,
+    PreScores,
+    RawScores,
+    ReadsBeyondSpec,
+    Scales,
+    Scope,
+    Traits,
+    implements,
+)
+from holdfast.framework.traits import misplaced
+from holdfast.framework.view import View
+from holdfast.testing.builders import a_reservation, typed
+from holdfast.testing.plugin_laws import Case, prepare
+from holdfast.testing.random_cluster import RandomCluster
+
+
+def check_declaration(plugin: Plugin) -> None:
+    """A plugin has a name and traits, and no trait as an attribute of its own."""
+    assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
+    assert isinstance(plugin.traits, Traits), f"{plugin.name}: traits is a Traits value"
+    stray = ", ".join(misplaced(plugin))
+    assert not stray, f"{plugin.name}: {stray}: no attributes of a plugin but fields of its traits"
+    asked = plugin.traits.beyond_spec or not implements(plugin, ReadsBeyondSpec)
+    assert asked, f"{plugin.name}: beyond is asked only of a plugin with beyond_spec"
+
+
+def check_reads(case: Case) -> None:
+    """``ignores_amounts`` and ``beyond_spec``: pods that differ in nothing else read alike."""
+    plugin, traits = case.plugin, case.plugin.traits
+    if traits.scope is Scope.CLUSTER:
+        return
+    if traits.ignores_amounts:
+        other = case.world.facts(_with_other_amounts(case.pod.pod))
+        assert _read_alike(case, other), f"{plugin.name}: reads ignores amounts"
+    other = case.world.facts(_of_equal_spec(case.pod.pod))
+    if other.shape != case.pod.shape:
+        return  # an ephemeral volume is the pod's own
+    if not traits.beyond_spec:
+        assert _read_alike(case, other), f"{plugin.name}: reads looks at the spec alone"
+    elif implements(plugin, ReadsBeyondSpec):
+        one, two = [plugin.beyond(f, _plain_view(case, f)) for f in (case.pod, other)]
+        told = one != two or _read_alike(case, other)
+        assert told, f"{plugin.name}: beyond tells what reads takes from beyond the spec"
+
+
+def _read_alike(case: Case, other: PodFacts) -> bool:
+    one, two = [case.plugin.reads(f, _plain_view(case, f)) for f in (case.pod, other)]
+    return one == two
+
+
+def _plain_view(case: Case, facts: PodFacts) -> View:
+    """A view without offers, which are part of a class of their own accord."""
+    return View(case.world, facts, 0.0, offers=False)
+
+
+def _with_other_amounts(pod: Pod) -> Pod:
+    resources = Resources(requests={"cpu": "123m", "memory": "45Mi"})
+    containers = tuple(msgspec.structs.replace(c, resources=resources) for c in pod.spec.containers)
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, containers=containers)
+    )
+
+
+def _of_equal_spec(pod: Pod) -> Pod:
+    """Another pod of the same spec, namespace and visible labels."""
+    labels = {**pod.metadata.labels, "example.com/no-selector-names-it": "x"}
+    meta = msgspec.structs.replace(
+        pod.metadata, name=f"{pod.name}-other", uid=f"{pod.uid}-other", labels=labels,
+        annotations={"example.com/note": "x"}, owner_references=(),
+    )  # fmt: skip
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+def check_comparable(case: Case) -> None:
+    """``comparable``: states can be compared. That equal ones answer alike, keeping them proves."""
+    if not case.plugin.traits.comparable:
+        return
+    again = prepare(case.plugin, case.world, case.pod.pod)
+    try:
+        bool(case.prepared.state == again.prepared.state)
+    except ValueError as ambiguous:
+        raise AssertionError(f"{case.plugin.name}: states are comparable") from ambiguous
+
+
+def check_scores(case: Case, random: Random) -> None:
+    """Raw scores are whole; normalized ones are in 0..100, whichever rows are left to rank."""
+    name, rows, raw = case.plugin.name, case.rows, case.scores(case.rows)
+    assert (raw == np.trunc(raw)).all(), f"{name}: raw scores are whole numbers"
+    some = rows[sorted(random.sample(range(len(rows)), 1 + len(rows) // 2))]
+    for left in (some, rows):
+        final = _normalized(case, left)
+        if final is not None:
+            assert final.min() >= 0 and final.max() <= 100, f"{name}: scores end in 0..100"
+    if case.plugin.traits.sliced and len(rows) == case.world.nodes.size:
+        sliced = _normalized(case, slice(0, len(rows)))
+        same = final is sliced if sliced is None else (sliced == final).all()
+        assert same, f"{name}: scores of a slice equal those of rows"
+
+
+def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
+    """The scores of rows that are all that is left, in 0..100; None if the plugin skips."""
+    plugin, state = case.plugin, case.prepared.state
+    if implements(plugin, PreScores) and case.plugin.pre_score(state, rows) is not None:
+        return None
+    raw = case.scores(rows)
+    if implements(plugin, Normalizes):
+        return case.plugin.normalize(state, rows, raw.copy())
+    if implements(plugin, Scales):
+        low, high = float(raw.min()), float(raw.max())
+        final: RawScores = plugin.scale(state, raw.copy(), low, high)
+        single = [plugin.scale(state, float(one), low, high) for one in raw]
+        assert (final == single).all(), f"{plugin.name}: scale works cell by cell"
+        return final
+    return raw
+
+
+def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
+    """A hint is asked about every event there is and answers yes or no."""
+    if not implements(plugin, Hints):
+        return
+    facts = cluster.world.facts(pod)
+    view = View(cluster.world, facts, 0.0)
+    node, standing = next(iter(cluster.nodes.values())), next(iter(cluster.pods.values()), pod)
+    other = typed(a_reservation("conformance"))
+    events = [
+        ClusterEvent("UnschedulablePod", "UpdatePodToleration", pod, pod),
+        ClusterEvent("Unheard-of", "Delete", other, None),
+    ]
+    for resource, obj in (("Node", node), ("AssignedPod", standing), ("Reservation", other)):
+        events.append(ClusterEvent(resource, "Add", None, obj))
+        events.append(ClusterEvent(resource, "Update", obj, obj))
+        events.append(ClusterEvent(resource, "Delete", obj, None))
+    for event in events:
+        answer = plugin.hint(event, facts, view)
+        assert isinstance(answer, bool), f"{plugin.name}: hint answers {event} with yes or no"
+
+
+def check_after_reject(case: Case) -> None:
+    """``asked_unprepared``: asked with what it prepared, or without, it answers with an effect."""
+    plugin = case.plugin
+    if not implements(plugin, AfterRejects):
+        return
+    view = View(case.world, case.pod, 0.0)
+    rejection = rejection_of(view, [case.prepared])
+    states = [rejection.states.get(plugin.name)]
+    states += [None] if plugin.traits.asked_unprepared else []
+    for state in states:
+        effect = plugin.after_reject(state, rejection, view)
+        law = f"{plugin.name}: after_reject answers with an effect of its own"
+        assert isinstance(effect, Effect) and effect.plugin == plugin.name, law

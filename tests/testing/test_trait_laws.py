@@ -1,0 +1,121 @@
+"""A plugin whose traits promise too much is found out."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from holdfast.framework.plugin import Effect, Scope, Traits
+from holdfast.plugins.image_locality import ImageLocality
+from holdfast.plugins.node_name import NodeName
+from holdfast.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.plugins.taint_toleration import TaintToleration
+from holdfast.testing import check_plugin
+
+
+class OldFashioned(NodeName):
+    """Sets a trait where it is not read."""
+
+    scope = Scope.ROW
+
+
+class Undeclared(NodeName):
+    traits = None
+
+
+class ScopedTooNarrowly(NodeResourcesFit):
+    """Looks at the pods of a node and says that it does not."""
+
+    traits = replace(NodeResourcesFit.traits, scope=Scope.NODE)
+
+
+class LooksAtAnnotations(NodeName):
+    """Reads more than the spec and does not say so."""
+
+    def reads(self, pod, view):
+        return (super().reads(pod, view), tuple(pod.pod.metadata.annotations))
+
+
+class TellsNothing(PodTopologySpread):
+    """Reads the pod's owner, and tells nothing of what is beyond the spec."""
+
+    def reads(self, pod, view):
+        return (super().reads(pod, view), pod.uid)
+
+    def beyond(self, pod, view):
+        return None
+
+
+class AskedForNothing(NodeName):
+    """Has ``beyond``, which is not asked without ``beyond_spec``."""
+
+    def beyond(self, pod, view):
+        return None
+
+
+class ReadsWhatItIgnores(NodeResourcesFit):
+    traits = replace(NodeResourcesFit.traits, ignores_amounts=True)
+
+
+class AnswersSlicesWrongly(TaintToleration):
+    def filter(self, state, rows, *rest):
+        verdicts = super().filter(state, rows, *rest)
+        return np.zeros_like(verdicts) if isinstance(rows, slice) else verdicts
+
+
+class Unbounded(TaintToleration):
+    """Counts on all rows being ranked."""
+
+    traits = replace(TaintToleration.traits, bounded=True)
+
+    def scale(self, state, raw, low, high):
+        return super().scale(state, raw, low, high) + (raw - low) * 200
+
+
+@dataclass(frozen=True)
+class Rows:
+    of: np.ndarray
+
+
+class Incomparable(ImageLocality):
+    """Has states that cannot be compared."""
+
+    def prepare(self, pod, view):
+        return Rows(view.nodes.alive.copy())
+
+    def score(self, state, rows):
+        return np.zeros(len(state.of[rows]))
+
+
+class NeedsItsState(NodeName):
+    traits = Traits(asked_unprepared=True)
+
+    def after_reject(self, state, rejection, view):
+        return Effect(state.node)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "law"),
+    [
+        (OldFashioned, "scope: no attributes of a plugin but fields of its traits"),
+        (Undeclared, "traits is a Traits value"),
+        (ScopedTooNarrowly, "incremental equals full"),
+        (LooksAtAnnotations, "reads looks at the spec alone"),
+        (TellsNothing, "beyond tells what reads takes from beyond the spec"),
+        (AskedForNothing, "beyond is asked only of a plugin with beyond_spec"),
+        (ReadsWhatItIgnores, "reads ignores amounts"),
+        (AnswersSlicesWrongly, "slice equals rows|incremental equals full"),
+        (Unbounded, "scores end in 0..100"),
+        (Incomparable, "states are comparable"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_promise_too_much_is_found_out(plugin, law):
+    with pytest.raises(AssertionError, match=law):
+        check_plugin(lambda: plugin({}))
+
+
+def test_a_plugin_that_is_asked_unprepared_is_asked_without_a_state():
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'node'"):
+        check_plugin(lambda: NeedsItsState({}))
