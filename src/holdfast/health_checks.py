@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-Check = Callable[[], str]
+HealthCheck = Callable[[], str]
 """Says what is wrong, "" for nothing."""
 FAILED, PASSED = 500, 200
 
 
 def page(
-    name: str, checks: Mapping[str, Check], *, excluded: Collection[str] = (), verbose: bool = False
+    name: str,
+    checks: Mapping[str, HealthCheck],
+    *,
+    excluded: Collection[str] = (),
+    verbose: bool = False,
 ) -> tuple[int, str]:
     r"""Return the status and the text of a page of all checks.
 
@@ -32,7 +36,7 @@ def page(
     return FAILED if failed else PASSED, "\n".join(lines)
 
 
-def single(check: Check) -> tuple[int, str]:
+def single(check: HealthCheck) -> tuple[int, str]:
     r"""Return the status and the text of the page of one check.
 
     >>> single(lambda: "disk full")

@@ -11,11 +11,10 @@ from typing import Any
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
-from holdfast.client.leader import LeaderElection, Terms
+from holdfast.client.leader import LeaderElection, LeaseTimes
 from holdfast.client.transport import FencedTransport, ThrottledTransport, Transport
 from holdfast.clock import Clock
-from holdfast.configuration.document import ClientConnection
-from holdfast.configuration.document import LeaderElection as ElectionTerms
+from holdfast.configuration.document import ClientConnection, LeaderElectionConfiguration
 from holdfast.configuration.reading import Configuration
 from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
 from holdfast.controllers.reservation import settings_of
@@ -151,11 +150,11 @@ def _transport(endpoint: Endpoint, connection: ClientConnection, clock: Clock) -
     return ThrottledTransport(transport, clock, qps=connection.qps, burst=burst)
 
 
-def _election(client: Client, clock: Clock, terms: ElectionTerms) -> LeaderElection:
+def _election(client: Client, clock: Clock, terms: LeaderElectionConfiguration) -> LeaderElection:
     return LeaderElection(
         client, clock=clock, identity=f"{socket.gethostname()}_{os.getpid()}",
         name=terms.resource_name, namespace=terms.resource_namespace,
-        terms=Terms(terms.lease_duration, terms.renew_deadline, terms.retry_period),
+        terms=LeaseTimes(terms.lease_duration, terms.renew_deadline, terms.retry_period),
     )  # fmt: skip
 
 

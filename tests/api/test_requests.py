@@ -2,7 +2,7 @@
 
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
-from holdfast.api.requests import Reading, pod_request
+from holdfast.api.requests import PodResourcesOptions, pod_request
 from holdfast.api.resource_names import is_counted
 
 
@@ -31,7 +31,7 @@ def test_a_pod_keeps_what_a_shrinking_resize_has_not_given_back():
         status={"containerStatuses": [{"name": "c0", "resources": {"requests": {"cpu": "3"}}}]},
     )
     assert pod_request(resized).amounts["cpu"] == 3000
-    assert pod_request(resized, Reading(status=False)).amounts["cpu"] == 1000
+    assert pod_request(resized, PodResourcesOptions(status=False)).amounts["cpu"] == 1000
 
 
 def test_a_wish_the_node_can_never_grant_is_not_counted():

@@ -34,7 +34,7 @@ from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
 from holdfast.settings import FrontLimits
 from holdfast.store import Retention, Store
-from holdfast.store.database import Fault
+from holdfast.store.database import WriteFault
 from kubectl_program import find_kubectl
 
 
@@ -143,7 +143,7 @@ class Watching:
 @asynccontextmanager
 async def start_server(
     directory: Path, *, clock: Clock | None = None, retention: Retention | None = None,
-    limits: FrontLimits | None = None, fault: Fault | None = None,
+    limits: FrontLimits | None = None, fault: WriteFault | None = None,
     kinds: Iterable[Served] = BUILT_IN,
 ):  # fmt: skip
     """Run a server on a free port until the block ends; the directory can be started again."""

@@ -12,7 +12,7 @@ from apiserver.direct_store import store_directly
 from apiserver.server_fixture import start_server
 from apiserver.test_custom_resources import CRDS, MERGE, WIDGETS, definition, widget
 from holdfast.apiserver.schema.strict import fitting, prune_type
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 
 PATH = f"{CRDS}/widgets.example.com"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -154,7 +154,7 @@ def stored(body):
 def leftover_widget(name="w", **meta):
     body = widget(name, size=1)
     body["metadata"] |= {"namespace": "default", **meta}
-    return Key("example.com", "widgets", "default", name), body
+    return ObjectKey("example.com", "widgets", "default", name), body
 
 
 async def test_objects_of_a_definition_that_is_long_gone_do_not_reappear(tmp_path):
@@ -177,7 +177,7 @@ async def test_objects_of_a_definition_that_is_long_gone_do_not_reappear(tmp_pat
 async def test_a_stored_definition_that_cannot_be_served(tmp_path, caplog, broken):
     body = definition()
     body["spec"]["versions"][0] |= broken
-    key = Key(*DEFINITIONS, "widgets.example.com")
+    key = ObjectKey(*DEFINITIONS, "widgets.example.com")
     await store_directly(tmp_path / "store", (key, stored(body)), leftover_widget())
     for _ in range(2):
         caplog.clear()
@@ -207,7 +207,7 @@ async def test_a_stored_definition_that_cannot_be_served(tmp_path, caplog, broke
 async def test_a_stored_definition_that_cannot_be_served_can_be_deleted(tmp_path):
     body = definition(versions=None)
     body["metadata"]["finalizers"] = [HOLD]
-    key = Key(*DEFINITIONS, "widgets.example.com")
+    key = ObjectKey(*DEFINITIONS, "widgets.example.com")
     await store_directly(
         tmp_path / "store", (key, stored(body)), leftover_widget(finalizers=[HOLD])
     )

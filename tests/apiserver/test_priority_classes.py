@@ -7,7 +7,7 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.server_fixture import start_server
 from apiserver.shapes import PODS, pod
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
@@ -31,7 +31,7 @@ async def test_a_stored_class_with_a_wrong_value_counts_as_zero(tmp_path, value)
     body = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1",
             "metadata": {"name": "old"}, "globalDefault": True, "preemptionPolicy": 5,
             **({} if value == "missing" else {"value": value})}  # fmt: skip
-    key = Key("scheduling.k8s.io", "priorityclasses", "", "old")
+    key = ObjectKey("scheduling.k8s.io", "priorityclasses", "", "old")
     await store_directly(tmp_path / "store", (key, body))
     async with start_server(tmp_path) as api:
         made = await api.create(PODS, pod("p"))
@@ -45,7 +45,7 @@ async def test_a_stored_class_with_a_wrong_value_counts_as_zero(tmp_path, value)
 async def test_a_stored_class_with_a_wrong_value_is_named_in_the_log_once(tmp_path, caplog):
     body = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1",
             "metadata": {"name": "logged"}, "globalDefault": True, "value": "7"}  # fmt: skip
-    key = Key("scheduling.k8s.io", "priorityclasses", "", "logged")
+    key = ObjectKey("scheduling.k8s.io", "priorityclasses", "", "logged")
     await store_directly(tmp_path / "store", (key, body))
     async with start_server(tmp_path) as api:
         for number in range(3):

@@ -10,7 +10,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.defaults import default_object
 from holdfast.api.pod import Pod
 from holdfast.cli.app import app
-from holdfast.cli.objects import Document, read_object
+from holdfast.cli.objects import Manifest, read_object
 from holdfast.cli.snapshot import snapshot_of
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_facts import PodFacts
@@ -140,7 +140,7 @@ SHAPES = [
 def test_reading_fast_comes_to_the_same_as_reading_as_the_server_does(spec):
     raw = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": spec}
     raw["metadata"]["namespace"] = "default"
-    fast = read_object(Document("document 1", json.dumps(raw).encode()))
+    fast = read_object(Manifest("document 1", json.dumps(raw).encode()))
     names = ResourceNames()
     mine, its = (PodFacts.of(pod, names) for pod in (fast, read_slowly(raw)))
     assert mine.weighs_like(its)

@@ -6,7 +6,7 @@ import pytest
 from holdfast.api.scheme import LEASES, PODS
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.client.client import Client
-from holdfast.client.leader import RAW_LEASES, LeaderElection, LeadershipLost, Terms
+from holdfast.client.leader import RAW_LEASES, LeaderElection, LeadershipLost, LeaseTimes
 from holdfast.client.transport import FencedTransport
 from holdfast.errors import BadConfiguration
 from holdfast.testing import Fault, FaultyTransport, a_pod
@@ -257,4 +257,4 @@ async def test_a_write_that_waited_until_the_lease_was_lost_never_leaves(pair, w
 )
 def test_terms_that_cannot_be_kept_are_refused(terms, words):
     with pytest.raises(BadConfiguration, match=words):
-        Terms(*terms)
+        LeaseTimes(*terms)

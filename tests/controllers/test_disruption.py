@@ -10,7 +10,7 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.disruption import BUDGETS, FullBudget, plan_budget
 from holdfast.controllers.stranded_pods import failed_status
 from holdfast.errors import TooManyRequests
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 from holdfast.testing import a_deployment, a_node, a_pod, typed
 
 NOW = 1_700_000_000.0
@@ -161,7 +161,7 @@ async def test_a_budget_nobody_can_read_stops_no_other(cluster):
         unreadable["metadata"]["resourceVersion"] = str(revision)
         return msgspec.json.encode(unreadable)
 
-    await store.create(Key("policy", "poddisruptionbudgets", "default", "odd"), build)
+    await store.create(ObjectKey("policy", "poddisruptionbudgets", "default", "odd"), build)
     for key in ("uid", "resourceVersion"):
         readable["metadata"].pop(key)
     await cluster.create(readable, a_node("n1"), a_deployment("web", replicas=2))

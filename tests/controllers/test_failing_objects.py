@@ -12,7 +12,7 @@ from holdfast.api.scheme import DEPLOYMENTS, EVENTS, PODS
 from holdfast.controllers.group import ControllerGroup
 from holdfast.controllers.reconciler import Reconciler
 from holdfast.errors import Invalid
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 from holdfast.testing import a_deployment, a_pod
 
 
@@ -119,7 +119,7 @@ async def test_words_of_the_server_are_passed_on(cluster, failing):
 async def test_a_stored_deployment_that_no_controller_can_work_with(tmp_path):
     broken = a_deployment("broken")
     broken["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "Ki"}}
-    await store_directly(tmp_path, (Key("apps", "deployments", "default", "broken"), broken))
+    await store_directly(tmp_path, (ObjectKey("apps", "deployments", "default", "broken"), broken))
     async with start_small_cluster(tmp_path) as cluster:
         await cluster.create(a_deployment("sound", replicas=2))
         await cluster.clock.advance(60)

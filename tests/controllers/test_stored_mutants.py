@@ -22,7 +22,7 @@ from holdfast.api.resource import Resource
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.client.transport import Request
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 from holdfast.testing import (
     a_claim,
     a_claim_template,
@@ -110,7 +110,7 @@ def stored_mutants(resource, body):
                 made["metadata"]["name"] = name
             if made["metadata"].get("uid") == "u1":
                 made["metadata"]["uid"] = name
-        yield what, Key(resource.group, resource.plural, space, name), made
+        yield what, ObjectKey(resource.group, resource.plural, space, name), made
 
 
 async def ask(cluster, method, path, body=None, user=ADMIN, **headers):

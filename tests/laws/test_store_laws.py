@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast.store import Change, Indexed, Key, Retention, Store
+from holdfast.store import EventType, Indexed, ObjectKey, Retention, Store
 from holdfast.testing import VirtualClock
 
 RESOURCES = (("", "pods"), ("apps", "deployments"))
-KEYS = [Key(*resource, ns, name) for resource in RESOURCES for ns in ("a", "a-b") for name in "xy"]
+KEYS = [
+    ObjectKey(*resource, ns, name) for resource in RESOURCES for ns in ("a", "a-b") for name in "xy"
+]
 RETENTION = Retention(seconds=60, least=3, most=12, lag=12)
 
 writes = st.tuples(st.just("write"), st.sampled_from(KEYS), st.sampled_from("pqr"))
@@ -137,8 +139,8 @@ class Twin:
             for event in await anext(watch):
                 before = state.pop(event.key, None)
                 assert before == (event.previous and event.previous.value)
-                assert (before is None) == (event.change is Change.ADDED)
-                if event.change is not Change.DELETED:
+                assert (before is None) == (event.change is EventType.ADDED)
+                if event.change is not EventType.DELETED:
                     state[event.key] = event.object.value
         watch.close()
         assert state == mine

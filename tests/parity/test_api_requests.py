@@ -3,7 +3,7 @@
 from holdfast.api import requests
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
-from holdfast.api.requests import Reading, nanos
+from holdfast.api.requests import PodResourcesOptions, nanos
 from holdfast.api.resource_names import is_pod_level
 from parity.harness import parity
 
@@ -14,7 +14,7 @@ def reading(options):
     """Translate upstream's options; what has no counterpart must be off."""
     assert not options["skipContainerLevelResources"]
     assert not options["useDRANodeAllocatableResourceClaimStatus"]
-    return Reading(
+    return PodResourcesOptions(
         status=options["useStatusResources"],
         pod_level=not options["skipPodLevelResources"],
         overhead=not options["excludeOverhead"],
@@ -60,7 +60,9 @@ def test_what_the_scheduler_counts(record):
     given = record.input
     spec = {name: given[name] for name in ("containers", "initContainers", "overhead")}
     pod = convert_object({"spec": {**spec, "resources": given["podResources"]}}, Pod)
-    got = requests.pod_request(pod, Reading(pod_level=given["podLevelResourcesEnabled"]))
+    got = requests.pod_request(
+        pod, PodResourcesOptions(pod_level=given["podLevelResourcesEnabled"])
+    )
     wanted = record.expected["expectedResource"]
     amounts = dict(got.amounts)
     assert {

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from holdfast.api.requests import Reading, pod_request
+from holdfast.api.requests import PodResourcesOptions, pod_request
 from holdfast.errors import BadConfiguration
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
@@ -202,7 +202,7 @@ def test_what_a_node_has_and_uses(record):
 
 @parity("noderesources_score.jsonl", "TestResourceAllocationScorerCalculateRequests")
 def test_nonzero_requests(record):
-    got = pod_request(pod(record.input["pod"]), Reading(pod_level=False))
+    got = pod_request(pod(record.input["pod"]), PodResourcesOptions(pod_level=False))
     want = record.expected["expected"]
     assert got.nonzero_millicores == want.get("cpu", 0)
     assert got.nonzero_bytes == want.get("memory", 0)

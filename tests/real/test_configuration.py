@@ -9,7 +9,7 @@ import yaml
 
 from configuration.writing import config, mistakes, off, on, profile
 from holdfast.api.mistakes import read as read_struct
-from holdfast.configuration.document import Document, PluginRef
+from holdfast.configuration.document import KubeSchedulerConfiguration, PluginRef
 from holdfast.configuration.profiles import merged
 from holdfast.plugins import REGISTRY
 from real.control_plane import program
@@ -137,7 +137,7 @@ def test_the_same_order_after_merging(referee, custom):
     raw = config(profile(multiPoint=custom))
     _, written = referee(raw)
     theirs = written["profiles"][0]["plugins"]["multiPoint"]["enabled"]
-    document = read_struct(Document, raw, "", [])
+    document = read_struct(KubeSchedulerConfiguration, raw, "", [])
     defaults = [PluginRef(e.name, e.weight) for e in REGISTRY if e.default and e.name in known]
     assert {ref.name for ref in defaults} == known
     ours = merged(defaults, document.profiles[0].plugins.multi_point)

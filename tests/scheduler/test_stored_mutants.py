@@ -15,7 +15,7 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.mutants import mutants
 from holdfast.api import scheme
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 from holdfast.testing import (
     a_claim,
     a_device_class,
@@ -93,7 +93,7 @@ def stored_mutants(full):
         if isinstance(meta, dict) and meta.get("name") == "m":
             meta["name"] = f"m{number}"
         space = "kube-system" if resource.namespaced else ""
-        yield Key(resource.group, resource.plural, space, f"m{number}"), made
+        yield ObjectKey(resource.group, resource.plural, space, f"m{number}"), made
 
 
 def with_a_device_of_its_own(claim, device):

@@ -2,11 +2,11 @@
 
 import json
 
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 
 
 def key(name, plural="pods", namespace="default", group=""):
-    return Key(group, plural, namespace, name)
+    return ObjectKey(group, plural, namespace, name)
 
 
 def build(name, namespace="default", labels=None, owners=(), node="", **more):

@@ -19,14 +19,14 @@ from holdfast.agent.nodes import (
     plan_node_status,
 )
 from holdfast.agent.objects import AGENT_NODES, AGENT_PODS, AgentNode, AgentPod
-from holdfast.agent.simulated import Step, needs_look, plan_pod
+from holdfast.agent.simulated import PodStep, needs_look, plan_pod
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import ObjectReference
 from holdfast.api.scheme import LEASES, RESOURCE_CLAIMS
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.client.workqueue import WorkQueue, work
 from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, NotFound, TooLarge
@@ -118,14 +118,14 @@ class Fleet:
         with suppress(AlreadyExists):
             await self._client.create(AGENT_NODES, body)
 
-    def _node_changed(self, kind: Kind, old: AgentNode | None, new: AgentNode | None) -> None:
+    def _node_changed(self, kind: ChangeType, old: AgentNode | None, new: AgentNode | None) -> None:
         if new is not None:
             self._queue.add(_NODE + new.name)
         elif old is not None:
             self._heartbeat.remove(old.name)
             self._node_ips.give_back(old.name)
 
-    def _pod_changed(self, kind: Kind, old: AgentPod | None, new: AgentPod | None) -> None:
+    def _pod_changed(self, kind: ChangeType, old: AgentPod | None, new: AgentPod | None) -> None:
         if old is not None and new is None:
             self._pod_ips.give_back(old.uid)
             self._on_node[old.spec.node_name].pop(old.key, None)
@@ -137,7 +137,7 @@ class Fleet:
                 self._queue.add(_POD + new.key)
 
     def _claim_changed(
-        self, kind: Kind, old: ResourceClaim | None, new: ResourceClaim | None
+        self, kind: ChangeType, old: ResourceClaim | None, new: ResourceClaim | None
     ) -> None:
         either = new or old
         assert either is not None
@@ -217,7 +217,7 @@ class Fleet:
                 self._waiting[f"{pod.namespace}/{name}"].add(pod.key)
         return problem
 
-    async def _carry_out(self, pod: AgentPod, step: Step) -> None:
+    async def _carry_out(self, pod: AgentPod, step: PodStep) -> None:
         if step.status is not None:
             await self._client.patch(
                 AGENT_PODS, pod.name, step.status, pod.namespace,

@@ -21,7 +21,7 @@ STOP_AFTER = "holdfast.dev/stop-after"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PodStep:
     """What to do for a pod now.
 
     ``status`` is written if there is any, then ``remove`` deletes the pod for good; ``problem`` is
@@ -34,10 +34,10 @@ class Step:
     again_after: float | None = None
 
 
-NOTHING = Step()
+NOTHING = PodStep()
 
 
-def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -> Step:
+def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -> PodStep:
     """Plan the next step of a pod on its node; ``problem`` is what its claims lack, or ""."""
     if pod.terminating:
         return _stop(pod, now)
@@ -47,9 +47,9 @@ def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -
         return _run(pod, now)
     if problem:
         status = held_status(pod, host_ip, problem, now)
-        return Step(status=status, problem=problem)
+        return PodStep(status=status, problem=problem)
     status = running_status(pod, pod_ip, host_ip, now)
-    return Step(status=status, again_after=_seconds(pod, RUN_FOR))
+    return PodStep(status=status, again_after=_seconds(pod, RUN_FOR))
 
 
 def needs_look(pod: Pod) -> bool:
@@ -61,29 +61,29 @@ def needs_look(pod: Pod) -> bool:
     return pod.status.phase != "Running" or RUN_FOR in pod.metadata.annotations
 
 
-def _run(pod: Pod, now: float) -> Step:
+def _run(pod: Pod, now: float) -> PodStep:
     lasts = _seconds(pod, RUN_FOR)
     if lasts is None or pod.status.start_time is None:
         return NOTHING
     left = parse_rfc3339(pod.status.start_time) + lasts - now
     if left > 0:
-        return Step(again_after=left)
-    return Step(status=finished_status(pod, now))
+        return PodStep(again_after=left)
+    return PodStep(status=finished_status(pod, now))
 
 
-def _stop(pod: Pod, now: float) -> Step:
+def _stop(pod: Pod, now: float) -> PodStep:
     """Stop the containers, then remove the pod; the grace period is the longest it may take."""
     assert pod.metadata.deletion_timestamp is not None
     grace = pod.metadata.deletion_grace_period_seconds or 0
     asked = parse_rfc3339(pod.metadata.deletion_timestamp) - grace
     left = asked + min(grace, _seconds(pod, STOP_AFTER) or 0.0) - now
     if left > 0 and not pod.finished:
-        return Step(again_after=left)
+        return PodStep(again_after=left)
     # A pod that finalizers keep is shown as ended, so that nobody waits for it.
     kept = bool(pod.metadata.finalizers) and not pod.finished
     status = finished_status(pod, now) if kept else None
     gone = grace == 0 and bool(pod.metadata.finalizers)
-    return Step(status=status, remove=not gone)
+    return PodStep(status=status, remove=not gone)
 
 
 def _seconds(pod: Pod, annotation: str) -> float | None:

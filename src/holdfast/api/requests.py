@@ -33,7 +33,7 @@ def nanos(text: AmountText) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PodResourcesOptions:
     """Which parts of a pod to read.
 
     ``status`` counts what a resize has not given back yet (a pod on no node has no such status).
@@ -46,7 +46,7 @@ class Reading:
     missing: Mapping[str, int] = field(default_factory=dict)
 
 
-AS_SCHEDULED = Reading()
+AS_SCHEDULED = PodResourcesOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PodRequest:
     nonzero_bytes: int
 
 
-def pod_request(pod: Pod, reading: Reading = AS_SCHEDULED) -> PodRequest:
+def pod_request(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> PodRequest:
     """Work out what a pod asks for; only resources that the scheduler counts appear."""
     real = nonzero = request_nanos(pod, reading)
     if not _mentions_everything(pod):
@@ -95,7 +95,7 @@ def asks_as_a_pod(pod: Pod) -> bool:
     return own is not None and any(map(is_pod_level, own.requests))
 
 
-def request_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
+def request_nanos(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
     """Work out the exact request of a pod, every resource it names."""
     total = container_request_nanos(pod, reading)
     own = pod.spec.resources
@@ -108,7 +108,7 @@ def request_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
     return total
 
 
-def limit_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
+def limit_nanos(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
     """Work out the exact limit of a pod; overhead is added only where there is a limit."""
     total = container_limit_nanos(pod, reading)
     own = pod.spec.resources
@@ -121,7 +121,7 @@ def limit_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
     return total
 
 
-def container_request_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
+def container_request_nanos(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
     """Work out what the containers of a pod ask for together."""
 
     def asked(container: Container, status: ContainerStatus | None) -> Nanos:
@@ -132,7 +132,7 @@ def container_request_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
     return _aggregate(pod, asked, reading)
 
 
-def container_limit_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
+def container_limit_nanos(pod: Pod, reading: PodResourcesOptions = AS_SCHEDULED) -> Nanos:
     """Work out what the containers of a pod may use together."""
 
     def allowed(container: Container, status: ContainerStatus | None) -> Nanos:
@@ -142,7 +142,9 @@ def container_limit_nanos(pod: Pod, reading: Reading = AS_SCHEDULED) -> Nanos:
 
 
 def _aggregate(
-    pod: Pod, part: Callable[[Container, ContainerStatus | None], Nanos], reading: Reading
+    pod: Pod,
+    part: Callable[[Container, ContainerStatus | None], Nanos],
+    reading: PodResourcesOptions,
 ) -> Nanos:
     statuses = _statuses(pod) if reading.status else {}
     total: Nanos = {}
@@ -173,7 +175,7 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
     return {s.name: s for s in (*status.container_statuses, *status.init_container_statuses)}
 
 
-def _pod_status(pod: Pod, reading: Reading) -> tuple[Resources | None, ResourceAmounts]:
+def _pod_status(pod: Pod, reading: PodResourcesOptions) -> tuple[Resources | None, ResourceAmounts]:
     return (pod.status.resources, pod.status.allocated_resources) if reading.status else (None, {})
 
 

@@ -20,7 +20,7 @@ from holdfast.apiserver.schema.structural import Schema
 from holdfast.apiserver.tables.printer import NAME_AGE, Printer
 from holdfast.apiserver.unbuilt import ALL_BUILT, Unbuilt
 from holdfast.errors import Cause
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 from holdfast.validation.counting import Tree
 from holdfast.validation.list_limits import ANY_TREE
 
@@ -226,6 +226,6 @@ class Served:
         """Whether status is written apart from the rest."""
         return "status" in self.resource.subresources
 
-    def key(self, namespace: str, name: str) -> Key:
+    def key(self, namespace: str, name: str) -> ObjectKey:
         """Name an object of this resource in the store."""
-        return Key(*self.id, namespace if self.resource.namespaced else "", name)
+        return ObjectKey(*self.id, namespace if self.resource.namespaced else "", name)

@@ -16,7 +16,7 @@ from holdfast.apiserver.wire.routing import Call
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.errors import Details, NotFound
-from holdfast.store import Key, Store
+from holdfast.store import ObjectKey, Store
 
 
 class Closable(Protocol):
@@ -55,7 +55,7 @@ class Operation:
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The store's name of the object the path names."""
         return self.served.key(self.call.namespace, self.call.name)
 

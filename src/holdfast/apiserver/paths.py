@@ -14,7 +14,7 @@ from holdfast.apiserver.wire.answers import answer_text, answer_value
 from holdfast.apiserver.wire.routing import Call
 from holdfast.client.transport import Request, Response
 from holdfast.errors import NotAllowed, NotFound
-from holdfast.health_checks import Check, page, single
+from holdfast.health_checks import HealthCheck, page, single
 
 _HEALTH = ("healthz", "livez", "readyz")
 _WITHHELD = "reason withheld"
@@ -64,7 +64,7 @@ class Paths:
     def _health(self, path: str, query: Mapping[str, str]) -> Response:
         """Answer a page of named checks, or one of them; only readiness depends on the store."""
         name, *chosen = path[1:].split("/", 1)
-        checks: dict[str, Check] = {"ping": lambda: ""}
+        checks: dict[str, HealthCheck] = {"ping": lambda: ""}
         if name == "readyz":
             checks["store"] = lambda: _WITHHELD if self._context.store.refusal else ""
         if not chosen:

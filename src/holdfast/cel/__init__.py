@@ -11,7 +11,13 @@ and fail when evaluated. The engine counts no cost, only the steps of loops; ``c
 cost of an evaluation beforehand, and what may cost too much is refused in upstream's words.
 """
 
-from holdfast.cel.devices import DeviceSelectors, Selector, Subject
+from holdfast.cel.devices import CompiledSelector, DeviceSelectors, SelectableDevice
 from holdfast.cel.failures import CompileError, EvaluationError
 
-__all__ = ["CompileError", "DeviceSelectors", "EvaluationError", "Selector", "Subject"]
+__all__ = [
+    "CompileError",
+    "CompiledSelector",
+    "DeviceSelectors",
+    "EvaluationError",
+    "SelectableDevice",
+]

@@ -14,14 +14,14 @@ from typing import Any
 
 from holdfast.cel.extents import SCALAR, Charge, Extent, Given, either, several, text
 from holdfast.cel.function_costs import BOUNDS, CHEAP, IN_PYTHON, PYTHON_CALL
-from holdfast.cel.syntax import Call, Constant, Literal, Loop, Name, Node, Select
+from holdfast.cel.syntax import Constant, FunctionCall, Literal, Loop, Name, Node, Select
 
 LOOP_STEPS = 10_000
 """The engine's own limit on the steps of all loops of one evaluation."""
 _PACKED_LENGTH = 400
 """The longest quantity or version."""
 
-Scope = Mapping[str, Extent]
+VariableSizes = Mapping[str, Extent]
 
 
 def cost_over_values(tree: Node, values: Mapping[str, Any], limit: int) -> int | None:
@@ -31,7 +31,7 @@ def cost_over_values(tree: Node, values: Mapping[str, Any], limit: int) -> int |
     )
 
 
-def cost_over_sizes(tree: Node, scope: Scope, limit: int) -> int | None:
+def cost_over_sizes(tree: Node, scope: VariableSizes, limit: int) -> int | None:
     """Bound the cost of an expression over values of these sizes; None beyond the limit."""
     return _Estimate(limit).cost_of(tree, lambda _: scope)
 
@@ -52,7 +52,7 @@ class _Estimate:
         self._limit = limit
         self._cost = 0
 
-    def cost_of(self, tree: Node, scope: Callable[[Charge], Scope]) -> int | None:
+    def cost_of(self, tree: Node, scope: Callable[[Charge], VariableSizes]) -> int | None:
         try:
             self.visit(tree, scope(self.charge), 1)
         except (_LimitReached, RecursionError):
@@ -64,7 +64,7 @@ class _Estimate:
         if self._cost > self._limit:
             raise _LimitReached
 
-    def visit(self, node: Node, scope: Scope, times: int) -> Extent:
+    def visit(self, node: Node, scope: VariableSizes, times: int) -> Extent:
         """Count a node that is evaluated so many times, and bound its value."""
         self.charge(times)
         match node:
@@ -79,7 +79,7 @@ class _Estimate:
                 return self._literal([self.visit(e, scope, times) for e in elements], times)
             case Loop():
                 return self._loop(node, scope, times)
-            case Call(function, arguments):
+            case FunctionCall(function, arguments):
                 seen = [self.visit(a, scope, times) for a in arguments]
                 return self._call(function, arguments, seen, times)
 
@@ -90,7 +90,7 @@ class _Estimate:
             entry = either(entry, element, self.charge)
         return several(len(elements), entry)
 
-    def _loop(self, loop: Loop, scope: Scope, times: int) -> Extent:
+    def _loop(self, loop: Loop, scope: VariableSizes, times: int) -> Extent:
         over = self.visit(loop.over, scope, times)
         result = self.visit(loop.start, scope, times)
         steps = min(over.length, LOOP_STEPS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from holdfast.cel.cost import Scope
+from holdfast.cel.cost import VariableSizes
 from holdfast.cel.extents import Extent, Made, either, several, text
 
 _Values = Mapping[str, Mapping[str, Any]]
@@ -23,7 +23,7 @@ class DeviceSizes(NamedTuple):
     items: int
     """Of values that are lists; 0 without any."""
 
-    def scope(self) -> Scope:
+    def scope(self) -> VariableSizes:
         """The variables of a selector, as large as they may be."""
         string = text(self.characters)
         value: Extent = string

@@ -61,7 +61,7 @@ def _environment(shared_devices: bool, list_attributes: bool) -> Any:
     return environment
 
 
-class Subject:
+class SelectableDevice:
     """One device as selectors see it; ``fault`` says why none can (a value we cannot read)."""
 
     __slots__ = ("_activation", "_environment", "_spent", "_values", "fault", "sizes")
@@ -96,7 +96,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class CompiledSelector:
     """A compiled expression over one device."""
 
     expression: str
@@ -104,7 +104,7 @@ class Selector:
     tree: Node
     _costs: dict[DeviceSizes, int | None] = field(default_factory=dict)
 
-    def matches(self, subject: Subject) -> bool:
+    def matches(self, subject: SelectableDevice) -> bool:
         """Tell whether the device is chosen; anything but a bool is an EvaluationError."""
         if subject.fault:
             raise EvaluationError(self.expression, subject.fault)
@@ -139,9 +139,9 @@ class DeviceSelectors:
         self._environment = _environment(shared_devices, list_attributes)
         self._lists = list_attributes
         self._shared = shared_devices
-        self._known: OrderedDict[str, Selector | CompileError] = OrderedDict()
+        self._known: OrderedDict[str, CompiledSelector | CompileError] = OrderedDict()
 
-    def compile(self, expression: str) -> Selector:
+    def compile(self, expression: str) -> CompiledSelector:
         """Compile an expression whose static type is bool or unknown, or raise CompileError."""
         known = self._known.get(expression)
         if known is None:
@@ -154,12 +154,12 @@ class DeviceSelectors:
             raise known.with_traceback(None)
         return known
 
-    def _compile(self, expression: str) -> Selector | CompileError:
+    def _compile(self, expression: str) -> CompiledSelector | CompileError:
         try:
             program = self._program(expression)
         except CompileError as refusal:
             return refusal
-        return Selector(expression, program, read_tree(program.serialize()))
+        return CompiledSelector(expression, program, read_tree(program.serialize()))
 
     def _program(self, expression: str) -> Any:
         check_size(expression)
@@ -176,7 +176,7 @@ class DeviceSelectors:
             )
         return program
 
-    def subject(self, driver: str, device: Device) -> Subject:
+    def subject(self, driver: str, device: Device) -> SelectableDevice:
         """Make engine values of a device; names without a domain belong to the driver's."""
         attributes: dict[str, dict[str, Any]] = {}
         capacity: dict[str, dict[str, bytes]] = {}
@@ -189,7 +189,7 @@ class DeviceSelectors:
                 domain, identifier = split_name(name, driver)
                 capacity.setdefault(domain, {})[identifier] = values.quantity(amount.value)
         except BadRequest as unreadable:
-            return Subject(None, {}, fault=unreadable.message)
+            return SelectableDevice(None, {}, fault=unreadable.message)
         data: dict[str, Any] = {
             "device.driver": driver,
             "device.attributes": attributes,
@@ -197,7 +197,7 @@ class DeviceSelectors:
         }
         if self._shared:
             data["device.allowMultipleAllocations"] = bool(device.allow_multiple_allocations)
-        return Subject(self._environment, data, sizes_of(driver, attributes, capacity))
+        return SelectableDevice(self._environment, data, sizes_of(driver, attributes, capacity))
 
 
 def _readable(name: str, attribute: Any, lists: bool) -> Any:

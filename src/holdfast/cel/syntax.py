@@ -38,7 +38,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function or an operator; what stands before the dot is the first argument."""
 
     function: str
@@ -66,7 +66,7 @@ class Loop:
     result: Node
 
 
-Node = Constant | Name | Select | Call | Literal | Loop
+Node = Constant | Name | Select | FunctionCall | Literal | Loop
 
 
 def read_tree(serialized: bytes) -> Node:
@@ -117,7 +117,7 @@ def _select(data: bytes) -> Node:
 
 
 def _call(data: bytes) -> Node:
-    return Call(_last(data, 2).decode(), _all(data, 1, 3))
+    return FunctionCall(_last(data, 2).decode(), _all(data, 1, 3))
 
 
 def _list(data: bytes) -> Node:

@@ -31,7 +31,7 @@ WriteKubeconfig = Annotated[
     Path | None, typer.Option(help="Where to write it; default: in the data directory.")
 ]
 Kubeconfig = Annotated[Path | None, typer.Option(help="Default: as kubectl finds it.")]
-Check = Annotated[
+CheckInvariants = Annotated[
     bool, typer.Option("--check-invariants", help="Check every promise after every decision.")
 ]
 Config = Annotated[Path | None, typer.Option(help="A KubeSchedulerConfiguration.")]
@@ -42,7 +42,7 @@ TheirConfig = Annotated[
         "embedded cluster was started with."
     ),
 ]
-Form = Annotated[Output, typer.Option("-o", "--output", help="For people or for programs.")]
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="For people or for programs.")]
 
 
 def up(
@@ -65,7 +65,7 @@ def up(
             help="Show the scheduler's /healthz, /readyz, /metrics on loopback; default: nowhere.",
         ),
     ] = None,
-    check_invariants: Check = False,
+    check_invariants: CheckInvariants = False,
 ) -> None:
     """Run API server, scheduler, controllers and simulated nodes."""
     settings = ClusterSettings(
@@ -134,7 +134,7 @@ def scheduler(
     health_port: Annotated[
         int, typer.Option(min=0, max=65535, help="/healthz, /readyz, /metrics on loopback.")
     ] = 10259,
-    check_invariants: Check = False,
+    check_invariants: CheckInvariants = False,
 ) -> None:
     """Place pods on any API server, a real one included."""
     from holdfast.cli.scheduling import schedule
@@ -150,7 +150,7 @@ def why(
     namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
     kubeconfig: Kubeconfig = None,
     config: TheirConfig = None,
-    output: Form = Output.text,
+    output: OutputOption = Output.text,
 ) -> None:
     """Say why a pod is, or is not, where it is; preemption is tried as a dry run."""
     from holdfast.cli.why import tell
@@ -168,7 +168,7 @@ def explain(
     now: Annotated[
         str, typer.Option(metavar="RFC3339", help="The time to decide at; default: the present.")
     ] = "",
-    output: Form = Output.text,
+    output: OutputOption = Output.text,
     batch: Annotated[
         bool,
         typer.Option(

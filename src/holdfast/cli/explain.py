@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.cli.configured import configured
-from holdfast.cli.objects import Document, parse_documents, unpack
+from holdfast.cli.objects import Manifest, parse_documents, unpack
 from holdfast.cli.snapshot import built_in_profiles, read_snapshot
 from holdfast.cli.verdict import as_text
 from holdfast.clock import SystemClock
@@ -23,12 +23,12 @@ from holdfast.configuration.reading import Configuration, read
 from holdfast.errors import BadRequest, HoldfastError
 
 log = logging.getLogger(__name__)
-Answer = dict[str, Any]
+Explanation = dict[str, Any]
 WRONG_INPUT = 2
 """The exit code when an object, or the question itself, is wrong."""
 
 
-class Question(msgspec.Struct, frozen=True):
+class ExplainRequest(msgspec.Struct, frozen=True):
     """One line of a batch."""
 
     objects: list[msgspec.Raw] | None = None
@@ -38,7 +38,7 @@ class Question(msgspec.Struct, frozen=True):
     now: str | None = None
 
 
-_question = msgspec.json.Decoder(Question)
+_question = msgspec.json.Decoder(ExplainRequest)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -59,7 +59,7 @@ def explain_file(
     return 0
 
 
-def print_answer(answer: Answer, output: str) -> None:
+def print_answer(answer: Explanation, output: str) -> None:
     """Write an answer for machines or for people."""
     if output == "json":
         sys.stdout.write(msgspec.json.format(_encode(answer)).decode() + "\n")
@@ -76,7 +76,7 @@ def explain_lines(lines: Iterable[bytes], out: BinaryIO) -> None:
             out.flush()
 
 
-def _answer(line: bytes) -> Answer:
+def _answer(line: bytes) -> Explanation:
     pod = ""
     try:
         question = _question.decode(line)
@@ -96,9 +96,9 @@ def _answer(line: bytes) -> Answer:
         return {"pod": pod, "error": f"deciding failed: {type(bug).__name__}: {bug}"}
 
 
-def _objects(question: Question) -> Iterator[Document]:
+def _objects(question: ExplainRequest) -> Iterator[Manifest]:
     for number, text in enumerate(question.objects or ()):
-        yield from unpack(Document(f"objects[{number}]", text))
+        yield from unpack(Manifest(f"objects[{number}]", text))
 
 
 def _pod_of(line: bytes) -> str:

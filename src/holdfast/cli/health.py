@@ -14,7 +14,7 @@ from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.clock import Clock
 from holdfast.errors import Refused
-from holdfast.health_checks import Check, page, single
+from holdfast.health_checks import HealthCheck, page, single
 from holdfast.scheduler.object_metrics import resources_page
 from holdfast.scheduler.reservation_view import node_reservations
 from holdfast.scheduler.scheduler import Scheduler
@@ -155,7 +155,7 @@ class Checks:
     Each can be asked by itself, or left out.
     """
 
-    def __init__(self, name: str, checks: Mapping[str, Check]) -> None:
+    def __init__(self, name: str, checks: Mapping[str, HealthCheck]) -> None:
         self._name = name
         self._checks = {"ping": lambda: "", **checks}
 

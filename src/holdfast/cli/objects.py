@@ -36,7 +36,7 @@ _AMOUNTS = frozenset({
 _FAULTS = (msgspec.MsgspecError, BadRequest, TypeError, AttributeError, ValueError)
 
 
-class Document(NamedTuple):
+class Manifest(NamedTuple):
     """One object as text, and where it stands: ``document 2``, ``objects[4]``."""
 
     where: str
@@ -54,13 +54,13 @@ _raw_items = msgspec.json.Decoder(list[msgspec.Raw] | None)
 _fast = {kind: msgspec.json.Decoder(kind) for kind in (Pod, Node)}
 
 
-def parse_documents(text: str) -> Iterator[Document]:
+def parse_documents(text: str) -> Iterator[Manifest]:
     """Take apart a v1 List, or many YAML or JSON documents."""
     for number, document in enumerate(_documents(text), 1):
-        yield from unpack(Document(f"document {number}", document))
+        yield from unpack(Manifest(f"document {number}", document))
 
 
-def unpack(document: Document) -> Iterator[Document]:
+def unpack(document: Manifest) -> Iterator[Manifest]:
     """Take apart a list of any kind; anything else is itself."""
     head = _read_head(document)
     if not head.kind.endswith("List") or head.items == b"null":
@@ -71,10 +71,10 @@ def unpack(document: Document) -> Iterator[Document]:
     except msgspec.MsgspecError as wrong:
         raise BadRequest(f"{document.where}: items: {_field_of(wrong)[1]}") from wrong
     for number, item in enumerate(items or ()):
-        yield from unpack(Document(f"{document.where}, items[{number}]", item))
+        yield from unpack(Manifest(f"{document.where}, items[{number}]", item))
 
 
-def read_object(document: Document) -> Object | None:
+def read_object(document: Manifest) -> Object | None:
     """Read one object by its kind; None for kinds that play no part in deciding."""
     head = _read_head(document)
     group, _, version = head.api_version.rpartition("/")
@@ -93,7 +93,7 @@ def read_object(document: Document) -> Object | None:
     return _identified(document, _read(document, resource), resource)
 
 
-def blame(document: Document, fault: Exception) -> BadRequest:
+def blame(document: Manifest, fault: Exception) -> BadRequest:
     """Say what is wrong with an object that reading let pass and deciding did not."""
     try:
         head = _read_head(document)
@@ -139,7 +139,7 @@ def _past_blanks(text: str, at: int) -> int:
     return at
 
 
-def _read_head(document: Document) -> _Head:
+def _read_head(document: Manifest) -> _Head:
     try:
         return _head.decode(document.text)
     except msgspec.ValidationError as wrong:
@@ -149,7 +149,7 @@ def _read_head(document: Document) -> _Head:
         raise BadRequest(f"{document.where}: {wrong}") from wrong
 
 
-def _read(document: Document, resource: Resource[Any]) -> Object:
+def _read(document: Manifest, resource: Resource[Any]) -> Object:
     decoder = _fast.get(resource.type)
     if decoder is not None:
         try:
@@ -175,7 +175,7 @@ def _is_complete(obj: Object) -> bool:
     )
 
 
-def _read_in_full(document: Document, resource: Resource[Any]) -> Object:
+def _read_in_full(document: Manifest, resource: Resource[Any]) -> Object:
     raw = msgspec.json.decode(document.text)
     try:
         default_object(raw)
@@ -191,7 +191,7 @@ def _read_in_full(document: Document, resource: Resource[Any]) -> Object:
     return obj
 
 
-def _identified(document: Document, obj: Object, resource: Resource[Any]) -> Object:
+def _identified(document: Manifest, obj: Object, resource: Resource[Any]) -> Object:
     """Insist on a name; give it a namespace and a uid, which a server would have."""
     meta = obj.metadata
     if not meta.name:

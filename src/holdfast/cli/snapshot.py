@@ -13,7 +13,7 @@ import msgspec
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import PriorityClass
-from holdfast.cli.objects import Document, blame, read_object
+from holdfast.cli.objects import Manifest, blame, read_object
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
 from holdfast.errors import BadRequest
@@ -64,9 +64,9 @@ class Snapshot:
         return answer | ({"extendersNotAsked": silent} if silent else {})
 
 
-def read_snapshot(documents: Iterable[Document], pod: str) -> Snapshot:
+def read_snapshot(documents: Iterable[Manifest], pod: str) -> Snapshot:
     """Read every document and put all objects but the pod into a world."""
-    known: dict[tuple[str, str], tuple[Object, Document]] = {}
+    known: dict[tuple[str, str], tuple[Object, Manifest]] = {}
     for document in documents:
         obj = read_object(document)
         if obj is not None:
@@ -82,7 +82,7 @@ def snapshot_of(objects: Iterable[Object], pod: str) -> Snapshot:
     return _assemble(((obj, None) for obj in objects), pod)
 
 
-def _assemble(found: Iterable[tuple[Object, Document | None]], pod: str) -> Snapshot:
+def _assemble(found: Iterable[tuple[Object, Manifest | None]], pod: str) -> Snapshot:
     """Nodes go in first and pods last, whatever the order they were told in."""
     key = pod if "/" in pod else f"default/{pod}"
     world, wanted = _world(found, key)
@@ -98,7 +98,7 @@ def world_of(objects: Iterable[Object]) -> World:
     return _world(((obj, None) for obj in objects), "")[0]
 
 
-def _world(found: Iterable[tuple[Object, Document | None]], key: str) -> tuple[World, Pod | None]:
+def _world(found: Iterable[tuple[Object, Manifest | None]], key: str) -> tuple[World, Pod | None]:
     """The world of all objects but the pod of that key, and that pod."""
     world = World()
     ordered = sorted(found, key=lambda pair: _ORDER.get(pair[0].kind, 1))

@@ -19,7 +19,7 @@ from holdfast.client.adaptive_limit import AdaptiveLimit
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client, PatchType
 from holdfast.client.event_body import complete, count_patch, event_body, event_name, reference
-from holdfast.client.pending_events import EventEntry, Key, PendingEvents
+from holdfast.client.pending_events import EventEntry, EventKey, PendingEvents
 from holdfast.client.workqueue import QueueClosed
 from holdfast.clock import Clock
 from holdfast.errors import (
@@ -63,7 +63,7 @@ class EventRecorder:
         self._component = component
         self._instance = instance
         self._number = itertools.count(1)
-        self._entries: OrderedDict[Key, EventEntry] = OrderedDict()
+        self._entries: OrderedDict[EventKey, EventEntry] = OrderedDict()
         """Events whose repeats are counted, the latest last."""
         self._pending = PendingEvents(clock)
         self._limit = AdaptiveLimit()

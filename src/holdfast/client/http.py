@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from holdfast.client.connection import Broken, Connection
 from holdfast.client.endpoint import Endpoint, Timeouts
-from holdfast.client.pool import Pool
+from holdfast.client.pool import ConnectionPool
 from holdfast.client.transport import Request, Response, Stream
 from holdfast.client.tunnel import dig
 from holdfast.errors import Unavailable
@@ -46,7 +46,7 @@ class HttpTransport:
         max_connections: int = 256,
     ) -> None:
         self._limits = timeouts or Timeouts()
-        self._pool = Pool(self._connect, max_connections, self._limits.request)
+        self._pool = ConnectionPool(self._connect, max_connections, self._limits.request)
         self._connections: set[Connection] = set()
         self._closed = False
         self._renewing: asyncio.Lock | None = None

@@ -23,8 +23,8 @@ from typing import Generic, TypeVar
 from holdfast.api.resource import Resource
 from holdfast.client.backoff import Patience
 from holdfast.client.client import Client, Unreadable, WatchEvent
-from holdfast.client.replica import Change, Replica, identity
-from holdfast.client.telling import UNREADABLE, Handler, Teller
+from holdfast.client.replica import ObjectChange, Replica, identity
+from holdfast.client.telling import UNREADABLE, ResourceEventHandler, Teller
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, Expired, HoldfastError, Invalid, Unavailable
 from holdfast.repeated_log import Repeats
@@ -54,7 +54,7 @@ class Informer(Generic[T]):
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        on_event: Handler[T] | None = None,
+        on_event: ResourceEventHandler[T] | None = None,
         on_unreadable: Callable[[Unreadable], None] | None = None,
         transform: Callable[[T], T] | None = None,
         rng: random.Random | None = None,
@@ -85,7 +85,7 @@ class Informer(Generic[T]):
         self._told_all = False
         self._settled = asyncio.Event()
 
-    def add_handler(self, handler: Handler[T]) -> None:
+    def add_handler(self, handler: ResourceEventHandler[T]) -> None:
         """Tell ``handler`` every change from now on; what is already here it is told as added."""
         self._teller.add(handler)
         for obj in tuple(self.cache.values()):
@@ -289,6 +289,6 @@ class Informer(Generic[T]):
         self._version = broken.resource_version
         self._patience.progressed()
 
-    def _tell(self, changes: Iterable[Change[T]]) -> None:
+    def _tell(self, changes: Iterable[ObjectChange[T]]) -> None:
         for change in changes:
             self._teller.tell(change)

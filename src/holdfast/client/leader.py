@@ -37,7 +37,7 @@ class LeadershipLost(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTimes:
     """How long a lease is good, when its holder gives up, how often it is tried for."""
 
     lease_seconds: float = 15.0
@@ -64,7 +64,7 @@ class LeaderElection:
         identity: str,
         name: str,
         namespace: str = "kube-system",
-        terms: Terms | None = None,
+        terms: LeaseTimes | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.identity = identity
@@ -72,7 +72,7 @@ class LeaderElection:
         self._clock = clock
         self._name = name
         self._namespace = namespace
-        self._terms = terms or Terms()
+        self._terms = terms or LeaseTimes()
         self._rng = rng or random.Random()
         self._lease: dict[str, Any] = {}
         self._seen_at = 0.0

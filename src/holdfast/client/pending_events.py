@@ -8,7 +8,7 @@ from holdfast.api.meta import ObjectReference
 from holdfast.client.workqueue import WorkQueue
 from holdfast.clock import Clock
 
-Key = tuple[str, str, str, str, str]
+EventKey = tuple[str, str, str, str, str]
 """Object, component, type, reason and message: what repeats of an event have in common."""
 
 
@@ -16,7 +16,7 @@ Key = tuple[str, str, str, str, str]
 class EventEntry:
     """One event and how often it happened; ``stored`` is the count the server knows."""
 
-    key: Key
+    key: EventKey
     about: ObjectReference
     name: str
     body: bytes

@@ -14,7 +14,7 @@ LOOKS = 20
 """How often, during the time an answer may take, to look whether it took too long."""
 
 
-class Pool:
+class ConnectionPool:
     """Lends connections out, last used first, and makes new ones up to a limit.
 
     Looking after the time-outs of all of them together is cheaper than a timer for each request.

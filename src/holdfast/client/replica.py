@@ -12,8 +12,8 @@ from typing import Any, Generic, Literal, TypeVar
 from holdfast.api.meta import Object
 
 T = TypeVar("T")
-Kind = Literal["added", "modified", "deleted"]
-Change = tuple[Kind, T | None, T | None]
+ChangeType = Literal["added", "modified", "deleted"]
+ObjectChange = tuple[ChangeType, T | None, T | None]
 
 
 def identity(obj: Any) -> tuple[str, str, str]:
@@ -42,7 +42,7 @@ class Replica(Generic[T]):
     def __init__(self) -> None:
         self.objects: dict[str, T] = {}
 
-    def put(self, new: T) -> Iterator[Change[T]]:
+    def put(self, new: T) -> Iterator[ObjectChange[T]]:
         """Take in an object that exists now; a version we have already is no news.
 
         Another uid under the same name means that the old object was deleted unseen.
@@ -60,7 +60,7 @@ class Replica(Generic[T]):
         self.objects[key] = new
         yield "added", None, new
 
-    def drop(self, key: str, uid: str = "") -> Iterator[Change[T]]:
+    def drop(self, key: str, uid: str = "") -> Iterator[ObjectChange[T]]:
         """Forget an object that is gone; with a uid, only if it is that one we have."""
         old = self.objects.get(key)
         if old is None or (uid and identity(old)[1] != uid):
@@ -68,7 +68,9 @@ class Replica(Generic[T]):
         del self.objects[key]
         yield "deleted", old, None
 
-    def replace(self, now: Mapping[str, T], doubtful: Mapping[str, str]) -> Iterator[Change[T]]:
+    def replace(
+        self, now: Mapping[str, T], doubtful: Mapping[str, str]
+    ) -> Iterator[ObjectChange[T]]:
         """Become a fresh list: first what went, then what came or changed, in the list's order.
 
         ``doubtful`` maps keys whose object exists but cannot be read to its uid: the last

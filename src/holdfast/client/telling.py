@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from holdfast.client.replica import Change, Kind, identity
+from holdfast.client.replica import ChangeType, ObjectChange, identity
 from holdfast.errors import HoldfastError
 from holdfast.repeated_log import Repeats
 
 T = TypeVar("T")
-Handler = Callable[[Kind, T | None, T | None], None]
+ResourceEventHandler = Callable[[ChangeType, T | None, T | None], None]
 REFUSED, FAILED, UNREADABLE = "refused", "failed", "unreadable"
 """An object that makes no sense to a handler; a defect of one; an object of another shape."""
 
@@ -30,20 +30,20 @@ class Teller(Generic[T]):
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._handlers: list[Handler[T]] = []
+        self._handlers: list[ResourceEventHandler[T]] = []
         self.troubles: Counter[str] = Counter()
         self._repeats = Repeats()
 
-    def add(self, handler: Handler[T]) -> None:
+    def add(self, handler: ResourceEventHandler[T]) -> None:
         """Tell one more."""
         self._handlers.append(handler)
 
-    def tell(self, change: Change[T]) -> None:
+    def tell(self, change: ObjectChange[T]) -> None:
         """Tell every handler, in the order they were added."""
         for handler in self._handlers:
             self.tell_one(handler, change)
 
-    def tell_one(self, handler: Handler[T], change: Change[T]) -> None:
+    def tell_one(self, handler: ResourceEventHandler[T], change: ObjectChange[T]) -> None:
         """Tell one handler; nothing it raises comes through."""
         try:
             handler(*change)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from holdfast.columns.cells import cells
 from holdfast.columns.interner import CPU, MEMORY, PODS
 
-Request = tuple[tuple[int, int], ...]
+RequestedAmounts = tuple[tuple[int, int], ...]
 """(resource id, amount) pairs, ascending by id, amounts above zero."""
 MOST = 2**53
 """More than this of a resource nobody has (8 PiB): a thousand such amounts still fit a cell.

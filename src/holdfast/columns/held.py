@@ -23,7 +23,7 @@ _MOST_IDLE = 4096
 _MOST_KINDS = 16384
 
 
-class Role(Enum):
+class TermRole(Enum):
     """What holders want of the pods their term speaks of."""
 
     FORBIDS = "forbids"
@@ -37,7 +37,7 @@ class HeldTerm:
     __slots__ = ("_at", "domains", "holders", "role", "rows", "term")
 
     def __init__(
-        self, role: Role, term: Term, capacity: int, labels: NodeLabels, journal: Journal
+        self, role: TermRole, term: Term, capacity: int, labels: NodeLabels, journal: Journal
     ) -> None:
         self.role = role
         self.term = term
@@ -70,7 +70,7 @@ class HeldTerms:
         self._labels = labels
         self._journal = journal
         self._capacity = capacity
-        self._of: dict[tuple[Role, Term], HeldTerm] = {}
+        self._of: dict[tuple[TermRole, Term], HeldTerm] = {}
         self._in_order: list[HeldTerm] = []
         self._sets: dict[PodTerms, tuple[HeldTerm, ...]] = {}
         self._matched: dict[int, tuple[int, list[HeldTerm]]] = {}
@@ -123,15 +123,15 @@ class HeldTerms:
             found = self._sets[terms] = tuple(
                 self._intern(role, term)
                 for role, group in (
-                    (Role.FORBIDS, terms.forbidden),
-                    (Role.NEEDS, terms.required),
-                    (Role.WISHES, terms.wishes),
+                    (TermRole.FORBIDS, terms.forbidden),
+                    (TermRole.NEEDS, terms.required),
+                    (TermRole.WISHES, terms.wishes),
                 )
                 for term in group
             )
         return found
 
-    def _intern(self, role: Role, term: Term) -> HeldTerm:
+    def _intern(self, role: TermRole, term: Term) -> HeldTerm:
         held = self._of.get((role, term))
         if held is None:
             held = HeldTerm(role, term, self._capacity, self._labels, self._journal)

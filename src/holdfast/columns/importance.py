@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.amounts import Request
+from holdfast.columns.amounts import RequestedAmounts
 from holdfast.columns.grid import Grid
 from holdfast.columns.journal import Follower
 from holdfast.columns.pod_facts import PodFacts, beginnings
@@ -182,7 +182,7 @@ class Amount:
         """Of one pod."""
         return self.of(pod.request)
 
-    def of(self, request: Request) -> int:
+    def of(self, request: RequestedAmounts) -> int:
         """Of one request."""
         for resource, amount in request:
             if resource == self.resource:

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.api.pod import Affinity, Container, Pod, PodSpec, Resources, Volume
 from holdfast.api.requests import pod_request, request_nanos, whole
-from holdfast.columns.amounts import MOST, Request
+from holdfast.columns.amounts import MOST, RequestedAmounts
 from holdfast.columns.interner import PODS, ResourceNames
 from holdfast.columns.mounts import Mounts, mounts_of
 from holdfast.columns.ports import ANY_ADDRESS, HostPort
@@ -28,7 +28,7 @@ _SMALL = 4096
 
 
 class _Digest(NamedTuple):
-    request: Request
+    request: RequestedAmounts
     nonzero_millicores: int
     nonzero_bytes: int
     host_ports: frozenset[HostPort]
@@ -59,7 +59,7 @@ class PodFacts:
     labels: Mapping[str, str]
     priority: int
     scheduler_name: str
-    request: Request
+    request: RequestedAmounts
     nonzero_millicores: int
     nonzero_bytes: int
     host_ports: frozenset[HostPort]
@@ -134,7 +134,7 @@ def _moment(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _with_slots(request: Request, pod: Pod) -> Request:
+def _with_slots(request: RequestedAmounts, pod: Pod) -> RequestedAmounts:
     """Add the pod slots a reservation asks for; of a real pod such a request counts nothing."""
     slots = whole("pods", request_nanos(pod).get("pods", 0))
     return tuple(sorted((*request, (PODS, slots)))) if slots > 0 else request

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.amounts import Amounts, Request
+from holdfast.columns.amounts import Amounts, RequestedAmounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
@@ -75,7 +75,7 @@ class RequestFit:
         self._backed = any([need.backed for need in needs])
 
     @classmethod
-    def of(cls, amounts: Amounts, request: Request, backed: frozenset[int]) -> RequestFit:
+    def of(cls, amounts: Amounts, request: RequestedAmounts, backed: frozenset[int]) -> RequestFit:
         """The fit of a pod slot and a request, each resource of which has its columns."""
         free, free_at = amounts.free, amounts.free_at
         has, has_at = amounts.allocatable, amounts.allocatable_at

@@ -27,7 +27,7 @@ Namespaces = dict[str, Mapping[str, str]]
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class PlacedPod:
     """One pod on one row."""
 
     facts: PodFacts
@@ -48,8 +48,8 @@ class Roster:
         self.held = held
         self.namespaces: Namespaces = {}
         self._of_row: dict[int, dict[str, PodFacts]] = {}
-        self.by_uid: dict[str, Standing] = {}
-        self.seated: dict[str, Standing] = {}
+        self.by_uid: dict[str, PlacedPod] = {}
+        self.seated: dict[str, PlacedPod] = {}
         """Reserve pods, by uid."""
         self.kinds = Kinds()
         self._asked: tuple[PodFacts, Kind] | None = None
@@ -77,7 +77,7 @@ class Roster:
         """Put a pod on the row; it must stand nowhere."""
         kind = self.kind_of(facts)
         uid = facts.uid
-        self.by_uid[uid] = Standing(facts, row, kind, assumed)
+        self.by_uid[uid] = PlacedPod(facts, row, kind, assumed)
         there = self._of_row.get(row)
         if there is None:
             there = self._of_row[row] = {}
@@ -100,17 +100,17 @@ class Roster:
     def seat(self, facts: PodFacts, row: int) -> None:
         """Let a reserve pod be seen on the row; it must be seated nowhere."""
         kind = self.kind_of(facts)
-        self.seated[facts.uid] = Standing(facts, row, kind, assumed=False)
+        self.seated[facts.uid] = PlacedPod(facts, row, kind, assumed=False)
         self._appear(facts, row, kind)
 
-    def unseat(self, uid: str) -> Standing | None:
+    def unseat(self, uid: str) -> PlacedPod | None:
         """Let a reserve pod be seen no more; answers what it was."""
         standing = self.seated.pop(uid, None)
         if standing is not None:
             self._vanish(standing)
         return standing
 
-    def leave(self, uid: str) -> Standing:
+    def leave(self, uid: str) -> PlacedPod:
         """Take a pod off its row."""
         standing = self.by_uid.pop(uid)
         facts, row = standing.facts, standing.row
@@ -124,7 +124,7 @@ class Roster:
         self._vanish(standing)
         return standing
 
-    def _vanish(self, standing: Standing) -> None:
+    def _vanish(self, standing: PlacedPod) -> None:
         facts, row = standing.facts, standing.row
         del standing.kind.rows[facts.uid]
         if facts.host_ports:
@@ -137,7 +137,7 @@ class Roster:
             if not (counter.real and facts.stands_in):
                 counter.move(row, -1, live=not facts.terminating)
 
-    def same(self, standing: Standing, facts: PodFacts) -> bool:
+    def same(self, standing: PlacedPod, facts: PodFacts) -> bool:
         """Tell whether nobody can tell newer facts of a pod from those we have.
 
         Labels nobody looks at do not count: Kubernetes copies the node's zone onto every pod it
@@ -148,7 +148,7 @@ class Roster:
             was.labels == facts.labels or self.kind_of(facts) is standing.kind
         )
 
-    def confirm(self, standing: Standing, facts: PodFacts) -> None:
+    def confirm(self, standing: PlacedPod, facts: PodFacts) -> None:
         """Replace a pod's facts by newer ones that weigh the same."""
         standing.facts = facts
         standing.assumed = False
@@ -246,7 +246,7 @@ class Roster:
             for uid, old in olds.items():
                 kind = copy.kind_of(old.facts)
                 kind.rows[uid] = old.row
-                news[uid] = Standing(old.facts, old.row, kind, old.assumed)
+                news[uid] = PlacedPod(old.facts, old.row, kind, old.assumed)
         copy._of_row = {row: dict(pods) for row, pods in self._of_row.items()}
         return copy
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.counters import DomainCount, Eligible, SelectorCount
-from holdfast.columns.held import HeldTerm, Role
+from holdfast.columns.held import HeldTerm, TermRole
 from holdfast.columns.interner import Interner
 from holdfast.columns.journal import Journal
 from holdfast.columns.node_labels import LabelColumn
@@ -212,10 +212,10 @@ class SeenTerm:
         return _terms(look.terms, self.role).count(self.term)
 
 
-def _terms(terms: PodTerms, role: Role) -> tuple[Term, ...]:
-    if role is Role.FORBIDS:
+def _terms(terms: PodTerms, role: TermRole) -> tuple[Term, ...]:
+    if role is TermRole.FORBIDS:
         return terms.forbidden
-    return terms.required if role is Role.NEEDS else terms.wishes
+    return terms.required if role is TermRole.NEEDS else terms.wishes
 
 
 AnyDomains = DomainCount | SeenDomains

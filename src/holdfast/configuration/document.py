@@ -67,7 +67,7 @@ class ProfileDocument(ConfigurationPart, frozen=True):
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
-class LeaderElection(ConfigurationPart, frozen=True):
+class LeaderElectionConfiguration(ConfigurationPart, frozen=True):
     """Whether and how several replicas agree on one that decides."""
 
     leader_elect: bool = True
@@ -89,13 +89,13 @@ class ClientConnection(ConfigurationPart, frozen=True):
     burst: int = 0
 
 
-class Document(ConfigurationPart, frozen=True):
+class KubeSchedulerConfiguration(ConfigurationPart, frozen=True):
     """The whole file."""
 
     api_version: str = ""
     kind: str = ""
     parallelism: int = 16
-    leader_election: LeaderElection = LeaderElection()
+    leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True

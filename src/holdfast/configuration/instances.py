@@ -33,7 +33,7 @@ _ALSO = {
 """Versions in which Koordinator's arguments are the same as in v1."""
 
 
-class Given(NamedTuple):
+class PluginArguments(NamedTuple):
     """Arguments, and where they stand in the file."""
 
     args: dict[str, Any]
@@ -62,18 +62,18 @@ class Instances:
         """
         given = self._arguments(needed, config, path)
         if ignored:
-            old = given.get(FIT, Given({}, ""))
-            given[FIT] = Given({**old.args, "ignoredResources": list(ignored)}, old.path)
+            old = given.get(FIT, PluginArguments({}, ""))
+            given[FIT] = PluginArguments({**old.args, "ignoredResources": list(ignored)}, old.path)
         for name in dict.fromkeys((*needed, *given)):
-            own = given.get(name, Given({}, ""))
+            own = given.get(name, PluginArguments({}, ""))
             plugin = self._made(name, needed.get(name, own.path), own.args, own.path)
             if plugin is not None and name in needed:
                 self.plugins[name] = plugin
 
     def _arguments(
         self, needed: dict[str, str], config: Sequence[PluginConfig], path: str
-    ) -> dict[str, Given]:
-        given: dict[str, Given] = {}
+    ) -> dict[str, PluginArguments]:
+        given: dict[str, PluginArguments] = {}
         for i, one in enumerate(config):
             at, ours = f"{path}[{i}]", self._catalog.is_ours(one.name)
             if one.name in given:
@@ -84,7 +84,7 @@ class Instances:
                 self._found.warn(f"{at}: no plugin {one.name} is enabled: its args are not read")
             else:
                 args = read_arguments(one, f"{at}.args", self._found, ours=ours)
-                given[one.name] = Given(args or {}, f"{at}.args")
+                given[one.name] = PluginArguments(args or {}, f"{at}.args")
         return given
 
     def _made(self, name: str, where: str, args: dict[str, Any], path: str) -> Plugin | None:

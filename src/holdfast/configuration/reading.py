@@ -19,8 +19,8 @@ from holdfast.configuration.document import (
     GROUP,
     KIND,
     ClientConnection,
-    Document,
-    LeaderElection,
+    KubeSchedulerConfiguration,
+    LeaderElectionConfiguration,
     ProfileDocument,
 )
 from holdfast.configuration.findings import Findings
@@ -50,7 +50,9 @@ class Configuration:
     extenders: tuple[ExtenderConfig, ...] = ()
     backoff: tuple[float, float] = (1.0, 10.0)
     """How long a pod waits after its first rejection, and at most; seconds."""
-    leader_election: LeaderElection = field(default_factory=LeaderElection)
+    leader_election: LeaderElectionConfiguration = field(
+        default_factory=LeaderElectionConfiguration
+    )
     client_connection: ClientConnection = field(default_factory=ClientConnection)
     warnings: tuple[str, ...] = ()
     """What works and may not be meant."""
@@ -65,7 +67,9 @@ def read(raw: Any, catalog: Catalog | None = None) -> Configuration:
     if not isinstance(raw, dict):
         found.wrong(invalid(KIND, raw, "must be an object"))
         raw = {}
-    document = _defaulted(read_struct(Document, _with_real_points(raw, found), "", found.mistakes))
+    document = _defaulted(
+        read_struct(KubeSchedulerConfiguration, _with_real_points(raw, found), "", found.mistakes)
+    )
     _check_kind(document, found)
     check_process(document, found)
     profiles = _profiles(document, catalog or Catalog(), found)
@@ -115,7 +119,7 @@ def _listed(given: Any) -> list[Any]:
     return [] if given is None else [given]
 
 
-def _check_kind(document: Document, found: Findings) -> None:
+def _check_kind(document: KubeSchedulerConfiguration, found: Findings) -> None:
     if document.kind not in ("", KIND):
         found.wrong(invalid("kind", document.kind, f"must be {KIND}"))
     elif document.api_version not in ("", API_VERSION):
@@ -123,12 +127,12 @@ def _check_kind(document: Document, found: Findings) -> None:
         found.wrong(invalid("apiVersion", document.api_version, words))
 
 
-def _defaulted(document: Document) -> Document:
+def _defaulted(document: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
     """Empty and zero mean the default where upstream says so."""
-    default, given = LeaderElection(), document.leader_election
+    default, given = LeaderElectionConfiguration(), document.leader_election
     filled = {
         name: getattr(given, name) or getattr(default, name)
-        for name in LeaderElection.__struct_fields__
+        for name in LeaderElectionConfiguration.__struct_fields__
         if name != "leader_elect"
     }
     profiles = document.profiles
@@ -146,7 +150,9 @@ def _defaulted(document: Document) -> Document:
     )
 
 
-def _profiles(document: Document, catalog: Catalog, found: Findings) -> dict[str, Profile]:
+def _profiles(
+    document: KubeSchedulerConfiguration, catalog: Catalog, found: Findings
+) -> dict[str, Profile]:
     profiles: dict[str, Profile] = {}
     ignored = ignored_resources(document.extenders)
     if not document.profiles:

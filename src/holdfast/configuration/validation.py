@@ -6,7 +6,7 @@ from holdfast.api.causes import invalid, required
 from holdfast.api.durations import SECOND, format_nanoseconds
 from holdfast.api.names import label_key
 from holdfast.api.resource_names import is_extended
-from holdfast.configuration.document import Document, LeaderElection
+from holdfast.configuration.document import KubeSchedulerConfiguration, LeaderElectionConfiguration
 from holdfast.configuration.findings import Findings
 from holdfast.framework.extender import ExtenderConfig
 
@@ -14,7 +14,7 @@ JITTER = 1.2
 """How much longer than retryPeriod a try may take, as client-go counts."""
 
 
-def check_process(document: Document, found: Findings) -> None:
+def check_process(document: KubeSchedulerConfiguration, found: Findings) -> None:
     """Check how the process runs: connection, election, parallelism."""
     burst = document.client_connection.burst
     if burst < 0:
@@ -26,7 +26,7 @@ def check_process(document: Document, found: Findings) -> None:
         found.wrong(invalid("parallelism", document.parallelism, words))
 
 
-def check_queue(document: Document, found: Findings) -> None:
+def check_queue(document: KubeSchedulerConfiguration, found: Findings) -> None:
     """Check how many nodes are to be looked at, and how long failed pods wait."""
     check_percentage("percentageOfNodesToScore", document.percentage_of_nodes_to_score, found)
     first, most = document.pod_initial_backoff_seconds, document.pod_max_backoff_seconds
@@ -70,7 +70,7 @@ def _check_resource(name: str, path: str, found: Findings) -> None:
         found.wrong(invalid(path, name, "is an invalid extended resource name"))
 
 
-def _check_election(election: LeaderElection, found: Findings) -> None:
+def _check_election(election: LeaderElectionConfiguration, found: Findings) -> None:
     lengths = {
         "leaseDuration": election.lease_duration,
         "renewDeadline": election.renew_deadline,

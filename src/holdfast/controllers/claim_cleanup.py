@@ -10,7 +10,7 @@ from holdfast.api.devices import ClaimConsumer, ResourceClaim
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.controllers.claim_templates import (
     TEMPLATES,
     RawTemplate,
@@ -106,7 +106,7 @@ class ResourceClaimController(Reconciler):
         self._templates.add_handler(self._on_template)
         self._pods.add_handler(self._on_pod)
 
-    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
         if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
@@ -123,7 +123,9 @@ class ResourceClaimController(Reconciler):
         else:
             self.queue.add(_POD + new.key)
 
-    def _on_claim(self, kind: Kind, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+    def _on_claim(
+        self, kind: ChangeType, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> None:
         claim = new or old
         assert claim is not None
         self.queue.add(_CLAIM + claim.key)
@@ -134,7 +136,9 @@ class ResourceClaimController(Reconciler):
                 self._made[owner.uid] = {e: n for e, n in made.items() if n != claim.name}
             self.queue.add(f"{_POD}{claim.namespace}/{owner.name}")
 
-    def _on_template(self, kind: Kind, old: RawTemplate | None, new: RawTemplate | None) -> None:
+    def _on_template(
+        self, kind: ChangeType, old: RawTemplate | None, new: RawTemplate | None
+    ) -> None:
         if new is not None:
             for key in self._waiting.pop(new.key, ()):
                 self.queue.add(_POD + key)

@@ -12,9 +12,9 @@ from holdfast.api.labels import from_selector
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import DEPLOYMENTS, PODS, REPLICASETS
 from holdfast.api.workloads import Deployment, DeploymentStatus, ReplicaSet
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.controllers import revisions, rollout
-from holdfast.controllers.deployment_status import Counts, status_of, until_late
+from holdfast.controllers.deployment_status import ReplicaCounts, status_of, until_late
 from holdfast.controllers.grouped import Owned
 from holdfast.controllers.ownership import claimed, controller_of, owned_by, owner_reference
 from holdfast.controllers.reconciler import Reconciler, Tools
@@ -97,7 +97,7 @@ def _roll_out(look: _Look, pods: Iterable[Pod], writes: tuple[Write, ...]) -> De
     elif look.new.spec.replicas != bounds.replicas:
         sizes = {look.new.name: bounds.replicas}
     resizes, notes = _resizes(bounds, look.everyone, sizes)
-    complete = not sizes and Counts.of(look.new, look.old).complete(look.deployment)
+    complete = not sizes and ReplicaCounts.of(look.new, look.old).complete(look.deployment)
     spent = _spent(look) if complete else ()
     return _finish(look, (*writes, *resizes, *spent), notes=notes)
 
@@ -124,7 +124,7 @@ def _finish(
     status = status_of(deployment, look.new, look.old, look.now, rolling_out=rolling_out)
     if not _says(deployment, status):
         writes = (*writes, _status_patch(deployment, status))
-    counts = Counts.of(look.new, look.old)
+    counts = ReplicaCounts.of(look.new, look.old)
     again_after = until_late(deployment, counts, look.now) if rolling_out else None
     return DeploymentPlan(writes, None, notes, again_after)
 
@@ -231,11 +231,15 @@ class DeploymentController(Reconciler):
         pods.add_handler(self._pods.on_change)
         pods.add_handler(self._on_pod)
 
-    def _on_deployment(self, kind: Kind, old: Deployment | None, new: Deployment | None) -> None:
+    def _on_deployment(
+        self, kind: ChangeType, old: Deployment | None, new: Deployment | None
+    ) -> None:
         if new is not None:
             self.queue.add(new.key)
 
-    def _on_replicaset(self, kind: Kind, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
+    def _on_replicaset(
+        self, kind: ChangeType, old: ReplicaSet | None, new: ReplicaSet | None
+    ) -> None:
         for replicaset in (old, new):
             if replicaset is not None:
                 self._queue_owner(replicaset)
@@ -246,7 +250,7 @@ class DeploymentController(Reconciler):
                 ).matches(new.metadata.labels):
                     self.queue.add(deployment.key)
 
-    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         """Wake a Deployment that waits for its last old pod to go (Recreate)."""
         if old is None or (new is not None and not new.finished):
             return

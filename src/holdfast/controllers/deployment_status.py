@@ -19,7 +19,7 @@ PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ReplicaCounts:
     """The numbers of a Deployment's status."""
 
     replicas: int
@@ -29,7 +29,7 @@ class Counts:
     unavailable: int
 
     @classmethod
-    def of(cls, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Counts:
+    def of(cls, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> ReplicaCounts:
         """Add up what the ReplicaSets report."""
         everyone = [*old, new] if new else list(old)
         available = sum(r.status.available_replicas for r in everyone)
@@ -62,7 +62,7 @@ def status_of(
     *, created: str = "", rolling_out: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Write the whole status. ``created`` names a ReplicaSet this very step creates."""
-    counts = Counts.of(new, old)
+    counts = ReplicaCounts.of(new, old)
     kept = _set(list(deployment.status.conditions), _available(counts, Bounds.of(deployment)), now)
     if has_deadline(deployment):
         progress = _progress(deployment, counts, new, now) if rolling_out else None
@@ -89,7 +89,7 @@ def has_deadline(deployment: Deployment) -> bool:
     return deployment.spec.progress_deadline_seconds not in (None, NO_DEADLINE)
 
 
-def until_late(deployment: Deployment, counts: Counts, now: float) -> float | None:
+def until_late(deployment: Deployment, counts: ReplicaCounts, now: float) -> float | None:
     """Count the seconds until a roll-out without progress must be called late."""
     current = conditions.find(deployment.status.conditions, "Progressing")
     if current is None or not has_deadline(deployment) or current.reason == LATE:
@@ -100,10 +100,10 @@ def until_late(deployment: Deployment, counts: Counts, now: float) -> float | No
     return max(0.0, parse_rfc3339(current.last_update_time) + deadline - now) + 1.0
 
 
-Said = tuple[str, str, str, str]  # status, reason, message, type
+ConditionText = tuple[str, str, str, str]  # status, reason, message, type
 
 
-def _available(counts: Counts, bounds: Bounds) -> Said:
+def _available(counts: ReplicaCounts, bounds: Bounds) -> ConditionText:
     if counts.available >= bounds.least:
         return (
             "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", "Available",
@@ -115,8 +115,8 @@ def _available(counts: Counts, bounds: Bounds) -> Said:
 
 
 def _progress(
-    deployment: Deployment, counts: Counts, new: ReplicaSet | None, now: float
-) -> Said | None:
+    deployment: Deployment, counts: ReplicaCounts, new: ReplicaSet | None, now: float
+) -> ConditionText | None:
     """Say how the roll-out goes, or None where there is nothing new to say."""
     current = conditions.find(deployment.status.conditions, "Progressing")
     reason = current.reason if current else ""
@@ -134,7 +134,7 @@ def _progress(
     return None
 
 
-def _pause(deployment: Deployment) -> Said | None:
+def _pause(deployment: Deployment) -> ConditionText | None:
     current = conditions.find(deployment.status.conditions, "Progressing")
     reason = current.reason if current else ""
     if deployment.spec.paused and reason not in (PAUSED, LATE):
@@ -152,7 +152,7 @@ def _timed_out(deployment: Deployment, current: Condition, now: float) -> bool:
 
 
 def _set(
-    kept: list[Condition], said: Said, now: float, *, refresh: bool = False
+    kept: list[Condition], said: ConditionText, now: float, *, refresh: bool = False
 ) -> list[Condition]:
     """Set a condition; one that says the same stays as it is, unless ``refresh``."""
     status, reason, message, type_ = said

@@ -12,10 +12,10 @@ from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.errors import HoldfastError
 
-Served = tuple[Resource[Object], ...]
+ServedResources = tuple[Resource[Object], ...]
 
 
-async def discover(client: Client) -> Served:
+async def discover(client: Client) -> ServedResources:
     """Ask for every resource; a group that does not answer is left out this time."""
     found = list(_resources("", "v1", msgspec.json.decode(await client.raw("/api/v1"))))
     groups = msgspec.json.decode(await client.raw("/apis"))["groups"]
@@ -38,7 +38,7 @@ def _resources(group: str, version: str, answer: Any) -> Iterable[Resource[Objec
             )  # fmt: skip
 
 
-def deletable(served: Served) -> Served:
+def deletable(served: ServedResources) -> ServedResources:
     """Choose what can be followed and deleted; events come and go by themselves."""
     return tuple(
         r for r in served

@@ -16,7 +16,7 @@ from holdfast.api.workloads import (
     PodDisruptionBudget,
     PodDisruptionBudgetStatus,
 )
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.controllers import conditions
 from holdfast.controllers.grouped import Grouped
 from holdfast.controllers.ownership import controller_of
@@ -184,11 +184,11 @@ class DisruptionController(Reconciler):
         self._deployments.add_handler(self._on_workload)
         self._replicasets.add_handler(self._on_workload)
 
-    def _on_budget(self, kind: Kind, old: FullBudget | None, new: FullBudget | None) -> None:
+    def _on_budget(self, kind: ChangeType, old: FullBudget | None, new: FullBudget | None) -> None:
         if new is not None:
             self.queue.add(new.key)
 
-    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         either = new or old
         assert either is not None
         for budget in self._budgets_in.of(either.namespace):
@@ -196,7 +196,7 @@ class DisruptionController(Reconciler):
             if any(p is not None and selector.matches(p.metadata.labels) for p in (old, new)):
                 self.queue.add(budget.key)
 
-    def _on_workload(self, kind: Kind, old: Any, new: Any) -> None:
+    def _on_workload(self, kind: ChangeType, old: Any, new: Any) -> None:
         if old is not None and new is not None and old.spec.replicas != new.spec.replicas:
             for budget in self._budgets_in.of(new.namespace):
                 self.queue.add(budget.key)

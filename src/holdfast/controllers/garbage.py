@@ -12,9 +12,9 @@ from typing import Any
 from holdfast.api.meta import Object, ObjectReference, OwnerReference
 from holdfast.api.resource import Resource
 from holdfast.client.informer import Informer
-from holdfast.client.replica import Kind
-from holdfast.client.telling import Handler
-from holdfast.controllers.discovery import Served, deletable, discover
+from holdfast.client.replica import ChangeType
+from holdfast.client.telling import ResourceEventHandler
+from holdfast.controllers.discovery import ServedResources, deletable, discover
 from holdfast.controllers.ownership import raw_reference
 from holdfast.controllers.ownership_graph import FOREGROUND, ORPHAN, Item, OwnershipGraph
 from holdfast.controllers.reconciler import Reconciler, Tools
@@ -133,7 +133,7 @@ class GarbageCollector(Reconciler):
                 waiting.cancel()
                 pause.cancel()
 
-    async def _follow(self, served: Served) -> None:
+    async def _follow(self, served: ServedResources) -> None:
         """Start following what is new, stop following what is no longer served."""
         self._kinds = {(r.group, r.kind): r for r in served}
         for uid in self._unresolved:
@@ -150,8 +150,8 @@ class GarbageCollector(Reconciler):
             for item in self._graph.of_resource(resource):
                 self._gone(item)
 
-    def _handler(self, resource: Resource[Object]) -> Handler[Object]:
-        def on_change(kind: Kind, old: Object | None, new: Object | None) -> None:
+    def _handler(self, resource: Resource[Object]) -> ResourceEventHandler[Object]:
+        def on_change(kind: ChangeType, old: Object | None, new: Object | None) -> None:
             if resource.plural == CRDS:
                 self._new_kinds.set()
             before = Item.of(resource, old) if old is not None else None

@@ -12,7 +12,7 @@ from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.controllers.claim_cleanup import ResourceClaimController
 from holdfast.controllers.deployment import DeploymentController
-from holdfast.controllers.discovery import Served, discover
+from holdfast.controllers.discovery import ServedResources, discover
 from holdfast.controllers.disruption import DisruptionController
 from holdfast.controllers.garbage import GarbageCollector
 from holdfast.controllers.namespace import NamespaceController
@@ -123,14 +123,14 @@ class ControllerGroup:
         ended[0].result()
         raise HoldfastError(f"the {ended[0].get_name()} has stopped")
 
-    async def _ask_what_is_served(self) -> Served:
+    async def _ask_what_is_served(self) -> ServedResources:
         def tell(failure: HoldfastError) -> None:
             log.warning("cannot tell what is served: %s; trying again", failure)
 
         tools = self._tools
         return await retry(lambda: discover(tools.client), tools.clock, ASK_AGAIN, tell=tell)
 
-    async def _start_served(self, served: Served) -> None:
+    async def _start_served(self, served: ServedResources) -> None:
         for kind in list(self._waiting):
             if all(resource in served for resource in kind.needs):
                 self._waiting.remove(kind)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from holdfast.api.meta import Object
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.controllers.ownership import controller_of
 
 T = TypeVar("T", bound=Object)
@@ -19,7 +19,7 @@ class Grouped(Generic[T]):
         self._group_of = group_of
         self._groups: dict[str, dict[str, T]] = {}
 
-    def on_change(self, kind: Kind, old: T | None, new: T | None) -> None:
+    def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:
         """Follow one change; add this handler before those that ask."""
         if old is not None and (group := self._group_of(old)) in self._groups:
             self._groups[group].pop(old.uid, None)
@@ -40,7 +40,7 @@ class Owned(Generic[T]):
         self._by_owner: Grouped[T] = Grouped(_owner_uid)
         self._orphans: Grouped[T] = Grouped(lambda o: "" if controller_of(o) else o.namespace)
 
-    def on_change(self, kind: Kind, old: T | None, new: T | None) -> None:
+    def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:
         """Follow one change; add this handler before those that ask."""
         self._by_owner.on_change(kind, old, new)
         self._orphans.on_change(kind, old, new)

@@ -13,9 +13,9 @@ from holdfast.api.scheme import NAMESPACES
 from holdfast.api.timestamps import rfc3339
 from holdfast.api.workloads import Namespace
 from holdfast.client.client import PatchType
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.controllers import conditions
-from holdfast.controllers.discovery import Served, discover
+from holdfast.controllers.discovery import ServedResources, discover
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.writes import Patch, carry_out
 from holdfast.errors import NotAllowed, NotFound
@@ -40,7 +40,7 @@ class Leftover:
         return f"{self.resource.plural}.{self.resource.group}"
 
 
-def emptied(served: Served) -> Served:
+def emptied(served: ServedResources) -> ServedResources:
     """Choose the resources whose objects go with their namespace.
 
     ``events.k8s.io`` shows the same objects as the core group does.
@@ -116,7 +116,7 @@ class NamespaceController(Reconciler):
         self._namespaces = tools.informers.get(NAMESPACES)
         self._namespaces.add_handler(self._on_namespace)
 
-    def _on_namespace(self, kind: Kind, old: Namespace | None, new: Namespace | None) -> None:
+    def _on_namespace(self, kind: ChangeType, old: Namespace | None, new: Namespace | None) -> None:
         if new is not None and new.metadata.deletion_timestamp is not None:
             self.queue.add(new.key)
 
@@ -139,7 +139,7 @@ class NamespaceController(Reconciler):
             return
         self.queue.add_after(key, LOOK_AGAIN_AFTER)
 
-    async def _empty(self, name: str, resources: Served) -> list[Leftover]:
+    async def _empty(self, name: str, resources: ServedResources) -> list[Leftover]:
         """Ask for everything to be deleted and list what is still there."""
         left = []
         for resource in resources:

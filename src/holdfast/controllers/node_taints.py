@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.api.node import Node, Taint
 from holdfast.api.scheme import NODES
 from holdfast.api.timestamps import rfc3339
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.controllers import conditions
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.writes import Patch, carry_out_all
@@ -80,7 +80,7 @@ class NodeTaintController(Reconciler):
         self._nodes = tools.informers.get(NODES)
         self._nodes.add_handler(self._on_node)
 
-    def _on_node(self, kind: Kind, old: Node | None, new: Node | None) -> None:
+    def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
         if new is not None:
             self.queue.add(new.key)
 

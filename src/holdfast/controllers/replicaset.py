@@ -13,7 +13,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, REPLICASETS
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.api.workloads import ReplicaSet
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.controllers import conditions
 from holdfast.controllers.expectations import GIVE_UP_AFTER, Expectations
 from holdfast.controllers.grouped import Grouped, Owned
@@ -172,7 +172,9 @@ class ReplicaSetController(Reconciler):
         pods.add_handler(self._pods.on_change)
         pods.add_handler(self._on_pod)
 
-    def _on_replicaset(self, kind: Kind, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
+    def _on_replicaset(
+        self, kind: ChangeType, old: ReplicaSet | None, new: ReplicaSet | None
+    ) -> None:
         either = new or old
         assert either is not None
         if new is None:
@@ -180,7 +182,7 @@ class ReplicaSetController(Reconciler):
             self._failures.pop(either.key, None)
         self.queue.add(either.key)
 
-    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         for pod in (old, new):
             owner = controller_of(pod) if pod is not None else None
             if pod is None or owner is None or owner.kind != "ReplicaSet":

@@ -11,7 +11,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
 from holdfast.capacity.annotations import allocated_of, draws_of
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.controllers.grouped import Grouped
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
@@ -56,7 +56,9 @@ class ReservationController(Reconciler):
         pods.add_handler(self._pods_on.on_change)
         pods.add_handler(self._on_pod)
 
-    def _on_reservation(self, kind: Kind, old: Reservation | None, new: Reservation | None) -> None:
+    def _on_reservation(
+        self, kind: ChangeType, old: Reservation | None, new: Reservation | None
+    ) -> None:
         if new is not None:
             self.queue.add(new.key)
         for each in (old, new):
@@ -65,13 +67,13 @@ class ReservationController(Reconciler):
         if old is not None and old.active and not (new is not None and _same_promise(old, new)):
             self._queue_node(old.status.node_name)
 
-    def _on_node(self, kind: Kind, old: Node | None, new: Node | None) -> None:
+    def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
         either = new or old
         assert either is not None
         if new is None or old is None or old.status.allocatable != new.status.allocatable:
             self._queue_node(either.name)
 
-    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         if old is not None and new is not None and _same_use(old, new):
             return
         either = [p for p in (old, new) if p is not None]

@@ -9,7 +9,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.scheme import NODES, PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import PatchType
-from holdfast.client.replica import Kind
+from holdfast.client.replica import ChangeType
 from holdfast.controllers.grouped import Grouped
 from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.errors import NotFound
@@ -44,11 +44,11 @@ class StrandedPodController(Reconciler):
         pods.add_handler(self._on_pod)
         self._nodes.add_handler(self._on_node)
 
-    def _on_node(self, kind: Kind, old: Node | None, new: Node | None) -> None:
+    def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
         if new is None and old is not None:
             self.queue.add_after(old.name, QUARANTINE)
 
-    def _on_pod(self, kind: Kind, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         if new is not None and new.spec.node_name and new.spec.node_name not in self._nodes.cache:
             self.queue.add_after(new.spec.node_name, QUARANTINE)
 

@@ -9,7 +9,7 @@ from holdfast.api.devices import Allocation, DeviceClass, ResourceClaim
 from holdfast.api.node import Node
 from holdfast.cel import DeviceSelectors
 from holdfast.devices import constraints
-from holdfast.devices.constraints import Constraint
+from holdfast.devices.constraints import AllocationConstraint
 from holdfast.devices.failures import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.holdings import Holdings
@@ -17,7 +17,7 @@ from holdfast.devices.matching import Matcher
 from holdfast.devices.pools import Pool
 from holdfast.devices.requests import Ask, Wanted, claim_label, flatten
 from holdfast.devices.results import allocation_of
-from holdfast.devices.search import Outcome, Pick, Search
+from holdfast.devices.search import DeviceSearch, Pick, SearchOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class Allocator:
         """Search on one node; ``steps`` bounds how many devices are looked at (0: no bound)."""
         if not self.claims:
             return None
-        search = Search(
+        search = DeviceSearch(
             self.claims, self.wanted, self._fresh_constraints(), pools=pools, holdings=holdings,
             node=node, matcher=self.matcher, features=self.features, steps=steps,
         )  # fmt: skip
-        if search.run() is Outcome.FOUND:
+        if search.run() is SearchOutcome.FOUND:
             return Solution(tuple(search.picks), self._chosen(search.picks))
         if any(pool.fault for pool in pools):
             raise NodeAllocationError("invalid resource pools were encountered")
@@ -85,11 +85,11 @@ class Allocator:
             for wanted in self.wanted
         )
 
-    def _fresh_constraints(self) -> list[list[Constraint]]:
+    def _fresh_constraints(self) -> list[list[AllocationConstraint]]:
         return [self._constraints_of(claim) for claim in self.claims]
 
-    def _constraints_of(self, claim: ResourceClaim) -> list[Constraint]:
-        built: list[Constraint] = []
+    def _constraints_of(self, claim: ResourceClaim) -> list[AllocationConstraint]:
+        built: list[AllocationConstraint] = []
         for i, constraint in enumerate(claim.spec.devices.constraints):
             ready = constraints.build(constraint, lists=self.features.list_attributes)
             if ready is None:

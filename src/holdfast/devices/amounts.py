@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.api.devices import DeviceCapacity
 from holdfast.api.quantity import BINARY_SI, Quantity
 
-Policy = Mapping[str, Any]
+RequestPolicy = Mapping[str, Any]
 Consumed = dict[str, Quantity]
 """Amounts by capacity name."""
 
@@ -28,7 +28,7 @@ def consumed(requested: Quantity | None, capacity: DeviceCapacity) -> Quantity:
     return requested
 
 
-def _within_range(requested: Quantity, valid: Policy) -> Quantity:
+def _within_range(requested: Quantity, valid: RequestPolicy) -> Quantity:
     least = Quantity.parse(valid["min"])
     if requested < least:
         return least
@@ -39,7 +39,7 @@ def _within_range(requested: Quantity, valid: Policy) -> Quantity:
     return Quantity(least.value() + step * steps, 0, BINARY_SI)
 
 
-def violates(amount: Quantity, policy: Policy | None) -> bool:
+def violates(amount: Quantity, policy: RequestPolicy | None) -> bool:
     """Tell whether the policy forbids taking this amount."""
     if not policy:
         return False
@@ -52,7 +52,7 @@ def violates(amount: Quantity, policy: Policy | None) -> bool:
     return bool(valid_values) and all(amount != Quantity.parse(v) for v in valid_values)
 
 
-def _outside(amount: Quantity, valid: Policy) -> bool:
+def _outside(amount: Quantity, valid: RequestPolicy) -> bool:
     if valid.get("max") is not None and amount > Quantity.parse(valid["max"]):
         return True
     if valid.get("step") is None:

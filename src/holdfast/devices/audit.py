@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from holdfast.api.quantity import Quantity
 from holdfast.devices.holdings import Holdings
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.slices import Candidate, DeviceId, PoolId, SliceFacts
+from holdfast.devices.slices import DeviceCandidate, DeviceId, PoolId, SliceFacts
 
 ZERO = Quantity.parse("0")
 
@@ -70,7 +70,7 @@ def _counters(inventory: Inventory, true: Holdings) -> Iterator[str]:
                     yield f"I3: {facts.pool} has {has} of counter {set_name}/{name}, used {used}"
 
 
-def _newest(inventory: Inventory) -> dict[DeviceId, Candidate]:
+def _newest(inventory: Inventory) -> dict[DeviceId, DeviceCandidate]:
     return {device.id: device for facts in _current(inventory) for device in facts.candidates}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from holdfast.api.devices import DeviceAttribute, DeviceConstraint
-from holdfast.devices.slices import Candidate
+from holdfast.devices.slices import DeviceCandidate
 
 Values = frozenset[tuple[str, Any]]
 
@@ -31,10 +31,10 @@ def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values:
     return frozenset()
 
 
-class Constraint(Protocol):
+class AllocationConstraint(Protocol):
     """Accepts devices one by one; ``remove`` takes back the latest accepted."""
 
-    def add(self, request: str, sub: str, candidate: Candidate) -> bool:
+    def add(self, request: str, sub: str, candidate: DeviceCandidate) -> bool:
         """Accept the device for the request, or say no and stay as before."""
         ...
 
@@ -55,7 +55,7 @@ class _Attribute:
     def _applies(self, request: str, sub: str) -> bool:
         return not self.requests or bool(self.requests & {request, f"{request}/{sub}"})
 
-    def add(self, request: str, sub: str, candidate: Candidate) -> bool:
+    def add(self, request: str, sub: str, candidate: DeviceCandidate) -> bool:
         if not self._applies(request, sub):
             return True
         attribute = candidate.attribute(self.name)
@@ -93,7 +93,7 @@ class DistinctAttribute(_Attribute):
         return None if any(values & earlier for earlier in self._accepted) else values
 
 
-def build(constraint: DeviceConstraint, *, lists: bool) -> Constraint | None:
+def build(constraint: DeviceConstraint, *, lists: bool) -> AllocationConstraint | None:
     """Make the constraint ready for a search; None for a kind we do not know."""
     requests = frozenset(constraint.requests)
     if constraint.match_attribute is not None:

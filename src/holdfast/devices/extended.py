@@ -23,7 +23,7 @@ IN_MEMORY_NAME = "<extended-resources>"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExtendedResourceRequest:
     """So many devices of a class, for one container or shared by short-lived ones."""
 
     name: str
@@ -40,7 +40,7 @@ class Request:
 class Breakdown:
     """The requests of the special claim and which container's resource each serves."""
 
-    requests: list[Request] = field(default_factory=list)
+    requests: list[ExtendedResourceRequest] = field(default_factory=list)
     mappings: list[RequestMapping] = field(default_factory=list)
 
 
@@ -69,13 +69,15 @@ def _one_resource(
     resource: str,
     device_class: str,
 ) -> None:
-    lasting: dict[int, Request] = {}
+    lasting: dict[int, ExtendedResourceRequest] = {}
     for i, container in enumerate(containers):
         quantity = _quantity(container, resource)
         if i not in short and quantity:
-            lasting[i] = Request(_request_name(i, container, resource), device_class, quantity)
+            lasting[i] = ExtendedResourceRequest(
+                _request_name(i, container, resource), device_class, quantity
+            )
             found.mappings.append(_mapping(container, resource, lasting[i].name))
-    extras: dict[int, Request] = {}
+    extras: dict[int, ExtendedResourceRequest] = {}
     reused: list[tuple[int, list[str]]] = []
     for i in short:
         later = [request for place, request in lasting.items() if place >= i]
@@ -83,7 +85,7 @@ def _one_resource(
         reused.append((i, names))
         if missing:
             name = _request_name(i, containers[i], resource)
-            extras[i] = Request(name, device_class, missing)
+            extras[i] = ExtendedResourceRequest(name, device_class, missing)
     largest = max(extras.values(), key=lambda request: request.count, default=None)
     for i, names in reused:
         extra = [largest.name] if largest is not None and i in extras else []
@@ -91,7 +93,7 @@ def _one_resource(
     found.requests += ([] if largest is None else [largest]) + list(lasting.values())
 
 
-def _reuse(quantity: int, later: Sequence[Request]) -> tuple[int, list[str]]:
+def _reuse(quantity: int, later: Sequence[ExtendedResourceRequest]) -> tuple[int, list[str]]:
     """Cover a quantity with requests of later containers; answer what is missing."""
     names: list[str] = []
     for request in later:

@@ -19,7 +19,7 @@ from holdfast.devices.claims import Claims
 from holdfast.devices.features import Features
 from holdfast.devices.holdings import Holdings
 from holdfast.devices.pools import Pool, gather
-from holdfast.devices.served import Served
+from holdfast.devices.served import DeviceBackedResource
 from holdfast.devices.slices import DeviceId, PoolId, SliceFacts
 from holdfast.devices.tables import Tables
 
@@ -70,14 +70,14 @@ class Inventory:
         names = self._nodes.resources
         return frozenset(r for r, _ in request if self.class_for(names[r]) is not None)
 
-    def served(self, resources: Iterable[int]) -> dict[int, Served]:
+    def served(self, resources: Iterable[int]) -> dict[int, DeviceBackedResource]:
         """Those of these that devices serve, counted (epochs ``classes`` and ``devices``)."""
         names, found = self._nodes.resources, {}
         for resource in resources:
             device_class = self.class_for(names[resource])
             if device_class is not None:
                 counts = self.tables.counts(self.classes.by_name[device_class])
-                found[resource] = Served(self._nodes, resource, counts)
+                found[resource] = DeviceBackedResource(self._nodes, resource, counts)
         return found
 
     def allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:

@@ -11,7 +11,7 @@ from holdfast.cel import CompileError, DeviceSelectors, EvaluationError
 from holdfast.devices.failures import AllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.requests import Ask, claim_label
-from holdfast.devices.slices import Candidate
+from holdfast.devices.slices import DeviceCandidate
 
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
@@ -26,11 +26,11 @@ class Matcher:
         self._selectors = selectors
         self._features = features
 
-    def selectable(self, ask: Ask, candidate: Candidate, node: Node) -> bool:
+    def selectable(self, ask: Ask, candidate: DeviceCandidate, node: Node) -> bool:
         """Tell whether the ask may have the device on this node, in use or not."""
         return self.selected(ask, candidate) and candidate.on_node(node)
 
-    def selected(self, ask: Ask, candidate: Candidate) -> bool:
+    def selected(self, ask: Ask, candidate: DeviceCandidate) -> bool:
         """Tell whether the device is of the kind asked for, wherever it is."""
         if candidate.device.binding_conditions and not self._features.binding_conditions:
             return False
@@ -42,7 +42,9 @@ class Matcher:
         owner = f"claim {claim_label(self._claims[ask.claim])}"
         return self._all(owner, ask.selectors, candidate)
 
-    def _all(self, owner: str, chosen: Sequence[DeviceSelector], candidate: Candidate) -> bool:
+    def _all(
+        self, owner: str, chosen: Sequence[DeviceSelector], candidate: DeviceCandidate
+    ) -> bool:
         for i, selector in enumerate(chosen):
             expression = selector.cel.expression if selector.cel else ""
             try:

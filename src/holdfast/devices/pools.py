@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from holdfast.api.node import Node
 from holdfast.api.quantity import Quantity
 from holdfast.devices.features import Features
-from holdfast.devices.slices import Candidate, PoolId, SliceFacts
+from holdfast.devices.slices import DeviceCandidate, PoolId, SliceFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Pool:
     """
 
     id: PoolId
-    candidates: tuple[Candidate, ...] = ()
-    elsewhere: tuple[Candidate, ...] = ()
+    candidates: tuple[DeviceCandidate, ...] = ()
+    elsewhere: tuple[DeviceCandidate, ...] = ()
     counters: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
     incomplete: bool = False
     fault: str = ""
@@ -119,7 +119,7 @@ def _duplicate(names: list[str], what: str) -> str:
 
 
 def _dangling(
-    counters: Mapping[str, Mapping[str, Quantity]], candidates: Iterable[Candidate]
+    counters: Mapping[str, Mapping[str, Quantity]], candidates: Iterable[DeviceCandidate]
 ) -> str:
     """Name a counter that a device consumes and the pool does not have."""
     for candidate in candidates:

@@ -10,7 +10,7 @@ from holdfast.devices.features import Features
 from holdfast.devices.holdings import Holdings
 from holdfast.devices.pools import Pool
 from holdfast.devices.requests import Ask
-from holdfast.devices.slices import Candidate, DeviceId, PoolId
+from holdfast.devices.slices import DeviceCandidate, DeviceId, PoolId
 
 _Left = dict[str, dict[str, Quantity]]
 _NOTHING = Quantity(0)
@@ -28,9 +28,9 @@ class Rooms:
         self._pools = {pool.id: pool for pool in pools}
         self._left: dict[PoolId, _Left] = {}
         self._consumed: dict[DeviceId, Consumed] = {}
-        self._taken: list[tuple[Candidate, Consumed | None, bool]] = []
+        self._taken: list[tuple[DeviceCandidate, Consumed | None, bool]] = []
 
-    def capacity_for(self, ask: Ask, candidate: Candidate) -> Consumed | None:
+    def capacity_for(self, ask: Ask, candidate: DeviceCandidate) -> Consumed | None:
         """What the ask would take of the device's capacity; None if it is not there.
 
         For a device that cannot be shared the request only filters: the whole device is taken.
@@ -49,7 +49,7 @@ class Rooms:
                 return None
         return wanted
 
-    def counters_for(self, pool: Pool, candidate: Candidate) -> bool:
+    def counters_for(self, pool: Pool, candidate: DeviceCandidate) -> bool:
         """Tell whether the pool has the counters left; a shared device in use has paid already."""
         if not candidate.consumes:
             return True
@@ -72,7 +72,7 @@ class Rooms:
             for name, amount in amounts.items()
         )
 
-    def take(self, pool: Pool, candidate: Candidate, consumed: Consumed | None) -> None:
+    def take(self, pool: Pool, candidate: DeviceCandidate, consumed: Consumed | None) -> None:
         """Take what a picked device needs; ``consumed`` is given for a shared one."""
         pays = bool(candidate.consumes) and not self._paid(candidate)
         if pays:
@@ -96,7 +96,7 @@ class Rooms:
         if not any(earlier.id == candidate.id for earlier, _, _ in self._taken):
             del self._consumed[candidate.id]
 
-    def _paid(self, candidate: Candidate) -> bool:
+    def _paid(self, candidate: DeviceCandidate) -> bool:
         shared = self._features.consumable_capacity and candidate.shareable
         return shared and (
             candidate.id in self._holdings.shares

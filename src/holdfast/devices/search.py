@@ -16,7 +16,7 @@ from enum import Enum, auto
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.node import Node
 from holdfast.devices.amounts import Consumed
-from holdfast.devices.constraints import Constraint
+from holdfast.devices.constraints import AllocationConstraint
 from holdfast.devices.failures import AllocationError, SearchTimeout
 from holdfast.devices.features import Features
 from holdfast.devices.holdings import Holdings
@@ -24,10 +24,10 @@ from holdfast.devices.matching import Matcher, tolerated
 from holdfast.devices.pools import Pool
 from holdfast.devices.quotas import Rooms
 from holdfast.devices.requests import ALL, MOST_DEVICES, Ask, Wanted, claim_label
-from holdfast.devices.slices import Candidate, DeviceId
+from holdfast.devices.slices import DeviceCandidate, DeviceId
 
 
-class Outcome(Enum):
+class SearchOutcome(Enum):
     """How a part of the search ended."""
 
     FOUND = auto()
@@ -41,19 +41,19 @@ class Pick:
     """One device chosen for one ask."""
 
     ask: Ask
-    candidate: Candidate
+    candidate: DeviceCandidate
     consumed: Consumed | None = None
     """What is taken of a shared device; None when the whole device is."""
 
 
-class Search:
+class DeviceSearch:
     """One search; ``picks`` holds the answer once ``run`` said FOUND."""
 
     def __init__(
         self,
         claims: Sequence[ResourceClaim],
         wanted: Sequence[Wanted],
-        constraints: Sequence[Sequence[Constraint]],
+        constraints: Sequence[Sequence[AllocationConstraint]],
         *,
         pools: Sequence[Pool],
         holdings: Holdings,
@@ -71,14 +71,14 @@ class Search:
         self._matcher = matcher
         self._features = features
         self._rooms = Rooms(pools, holdings, features)
-        self._everything: dict[int, list[tuple[Pool, Candidate]]] = {}
+        self._everything: dict[int, list[tuple[Pool, DeviceCandidate]]] = {}
         self._picked_by: dict[DeviceId, list[int]] = defaultdict(list)
         self._given = [0] * len(claims)
         self._steps_left = steps or -1
         self.picks: list[Pick] = []
         self._check(pools)
 
-    def run(self) -> Outcome:
+    def run(self) -> SearchOutcome:
         """Search; the picks are the first complete answer."""
         return self._solve(0)
 
@@ -99,7 +99,7 @@ class Search:
                     f" the claim limit of {MOST_DEVICES}"
                 )
 
-    def _all_devices(self, ask: Ask, pools: Sequence[Pool]) -> list[tuple[Pool, Candidate]]:
+    def _all_devices(self, ask: Ask, pools: Sequence[Pool]) -> list[tuple[Pool, DeviceCandidate]]:
         found = []
         for pool in pools:
             if pool.incomplete or pool.fault:
@@ -122,32 +122,32 @@ class Search:
 
     # The search
 
-    def _solve(self, at: int) -> Outcome:
+    def _solve(self, at: int) -> SearchOutcome:
         if at == len(self._wanted):
-            return Outcome.FOUND
+            return SearchOutcome.FOUND
         wanted = self._wanted[at]
         only_too_many = True
         for ask in wanted.asks:
             if self._count(ask) and self._given[ask.claim] + self._count(ask) > MOST_DEVICES:
                 continue
             outcome = self._try(ask, at)
-            if outcome is Outcome.FOUND:
+            if outcome is SearchOutcome.FOUND:
                 return outcome
-            only_too_many = only_too_many and outcome is Outcome.TOO_MANY
-        return Outcome.TOO_MANY if only_too_many else Outcome.NONE
+            only_too_many = only_too_many and outcome is SearchOutcome.TOO_MANY
+        return SearchOutcome.TOO_MANY if only_too_many else SearchOutcome.NONE
 
-    def _try(self, ask: Ask, at: int) -> Outcome:
+    def _try(self, ask: Ask, at: int) -> SearchOutcome:
         combinations = self._combine_all(ask) if ask.mode == ALL else self._combine(ask)
         held = len(self.picks)
         for _ in combinations:
             outcome = self._solve(at + 1)
-            if outcome is Outcome.FOUND:
+            if outcome is SearchOutcome.FOUND:
                 return outcome
             next_claim = at + 1 < len(self._wanted) and self._wanted[at + 1].claim != ask.claim
-            if outcome is Outcome.TOO_MANY and not next_claim:
+            if outcome is SearchOutcome.TOO_MANY and not next_claim:
                 self._unpick(down_to=held)
                 return outcome
-        return Outcome.NONE
+        return SearchOutcome.NONE
 
     def _combine(self, ask: Ask) -> Iterator[None]:
         """Pick each combination of ``ask.count`` devices in turn, picked while it yields."""
@@ -182,7 +182,9 @@ class Search:
 
     # One device
 
-    def _pick(self, ask: Ask, pool: Pool, candidate: Candidate, *, must: bool = False) -> bool:
+    def _pick(
+        self, ask: Ask, pool: Pool, candidate: DeviceCandidate, *, must: bool = False
+    ) -> bool:
         self._step()
         if self._in_use(ask, candidate):
             return False
@@ -203,13 +205,13 @@ class Search:
         self.picks.append(Pick(ask, candidate, consumed if shared else None))
         return True
 
-    def _in_use(self, ask: Ask, candidate: Candidate) -> bool:
+    def _in_use(self, ask: Ask, candidate: DeviceCandidate) -> bool:
         picked_by = self._picked_by[candidate.id]
         if ask.admin:
             return ask.claim in picked_by
         return bool(picked_by) or candidate.id in self._holdings.whole
 
-    def _accepted(self, ask: Ask, candidate: Candidate, *, must: bool) -> bool:
+    def _accepted(self, ask: Ask, candidate: DeviceCandidate, *, must: bool) -> bool:
         constraints = self._constraints[ask.claim]
         for i, constraint in enumerate(constraints):
             if constraint.add(ask.request, ask.sub, candidate):

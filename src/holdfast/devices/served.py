@@ -15,7 +15,7 @@ from holdfast.columns.picture import Picture
 from holdfast.devices.tables import DeviceCounts
 
 
-class Served:
+class DeviceBackedResource:
     """What nodes have of one resource and what of it is used, devices included."""
 
     __slots__ = ("_counts", "_nodes", "_resource")

@@ -22,7 +22,7 @@ from holdfast.devices.matching import tolerated
 from holdfast.devices.pools import Pool
 from holdfast.devices.quotas import Rooms
 from holdfast.devices.requests import Ask
-from holdfast.devices.slices import Candidate
+from holdfast.devices.slices import DeviceCandidate
 
 _FAILS = "fails"
 
@@ -42,7 +42,7 @@ class Signer:
                 if (name := c.match_attribute or c.distinct_attribute)
             }
         )
-        self._known: WeakKeyDictionary[Candidate, Hashable] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[DeviceCandidate, Hashable] = WeakKeyDictionary()
 
     def sign(self, node: Node, pools: Sequence[Pool], holdings: Holdings) -> Hashable:
         """The node's signature; claims it says nothing new about need no search."""
@@ -59,7 +59,7 @@ class Signer:
         )
 
     def _device(
-        self, candidate: Candidate, node: Node, holdings: Holdings, numbers: dict[Any, int]
+        self, candidate: DeviceCandidate, node: Node, holdings: Holdings, numbers: dict[Any, int]
     ) -> Hashable:
         constant = self._known.get(candidate)
         if constant is None:
@@ -75,7 +75,7 @@ class Signer:
             self._partition(candidate, numbers) if self._attributes else None,
         )
 
-    def _partition(self, candidate: Candidate, numbers: dict[Any, int]) -> Hashable:
+    def _partition(self, candidate: DeviceCandidate, numbers: dict[Any, int]) -> Hashable:
         """Constraint values, numbered in the order they first occur on the node."""
         found = []
         for name in self._attributes:
@@ -87,7 +87,7 @@ class Signer:
             )
         return tuple(found)
 
-    def _constant(self, candidate: Candidate) -> Hashable:
+    def _constant(self, candidate: DeviceCandidate) -> Hashable:
         """What never changes while the slice stays as it is."""
         device = candidate.device
         consumes = frozenset(
@@ -104,7 +104,7 @@ class Signer:
             bool(device.binding_conditions),
         )
 
-    def _ask(self, ask: Ask, candidate: Candidate) -> Hashable:
+    def _ask(self, ask: Ask, candidate: DeviceCandidate) -> Hashable:
         device = candidate.device
         tolerates = not self._features.device_taints or tolerated(device.taints, ask.tolerations)
         wanted = demand(device.capacity, ask.capacity)
@@ -115,7 +115,7 @@ class Signer:
         fits = all(n <= Quantity.parse(device.capacity[k].value) for k, n in wanted.items())
         return (self._selectable(ask, candidate), tolerates, fits)
 
-    def _selectable(self, ask: Ask, candidate: Candidate) -> Hashable:
+    def _selectable(self, ask: Ask, candidate: DeviceCandidate) -> Hashable:
         try:
             return self._allocator.matcher.selected(ask, candidate)
         except AllocationError:

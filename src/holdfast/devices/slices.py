@@ -10,7 +10,7 @@ from holdfast.api.node import Node
 from holdfast.api.node_selection import NodeTerms, compile_selector
 from holdfast.api.pod import NodeSelector
 from holdfast.api.quantity import Quantity
-from holdfast.cel import CompileError, DeviceSelectors, EvaluationError, Subject
+from holdfast.cel import CompileError, DeviceSelectors, EvaluationError, SelectableDevice
 
 DeviceId = tuple[str, str, str]
 """Driver, pool, device: what an allocation result names."""
@@ -37,7 +37,7 @@ def reaches(
     return selector is not None and _terms(selector).matches(node.metadata.labels, node.name)
 
 
-class Candidate:
+class DeviceCandidate:
     """One device of one slice, with what selectors said about it so far."""
 
     __slots__ = ("__weakref__", "_answers", "_subject", "consumes", "device", "id", "slice")
@@ -48,11 +48,11 @@ class Candidate:
         self.device = device
         self.id: DeviceId = (spec.driver, spec.pool.name, device.name)
         self.consumes = _consumption(device)
-        self._subject: Subject | None = None
+        self._subject: SelectableDevice | None = None
         self._answers: dict[str, bool | EvaluationError] = {}
 
     def __repr__(self) -> str:
-        return f"Candidate({'/'.join(self.id)})"
+        return f"DeviceCandidate({'/'.join(self.id)})"
 
     @property
     def shareable(self) -> bool:
@@ -106,7 +106,7 @@ class SliceFacts:
         self.slice = slice_
         self.name = slice_.name
         self.pool: PoolId = (spec.driver, spec.pool.name)
-        self.candidates = tuple(Candidate(slice_, device) for device in spec.devices)
+        self.candidates = tuple(DeviceCandidate(slice_, device) for device in spec.devices)
         self.counters = tuple(
             (entry.name, _amounts(entry.counters)) for entry in spec.shared_counters
         )

@@ -42,7 +42,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _T = TypeVar("_T", bound="_RowTable")
 
 
-class Answers(Protocol):
+class AllocationAnswers(Protocol):
     """What every row answers to one pod's claims."""
 
     def codes(self, rows: Rows) -> Codes:
@@ -62,7 +62,7 @@ class Tables:
         self._nodes = nodes
         self._kept: dict[Hashable, _RowTable] = {}
 
-    def answers(self, allocator: Allocator, steps: int = 0) -> Answers:
+    def answers(self, allocator: Allocator, steps: int = 0) -> AllocationAnswers:
         """The answers to an allocator's claims, shared with every pod whose claims are equal."""
         specs = tuple(_encode(claim.spec) for claim in allocator.claims)
         searched = self._keep(

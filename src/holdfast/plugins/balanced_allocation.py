@@ -24,7 +24,7 @@ from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.journal import Derived
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.devices.served import Served
+from holdfast.devices.served import DeviceBackedResource
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import AnyRows, RawScores, Rows, Scope, Skip, Traits
 from holdfast.framework.view import View
@@ -44,7 +44,7 @@ class _State:
     """150 less how even a row is without the pod, so that half of the sum with how even it then is
     is the score. None where devices serve some of the resources: those in ``served``.
     """
-    served: Mapping[int, Served]
+    served: Mapping[int, DeviceBackedResource]
     lifted: Lifted | None
     """Room held for the pod, which does not count as taken."""
 
@@ -261,7 +261,10 @@ def evenness_at(amounts: Amounts, terms: Terms, row: int) -> float:
 
 
 def evenness_served(
-    amounts: Amounts, terms: Iterable[tuple[int, Any]], served: Mapping[int, Served], rows: AnyRows
+    amounts: Amounts,
+    terms: Iterable[tuple[int, Any]],
+    served: Mapping[int, DeviceBackedResource],
+    rows: AnyRows,
 ) -> NDArray[np.float64]:
     """The same as evenness, with devices for what a node has none of."""
     shares, has = [], []
@@ -279,7 +282,10 @@ def evenness_served(
 
 
 def evenness_served_at(
-    amounts: Amounts, terms: Iterable[tuple[int, int]], served: Mapping[int, Served], row: int
+    amounts: Amounts,
+    terms: Iterable[tuple[int, int]],
+    served: Mapping[int, DeviceBackedResource],
+    row: int,
 ) -> float:
     """The same for one row."""
     shares = []

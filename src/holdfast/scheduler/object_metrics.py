@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import AmountText, Quantity
-from holdfast.api.requests import Nanos, Reading, limit_nanos, request_nanos
+from holdfast.api.requests import Nanos, PodResourcesOptions, limit_nanos, request_nanos
 from holdfast.api.reservation import PHASES, WAITING, Reservation
 from holdfast.errors import BadRequest, HoldfastError
 
@@ -62,7 +62,7 @@ class _PodResources(Collector):
 
 
 def _limits(pod: Pod) -> Nanos:
-    return limit_nanos(pod, Reading(status=False))
+    return limit_nanos(pod, PodResourcesOptions(status=False))
 
 
 def _add(family: GaugeMetricFamily, pod: Pod, read: Callable[[Pod], Nanos]) -> None:

@@ -8,18 +8,18 @@ opinion about what an object means. Only the API server imports this room.
 """
 
 from holdfast.store.indexing import index_object
-from holdfast.store.records import Change, Event, Indexed, Key, Retention, Stored
+from holdfast.store.records import EventType, Indexed, ObjectKey, Retention, Stored, StoreEvent
 from holdfast.store.store import MAX_VALUE, Store, check_value_size, restore
 from holdfast.store.watch import Subscription
 
 __all__ = [
     "MAX_VALUE",
-    "Change",
-    "Event",
+    "EventType",
     "Indexed",
-    "Key",
+    "ObjectKey",
     "Retention",
     "Store",
+    "StoreEvent",
     "Stored",
     "Subscription",
     "check_value_size",

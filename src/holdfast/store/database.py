@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from holdfast.store import schema
 from holdfast.store.integrity import damaged
-from holdfast.store.records import Change, Event, Key
+from holdfast.store.records import EventType, ObjectKey, StoreEvent
 from holdfast.store.revision_mark import RevisionMark
 
-Fault = Callable[[sqlite3.Connection], None]
+WriteFault = Callable[[sqlite3.Connection], None]
 """Runs inside each transaction before COMMIT and may raise; for tests."""
 
 CHECKPOINT_IDLE = 4 << 20
@@ -39,15 +39,15 @@ DELETE FROM log WHERE rv IN (
 _UPSERT = "ON CONFLICT DO UPDATE SET uid = excluded.uid, rv = excluded.rv, val = excluded.val"
 
 
-_CHANGES = frozenset(map(int, Change))
+_CHANGES = frozenset(map(int, EventType))
 
 
 class LogRow(NamedTuple):
     """One event as it lies in the log."""
 
     revision: int
-    key: Key
-    change: Change
+    key: ObjectKey
+    change: EventType
     stamp: int
     value: bytes
     previous_revision: int | None
@@ -58,7 +58,7 @@ class Database:
     """Read everything at the start; afterwards commit, compact, copy."""
 
     def __init__(
-        self, path: Path, fault: Fault | None = None, mark: RevisionMark | None = None
+        self, path: Path, fault: WriteFault | None = None, mark: RevisionMark | None = None
     ) -> None:
         self.path = path
         self._fault = fault
@@ -108,7 +108,7 @@ class Database:
         rows = self._connection.execute("SELECT grp, resource, compact_rv FROM res")
         return {(group, plural): max(lowest, floor) for group, plural, floor in rows}
 
-    def objects(self) -> Iterator[tuple[Key, int, bytes]]:
+    def objects(self) -> Iterator[tuple[ObjectKey, int, bytes]]:
         """Read every object with its revision."""
         names = {number: resource for resource, number in self._ids.items()}
         rows = self._connection.execute("SELECT res, ns, name, rv, val FROM obj")
@@ -129,12 +129,12 @@ class Database:
             if change not in _CHANGES:
                 raise damaged(self.path, f"revision {rv} is a change of no known kind")
             if rv > floors[names[number]]:
-                yield LogRow(rv, key, Change(change), stamp, value, previous_rv, previous)
+                yield LogRow(rv, key, EventType(change), stamp, value, previous_rv, previous)
 
-    def _key(self, names: dict[int, tuple[str, str]], number: int, ns: str, name: str) -> Key:
+    def _key(self, names: dict[int, tuple[str, str]], number: int, ns: str, name: str) -> ObjectKey:
         if number not in names:
             raise damaged(self.path, f"{ns}/{name} is of a resource that is not listed")
-        return Key(*names[number], ns, name)
+        return ObjectKey(*names[number], ns, name)
 
     def _read_ids(self) -> dict[tuple[str, str], int]:
         rows = self._connection.execute("SELECT id, grp, resource FROM res")
@@ -156,7 +156,7 @@ class Database:
             self._ids = self._read_ids()
             raise
 
-    def commit(self, events: Sequence[Event]) -> None:
+    def commit(self, events: Sequence[StoreEvent]) -> None:
         """Make events durable, all or none."""
         last = {event.key: event for event in events}
         if self._mark is not None:
@@ -164,10 +164,10 @@ class Database:
         with self._transaction() as connection:
             numbers = [self._number(event.key) for event in events]
             self._insert("log", [_log_row(n, e) for n, e in zip(numbers, events, strict=True)])
-            puts = [e for e in last.values() if e.change is not Change.DELETED]
+            puts = [e for e in last.values() if e.change is not EventType.DELETED]
             self._insert("obj", [_object_row(self._number(e.key), e) for e in puts], _UPSERT)
             for event in last.values():
-                if event.change is Change.DELETED:
+                if event.change is EventType.DELETED:
                     connection.execute(
                         "DELETE FROM obj WHERE res = ? AND ns = ? AND name = ?",
                         (self._number(event.key), event.key.namespace, event.key.name),
@@ -181,7 +181,7 @@ class Database:
             self._mark.note(events[-1].revision)
         self._unchecked += sum(3 * len(event.object.value) + 500 for event in events)
 
-    def _number(self, key: Key) -> int:
+    def _number(self, key: ObjectKey) -> int:
         resource = (key.group, key.plural)
         number = self._ids.get(resource)
         if number is None:
@@ -234,7 +234,7 @@ class Database:
         self._connection.backup(target)
 
 
-def _log_row(number: int, event: Event) -> tuple[Any, ...]:
+def _log_row(number: int, event: StoreEvent) -> tuple[Any, ...]:
     before, key = event.previous, event.key
     return (
         event.revision, number, key.namespace, key.name, int(event.change), event.stamp,
@@ -242,7 +242,7 @@ def _log_row(number: int, event: Event) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _object_row(number: int, event: Event) -> tuple[Any, ...]:
+def _object_row(number: int, event: StoreEvent) -> tuple[Any, ...]:
     stored, key = event.object, event.key
     return (number, key.namespace, key.name, stored.uid, stored.revision, stored.value)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.store.records import Indexed, Key
+from holdfast.store.records import Indexed, ObjectKey
 
 
 class _Owner(msgspec.Struct, gc=False):
@@ -48,7 +48,7 @@ _POD = msgspec.json.Decoder(_Pod)
 _EVENT = msgspec.json.Decoder(_KubernetesEvent)
 
 
-def index_object(key: Key, value: bytes) -> Indexed:
+def index_object(key: ObjectKey, value: bytes) -> Indexed:
     """Read uid, labels, owners and the indexed fields out of an object's JSON.
 
     Of an object whose fields have other types only what fits is indexed: a store that holds one
@@ -64,7 +64,7 @@ def index_object(key: Key, value: bytes) -> Indexed:
         return _index_loosely(value)
 
 
-def _index(key: Key, value: bytes) -> Indexed:
+def _index(key: ObjectKey, value: bytes) -> Indexed:
     decoded: _Object
     fields: dict[str, Any] = {}
     if key[:2] == ("", "pods"):

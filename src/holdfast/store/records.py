@@ -10,7 +10,7 @@ from typing import NamedTuple
 from holdfast import errors
 
 
-class Key(NamedTuple):
+class ObjectKey(NamedTuple):
     """Name one object; ``namespace`` is empty for cluster-scoped resources."""
 
     group: str
@@ -57,7 +57,7 @@ class Indexed:
     """Whether the metadata has another name, namespace or type of fields than it should."""
 
 
-Index = Callable[[Key, bytes], Indexed]
+Index = Callable[[ObjectKey, bytes], Indexed]
 """Read what is indexed out of a value; called once per write and once per object at start."""
 
 
@@ -65,7 +65,7 @@ Index = Callable[[Key, bytes], Indexed]
 class Stored:
     """One version of one object: the bytes with their resourceVersion, and what is indexed."""
 
-    key: Key
+    key: ObjectKey
     revision: int
     value: bytes
     indexed: Indexed
@@ -78,7 +78,7 @@ class Stored:
         return self.indexed.uid
 
 
-class Change(IntEnum):
+class EventType(IntEnum):
     """What an event did; ``name`` is the type of a watch event. The numbers are on disk."""
 
     ADDED = 1
@@ -87,14 +87,14 @@ class Change(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Event:
+class StoreEvent:
     """One committed change, shared by all watchers.
 
     ``object`` is what the watcher is shown (for DELETED: the last state, carrying the
     revision of the deletion); ``previous`` is None only for ADDED.
     """
 
-    change: Change
+    change: EventType
     object: Stored
     previous: Stored | None
     stamp: int
@@ -108,7 +108,7 @@ class Event:
         return self.object.revision
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """Name the object concerned."""
         return self.object.key
 

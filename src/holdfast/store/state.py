@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.store.database import Database, LogRow
-from holdfast.store.records import Event, Index, Indexed, Key, Stored
+from holdfast.store.records import Index, Indexed, ObjectKey, Stored, StoreEvent
 
 INDEXED_FIELDS = frozenset(
     {"spec.nodeName", "involvedObject.kind", "involvedObject.name", "involvedObject.uid"}
@@ -19,7 +19,7 @@ Pair = tuple[str, str, str]
 NONE: Mapping[str, str] = {}
 
 
-class Table:
+class ResourceTable:
     """The objects of one resource."""
 
     def __init__(self) -> None:
@@ -86,15 +86,15 @@ class State:
     """All resources, and who owns whom across them."""
 
     def __init__(self) -> None:
-        self._tables: dict[tuple[str, str], Table] = {}
-        self._owned: dict[str, set[Key]] = {}
+        self._tables: dict[tuple[str, str], ResourceTable] = {}
+        self._owned: dict[str, set[ObjectKey]] = {}
 
     @property
     def resources(self) -> list[tuple[str, str]]:
         """Name the resources that have objects."""
         return [resource for resource, table in self._tables.items() if table.objects]
 
-    def get(self, key: Key) -> Stored | None:
+    def get(self, key: ObjectKey) -> Stored | None:
         """Read one object."""
         table = self._tables.get((key.group, key.plural))
         return table.objects.get(key.path) if table else None
@@ -102,14 +102,14 @@ class State:
     def put(self, stored: Stored) -> None:
         """Add or replace an object."""
         key = stored.key
-        table = self._tables.setdefault((key.group, key.plural), Table())
+        table = self._tables.setdefault((key.group, key.plural), ResourceTable())
         path = key.path
         self._disown(table.objects.get(path), keep=stored.indexed.owners)
         table.put(path, stored)
         for uid in stored.indexed.owners:
             self._owned.setdefault(uid, set()).add(key)
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: ObjectKey) -> None:
         """Take an object out."""
         table, path = self._tables[key.group, key.plural], key.path
         self._disown(table.objects[path])
@@ -143,7 +143,7 @@ class State:
                 self._owned.pop(uid, None)
 
 
-def undo(objects: Iterable[Stored], events: Sequence[Event]) -> list[Stored]:
+def undo(objects: Iterable[Stored], events: Sequence[StoreEvent]) -> list[Stored]:
     """List what there was before the events, given what there is after them."""
     then = {stored.key.path: stored for stored in objects}
     for event in reversed(events):
@@ -186,24 +186,24 @@ def load_state(database: Database, index: Index) -> State:
     return state
 
 
-def replay(rows: Iterable[LogRow], state: State, index: Index) -> Iterator[Event]:
+def replay(rows: Iterable[LogRow], state: State, index: Index) -> Iterator[StoreEvent]:
     """Turn log rows into events.
 
     The newest version of an object is the one in ``state``, and the previous version of a
     row is mostly the object of an earlier one: each is parsed and held once.
     """
-    seen: dict[Key, Stored] = {}
+    seen: dict[ObjectKey, Stored] = {}
     for row in rows:
         before = _version(row.key, row.previous_revision, row.previous, seen.get(row.key), index)
         known = state.get(row.key)
         now = _version(row.key, row.revision, row.value, known, index)
         assert now is not None
         seen[row.key] = now
-        yield Event(row.change, now, before, row.stamp)
+        yield StoreEvent(row.change, now, before, row.stamp)
 
 
 def _version(
-    key: Key, revision: int | None, value: bytes | None, known: Stored | None, index: Index
+    key: ObjectKey, revision: int | None, value: bytes | None, known: Stored | None, index: Index
 ) -> Stored | None:
     if revision is None or value is None:
         return None

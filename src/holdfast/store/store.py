@@ -22,11 +22,11 @@ from pathlib import Path
 from holdfast import errors
 from holdfast.clock import Clock
 from holdfast.store.archive import restore, write_backup
-from holdfast.store.database import Database, Fault
+from holdfast.store.database import Database, WriteFault
 from holdfast.store.directory import Directory
 from holdfast.store.indexing import index_object
 from holdfast.store.integrity import check_file, is_damage, named_failures
-from holdfast.store.records import Change, Event, Index, Key, Retention, Stored
+from holdfast.store.records import EventType, Index, ObjectKey, Retention, Stored, StoreEvent
 from holdfast.store.revision_mark import Gaps, RevisionMark
 from holdfast.store.state import load_state, replay, undo
 from holdfast.store.watch import History, Subscription
@@ -48,7 +48,7 @@ MODIFIED = (
 )
 
 
-def check_value_size(key: Key, value: bytes) -> None:
+def check_value_size(key: ObjectKey, value: bytes) -> None:
     """Refuse an object over the limit."""
     if len(value) > MAX_VALUE:
         words = f"{key.words} is {len(value)} bytes long; the limit is {MAX_VALUE}"
@@ -70,7 +70,7 @@ class Store:
         self._directory, self._clock, self._index = directory, clock, index
         self._retention = retention
         self._loop = asyncio.get_running_loop()
-        self._overlay: dict[Key, Write] = {}
+        self._overlay: dict[ObjectKey, Write] = {}
         self._refusal = WriteRefusal(directory.path, clock, self._recover)
         self._closed = False
         self._compaction: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class Store:
         *,
         index: Index = index_object,
         retention: Retention = Retention(),  # noqa: B008 - frozen
-        fault: Fault | None = None,
+        fault: WriteFault | None = None,
     ) -> Store:
         """Open or create the store of a directory; call it inside the running loop.
 
@@ -171,7 +171,7 @@ class Store:
         """Name the (group, plural) of every resource that has objects."""
         return self._state.resources
 
-    def get(self, key: Key) -> Stored | None:
+    def get(self, key: ObjectKey) -> Stored | None:
         """Read one object as clients may see it."""
         return self._state.get(key)
 
@@ -206,28 +206,28 @@ class Store:
 
     # Deciding.
 
-    def latest(self, key: Key) -> Stored | None:
+    def latest(self, key: ObjectKey) -> Stored | None:
         """Read one object including writes not committed yet: what a decision builds on."""
         write = self._overlay.get(key)
         if write is None:
             return self._state.get(key)
-        return None if write.event.change is Change.DELETED else write.event.object
+        return None if write.event.change is EventType.DELETED else write.event.object
 
-    def create(self, key: Key, build: Build) -> asyncio.Future[Stored]:
+    def create(self, key: ObjectKey, build: Build) -> asyncio.Future[Stored]:
         """Queue a new object; raises AlreadyExists. The future completes after COMMIT."""
         if self.latest(key) is not None:
             raise errors.AlreadyExists(f"{key.words} already exists", key.details)
-        return self._decide(Change.ADDED, key, None, build)
+        return self._decide(EventType.ADDED, key, None, build)
 
     def update(self, previous: Stored, build: Build) -> asyncio.Future[Stored]:
         """Queue the next version of ``previous``; raises Conflict or NotFound if it moved on."""
         self._check_latest(previous)
-        return self._decide(Change.MODIFIED, previous.key, previous, build)
+        return self._decide(EventType.MODIFIED, previous.key, previous, build)
 
     def delete(self, previous: Stored, build: Build) -> asyncio.Future[Stored]:
         """Queue the removal; ``build`` makes the final object that watchers are shown."""
         self._check_latest(previous)
-        return self._decide(Change.DELETED, previous.key, previous, build)
+        return self._decide(EventType.DELETED, previous.key, previous, build)
 
     def _check_latest(self, previous: Stored) -> None:
         key, latest = previous.key, self.latest(previous.key)
@@ -239,7 +239,7 @@ class Store:
             )
 
     def _decide(
-        self, change: Change, key: Key, previous: Stored | None, build: Build
+        self, change: EventType, key: ObjectKey, previous: Stored | None, build: Build
     ) -> asyncio.Future[Stored]:
         self._check_open()
         self._refusal.check()
@@ -249,7 +249,7 @@ class Store:
         stored = Stored(key, revision, value, self._index(key, value))
         assert self._assigned + 1 == revision, "build must not write to the store"
         self._assigned = revision
-        event = Event(change, stored, previous, int(self._clock.now() * 1000))
+        event = StoreEvent(change, stored, previous, int(self._clock.now() * 1000))
         write = Write(event, self._loop.create_future())
         self._overlay[key] = write
         self._writer.put(write)
@@ -262,7 +262,7 @@ class Store:
         group: str,
         plural: str,
         from_revision: int,
-        accept: Callable[[Event], bool] | None = None,
+        accept: Callable[[StoreEvent], bool] | None = None,
     ) -> Subscription:
         """Follow a resource from after a revision; raises Expired if history is gone.
 
@@ -295,10 +295,10 @@ class Store:
             if not write.done.done():
                 write.done.set_result(write.event.object)
 
-    def _apply(self, events: Sequence[Event]) -> None:
-        news: dict[tuple[str, str], list[Event]] = {}
+    def _apply(self, events: Sequence[StoreEvent]) -> None:
+        news: dict[tuple[str, str], list[StoreEvent]] = {}
         for event in events:
-            if event.change is Change.DELETED:
+            if event.change is EventType.DELETED:
                 self._state.remove(event.key)
             else:
                 self._state.put(event.object)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from holdfast import errors
-from holdfast.store.records import Event, Retention
+from holdfast.store.records import Retention, StoreEvent
 from holdfast.store.revision_mark import Gaps
 
 BATCH = 512
@@ -28,7 +28,7 @@ class History:
         self.waiting: set[Subscription] = set()
         self.subscribers: set[Subscription] = set()
         self._retention = retention
-        self._events: list[Event] = []
+        self._events: list[StoreEvent] = []
         self._forgotten = 0
         self._bytes = 0
 
@@ -44,7 +44,7 @@ class History:
         self._gaps.check(revision)
         return self._forgotten + bisect_right(self._events, revision, key=_REVISION)
 
-    def read(self, place: int, limit: int | None = None) -> list[Event]:
+    def read(self, place: int, limit: int | None = None) -> list[StoreEvent]:
         """Read events from a place on."""
         start = place - self._forgotten
         assert start >= 0, "events before the floor were asked for"
@@ -55,7 +55,7 @@ class History:
         behind = self.end - place - began_behind
         return place < self._forgotten or behind > self._retention.lag
 
-    def extend(self, events: Sequence[Event]) -> None:
+    def extend(self, events: Sequence[StoreEvent]) -> None:
         """Add what was committed and wake those who wait for it."""
         self._events.extend(events)
         self._bytes += _size(events)
@@ -117,7 +117,7 @@ class Subscription:
         self,
         history: History,
         from_revision: int,
-        accept: Callable[[Event], bool] | None,
+        accept: Callable[[StoreEvent], bool] | None,
         committed: Callable[[], int],
     ) -> None:
         self.overrun = False
@@ -141,7 +141,7 @@ class Subscription:
     def __aiter__(self) -> Subscription:
         return self
 
-    async def __anext__(self) -> list[Event]:
+    async def __anext__(self) -> list[StoreEvent]:
         """Wait for the next events, at most a few hundred at once."""
         while not self.closed:
             if self._history.left_behind(self._place, self._began_behind):
@@ -155,7 +155,7 @@ class Subscription:
                 await self._wait()
         raise StopAsyncIteration
 
-    def _take(self) -> list[Event]:
+    def _take(self) -> list[StoreEvent]:
         batch = self._history.read(self._place, BATCH)
         if self._accept is not None:
             wanted = [event for event in batch if self._accept(event)]
@@ -174,14 +174,14 @@ class Subscription:
             self._waiter = None
             self._history.waiting.discard(self)
 
-    def offer(self, events: Sequence[Event]) -> None:
+    def offer(self, events: Sequence[StoreEvent]) -> None:
         """Wake the reader if one of these new events is for it; only called while it waits."""
         if self._accepts_any(events):
             self._wake()
         else:
             self._place, self._seen = self._history.end, events[-1].revision
 
-    def _accepts_any(self, events: Sequence[Event]) -> bool:
+    def _accepts_any(self, events: Sequence[StoreEvent]) -> bool:
         if self._accept is None:
             return True
         try:
@@ -203,7 +203,7 @@ class Subscription:
             self._waiter.set_result(None)
 
 
-def _size(events: Sequence[Event]) -> int:
+def _size(events: Sequence[StoreEvent]) -> int:
     return sum(len(event.object.value) for event in events)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holdfast.store.database import Database, LogRow
-from holdfast.store.records import Event, Stored
+from holdfast.store.records import Stored, StoreEvent
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ BATCH = 256
 class Write:
     """A decided change on its way to the disk, and who waits for it."""
 
-    event: Event
+    event: StoreEvent
     done: asyncio.Future[Stored]
 
 

@@ -51,14 +51,14 @@ from holdfast.testing.trait_laws import (
     check_scores,
 )
 
-Factory = Callable[[], Plugin | PerNodePlugin]
+PluginFactory = Callable[[], Plugin | PerNodePlugin]
 Pods = Callable[[RandomCluster], Any]
 _ASKED: tuple[type[Plugin], ...] = (Prepares, Filters, Scores, AfterRejects, Hints)
 """The extension points of which there are laws."""
 
 
 def check_plugin(
-    factory: Factory,
+    factory: PluginFactory,
     *,
     pods: Pods = RandomCluster.a_waiting_pod,
     seed: int = 0,

@@ -23,7 +23,7 @@ from holdfast.framework.extender import ExtenderConfig
 from holdfast.testing.harness import Harness
 
 Json = dict[str, Any]
-Answer = Callable[[Json], Any]
+ExtenderAnswer = Callable[[Json], Any]
 """From the question to the answer; may be a coroutine function, and may answer a Response."""
 
 
@@ -31,7 +31,7 @@ class FakeExtender:
     """Answers each verb with ``answers[verb]`` and keeps what it was asked in ``asked``."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, ExtenderAnswer] = {}
         self.asked: list[tuple[str, Json]] = []
         self.url = ""
         self._tls = tls
@@ -99,12 +99,12 @@ class FakeExtender:
         return web.Response(body=data, content_type="application/json")
 
 
-def allow(*names: str) -> Answer:
+def allow(*names: str) -> ExtenderAnswer:
     """Filter: let these nodes pass, and say nothing of the others."""
     return lambda body: {"NodeNames": [name for name in body["NodeNames"] if name in names]}
 
 
-def refuse(why: str, *names: str, unresolvable: bool = False) -> Answer:
+def refuse(why: str, *names: str, unresolvable: bool = False) -> ExtenderAnswer:
     """Filter: refuse these nodes for a reason."""
 
     def answer(body: Json) -> Json:
@@ -118,11 +118,11 @@ def refuse(why: str, *names: str, unresolvable: bool = False) -> Answer:
     return answer
 
 
-def give(**points: int) -> Answer:
+def give(**points: int) -> ExtenderAnswer:
     """Prioritize: points by node."""
     return lambda body: [{"Host": name, "Score": points.get(name, 0)} for name in body["NodeNames"]]
 
 
-def fail(status: int) -> Answer:
+def fail(status: int) -> ExtenderAnswer:
     """Any verb: answer with an HTTP status and nothing else."""
     return lambda _body: web.Response(status=status)

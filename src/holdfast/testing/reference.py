@@ -14,7 +14,7 @@ from holdfast.api.node import Node
 from holdfast.api.node_selection import preferred_nodes, required_nodes
 from holdfast.api.pod import Pod, TopologySpreadConstraint
 from holdfast.api.quantity import milli, units
-from holdfast.api.requests import Reading, pod_request
+from holdfast.api.requests import PodResourcesOptions, pod_request
 from holdfast.api.tolerations import PREFER_NO_SCHEDULE, find_untolerated, tolerated
 from holdfast.columns.ports import ANY_ADDRESS, HostPort, clash
 from holdfast.plugins.node_unschedulable import CORDON
@@ -28,7 +28,7 @@ from holdfast.testing.reference_neighbours import (
 
 
 @dataclass
-class Place:
+class ReferenceNode:
     """One node and the pods on it."""
 
     node: Node
@@ -50,9 +50,9 @@ class Place:
         return self.node.metadata.labels
 
 
-def places(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, Place]:
+def places(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, ReferenceNode]:
     """Put the pods on their nodes; those of unknown nodes are nowhere."""
-    found = {node.name: Place(node) for node in nodes}
+    found = {node.name: ReferenceNode(node) for node in nodes}
     for pod in pods:
         if pod.spec.node_name in found and not pod.finished:
             found[pod.spec.node_name].pods.append(pod)
@@ -60,7 +60,7 @@ def places(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, Place]:
 
 
 def first_objection(
-    pod: Pod, place: Place, everywhere: Mapping[str, Place], around: Surroundings
+    pod: Pod, place: ReferenceNode, everywhere: Mapping[str, ReferenceNode], around: Surroundings
 ) -> str:
     """The name of the first standard plugin that rules the node out, or ""."""
     node, tolerations = place.node, pod.spec.tolerations
@@ -79,7 +79,7 @@ def first_objection(
     return "InterPodAffinity" if neighbours_object(pod, node, around) else ""
 
 
-def totals(pod: Pod, feasible: Mapping[str, Place], around: Surroundings) -> dict[str, int]:
+def totals(pod: Pod, feasible: Mapping[str, ReferenceNode], around: Surroundings) -> dict[str, int]:
     """Weighted sums of the default scores, over the feasible nodes."""
     taints = {name: _unwanted(pod, place) for name, place in feasible.items()}
     wishes = {
@@ -107,7 +107,7 @@ def _ports(pod: Pod) -> list[HostPort]:
     ]
 
 
-def _fits(pod: Pod, place: Place) -> bool:
+def _fits(pod: Pod, place: ReferenceNode) -> bool:
     if len(place.pods) + 1 > place.has.get("pods", 0):
         return False
     return all(
@@ -117,7 +117,7 @@ def _fits(pod: Pod, place: Place) -> bool:
     )
 
 
-def _spreads(pod: Pod, place: Place, everywhere: Mapping[str, Place]) -> bool:
+def _spreads(pod: Pod, place: ReferenceNode, everywhere: Mapping[str, ReferenceNode]) -> bool:
     hard = [
         c for c in pod.spec.topology_spread_constraints if c.when_unsatisfiable == "DoNotSchedule"
     ]
@@ -128,8 +128,8 @@ def _keeps(
     pod: Pod,
     constraint: TopologySpreadConstraint,
     hard: Sequence[TopologySpreadConstraint],
-    place: Place,
-    everywhere: Mapping[str, Place],
+    place: ReferenceNode,
+    everywhere: Mapping[str, ReferenceNode],
 ) -> bool:
     key = constraint.topology_key
     if key not in place.labels:
@@ -161,7 +161,7 @@ def _keeps(
     return here - lowest <= constraint.max_skew
 
 
-def _unwanted(pod: Pod, place: Place) -> int:
+def _unwanted(pod: Pod, place: ReferenceNode) -> int:
     preferring = [t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE)]
     return sum(
         taint.effect == PREFER_NO_SCHEDULE and not tolerated(preferring, taint)
@@ -169,8 +169,8 @@ def _unwanted(pod: Pod, place: Place) -> int:
     )
 
 
-def _least_allocated(pod: Pod, place: Place) -> int:
-    asked = pod_request(pod, Reading(pod_level=False))
+def _least_allocated(pod: Pod, place: ReferenceNode) -> int:
+    asked = pod_request(pod, PodResourcesOptions(pod_level=False))
     standing = [pod_request(other) for other in place.pods]
     scores = []
     for name, ask, used in (
@@ -183,7 +183,7 @@ def _least_allocated(pod: Pod, place: Place) -> int:
     return sum(scores) // len(scores) if scores else 0
 
 
-def _balanced(pod: Pod, place: Place) -> int:
+def _balanced(pod: Pod, place: ReferenceNode) -> int:
     asked = pod_request(pod).amounts
     if not asked.get("cpu") and not asked.get("memory"):
         return 0

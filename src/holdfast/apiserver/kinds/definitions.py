@@ -27,7 +27,7 @@ from holdfast.apiserver.wire.negotiation import PLAIN
 from holdfast.apiserver.wire.routing import Call
 from holdfast.client.transport import Request
 from holdfast.errors import Cause, HoldfastError, NotAllowed
-from holdfast.store import Key, Stored
+from holdfast.store import ObjectKey, Stored
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Definitions:
 
     def _is_terminating(self, served: Served) -> bool:
         """Ask the store: what is served is read again only after all objects are cleaned up."""
-        stored = self._context.store.latest(Key(*ID, "", served.defined_by))
+        stored = self._context.store.latest(ObjectKey(*ID, "", served.defined_by))
         if stored is None or b'"deletionTimestamp"' not in stored.value:
             return False
         return is_terminating(decode(stored))
@@ -195,7 +195,7 @@ class Definitions:
             del meta["finalizers"]
             await store.delete(previous, builder(definition))
 
-    async def _empty(self, definition: Object, key: Key) -> bool:
+    async def _empty(self, definition: Object, key: ObjectKey) -> bool:
         """Delete all objects of a definition; tells whether none is held by a finalizer.
 
         Objects of a definition that cannot be served are deleted at once, finalizers or not: the

@@ -10,24 +10,24 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.conversion import outward
 from holdfast.apiserver.verbs.forms import as_table, partial
 from holdfast.apiserver.verbs.selection import Selection
-from holdfast.store import Change, Event, Stored
+from holdfast.store import EventType, Stored, StoreEvent
 
 INITIAL_END = "k8s.io/initial-events-end"
 
 
-def change_for(event: Event, selection: Selection) -> Change | None:
+def change_for(event: StoreEvent, selection: Selection) -> EventType | None:
     """Tell what an event is to somebody who sees only a selection; None: nothing.
 
     An object that leaves the selection is DELETED to them, one that enters is ADDED.
     """
-    if event.change is Change.ADDED:
-        return Change.ADDED if selection.selects(event.object) else None
+    if event.change is EventType.ADDED:
+        return EventType.ADDED if selection.selects(event.object) else None
     before = event.previous is not None and selection.selects(event.previous)
-    if event.change is Change.DELETED:
-        return Change.DELETED if before else None
+    if event.change is EventType.DELETED:
+        return EventType.DELETED if before else None
     if selection.selects(event.object):
-        return Change.MODIFIED if before else Change.ADDED
-    return Change.DELETED if before else None
+        return EventType.MODIFIED if before else EventType.ADDED
+    return EventType.DELETED if before else None
 
 
 class Lines:
@@ -41,7 +41,7 @@ class Lines:
         self._form_key = (op.form.as_, op.form.version, include, shown_as)
         self._as_stored = op.form.is_plain and op.served.stored_as == shown_as
 
-    def of(self, events: Iterable[Event], selection: Selection) -> list[bytes]:
+    def of(self, events: Iterable[StoreEvent], selection: Selection) -> list[bytes]:
         """Write those of the events that concern a selection."""
         if selection.everything and not selection.namespace:
             return [self._line(event, event.change) for event in events]
@@ -56,7 +56,7 @@ class Lines:
         """Write an object of the initial state."""
         return self._wrap("ADDED", self._shown(stored.value))
 
-    def _line(self, event: Event, change: Change) -> bytes:
+    def _line(self, event: StoreEvent, change: EventType) -> bytes:
         if self._as_stored:
             # The stored bytes are the encoding: keeping the line too would double the history.
             return self._wrap(change.name, event.object.value)

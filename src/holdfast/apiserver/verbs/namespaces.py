@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.apiserver.operation import Context, Operation
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.errors import Cause, Details, Forbidden, NotFound
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 
 
 def check_namespace_lives(op: Operation, name: str) -> None:
@@ -32,12 +32,12 @@ def check_namespace_lives(op: Operation, name: str) -> None:
 
 def namespace_exists(context: Context, name: str) -> bool:
     """Tell whether a namespace is there, terminating or not."""
-    return context.store.latest(Key("", "namespaces", "", name)) is not None
+    return context.store.latest(ObjectKey("", "namespaces", "", name)) is not None
 
 
 def is_terminating(context: Context, name: str) -> bool:
     """Tell whether a namespace is being deleted."""
-    stored = context.store.latest(Key("", "namespaces", "", name))
+    stored = context.store.latest(ObjectKey("", "namespaces", "", name))
     if stored is None:
         return False
     # The bytes are asked first: almost every namespace is alive and need not be decoded.

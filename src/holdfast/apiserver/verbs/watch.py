@@ -21,7 +21,7 @@ from holdfast.apiserver.wire.options import whole_number
 from holdfast.apiserver.wire.routing import is_true
 from holdfast.apiserver.wire.versions import check_watch_versions, not_newer, version_number
 from holdfast.errors import Expired, status_of
-from holdfast.store import Event, Stored, Subscription
+from holdfast.store import Stored, StoreEvent, Subscription
 
 BOOKMARK_SECONDS = 60.0
 _BATCH = 500
@@ -149,7 +149,7 @@ def _portions(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Seque
         yield items[start:]
 
 
-def _event_bytes(event: Event) -> int:
+def _event_bytes(event: StoreEvent) -> int:
     return len(event.object.value)
 
 

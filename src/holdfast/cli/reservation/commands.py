@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import Form, Kubeconfig, Output, TheirConfig
+from holdfast.cli.commands import Kubeconfig, Output, OutputOption, TheirConfig
 
 app = typer.Typer(
     name="reservation",
@@ -52,7 +52,7 @@ def create(
 
 
 @app.command("list", help="Every reservation: what it holds, for whom, how long.")
-def list_(kubeconfig: Kubeconfig = None, output: Form = Output.text) -> None:
+def list_(kubeconfig: Kubeconfig = None, output: OutputOption = Output.text) -> None:
     """List the reservations and what is wrong with some of them."""
     from holdfast.cli.reservation.listing import run
 
@@ -64,7 +64,7 @@ def why(
     name: Annotated[str, typer.Argument(help="The reservation's name.")],
     kubeconfig: Kubeconfig = None,
     config: TheirConfig = None,
-    output: Form = Output.text,
+    output: OutputOption = Output.text,
 ) -> None:
     """Explain one reservation; one without a node is decided for again, here."""
     from holdfast.cli.reservation.reasons import run
@@ -78,7 +78,7 @@ def free(
         list[str] | None, typer.Option("--resource", "-r", help="Instead of cpu and memory.")
     ] = None,
     kubeconfig: Kubeconfig = None,
-    output: Form = Output.text,
+    output: OutputOption = Output.text,
 ) -> None:
     """Show the room of every node."""
     from holdfast.cli.reservation.room import run

@@ -20,7 +20,7 @@ from holdfast.devices.claims import special_uid
 from holdfast.devices.extended import Breakdown, break_down, special_claim
 from holdfast.devices.failures import AllocationError, SearchTimeout
 from holdfast.devices.inventory import Inventory
-from holdfast.devices.tables import BROKEN, FAILS, FITS, LACKS, Answers
+from holdfast.devices.tables import BROKEN, FAILS, FITS, LACKS, AllocationAnswers
 from holdfast.framework.plugin import Code, Rows, Verdicts
 
 UNAVAILABLE, LEFTOVER = 4, 5
@@ -45,7 +45,7 @@ class Variant:
     breakdown: Breakdown
     special: ResourceClaim | None
     allocator: Allocator | None = None
-    answers: Answers | None = None
+    answers: AllocationAnswers | None = None
     error: str = ""
 
     def codes(self, rows: Rows) -> NDArray[np.int8]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from holdfast.api.labels import EVERYTHING
-from holdfast.columns.held import Role
+from holdfast.columns.held import TermRole
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -136,7 +136,7 @@ def digest(view: View, hard_weight: int, *, ignore_held_wishes: bool) -> Affinit
         near=near,
         self_sufficient=bool(near) and means(nodes, near[0].choices, pod),
         far=far,
-        shunned=tuple(h for h in held if h.role is Role.FORBIDS),
+        shunned=tuple(h for h in held if h.role is TermRole.FORBIDS),
         wishes=_by_key(own, nodes),
         pod=pod,
     )
@@ -196,9 +196,9 @@ def _by_domain(view: View, counter: AnyCount, key: str) -> AnyDomains:
 
 
 def _weight(held: AnyTerm, hard_weight: int) -> int:
-    if held.role is Role.WISHES:
+    if held.role is TermRole.WISHES:
         return held.term.weight
-    return hard_weight if held.role is Role.NEEDS else 0
+    return hard_weight if held.role is TermRole.NEEDS else 0
 
 
 def _by_key(

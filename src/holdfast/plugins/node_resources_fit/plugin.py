@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.requests import Reading, pod_request
+from holdfast.api.requests import PodResourcesOptions, pod_request
 from holdfast.api.resource_names import is_extended, is_scalar
 from holdfast.capacity.held_room import given_back
 from holdfast.capacity.offers import Offers
-from holdfast.columns.amounts import Request
+from holdfast.columns.amounts import RequestedAmounts
 from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.request_fit import InsufficientResource, RequestFit, short_bits
@@ -39,14 +39,14 @@ from holdfast.plugins.node_resources_fit.strategies import Scorer
 TOO_MANY = "Too many pods"
 IN_VAIN = "node(s) preemption failed due to insufficient resources"
 # Upstream's scorer does not look at what the pod asks for as a whole; its filter does.
-_BY_CONTAINERS = Reading(pod_level=False)
+_BY_CONTAINERS = PodResourcesOptions(pod_level=False)
 
 
 class FitState(NamedTuple):
     """What one request needs. ``left`` marks rows where the Reservation plugin has the word."""
 
     fit: RequestFit
-    request: Request
+    request: RequestedAmounts
     backed: frozenset[int]
     names: ResourceNames
     left: NDArray[np.bool_] | None

@@ -17,7 +17,7 @@ from holdfast.capacity.held_room import Lifted
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import CPU, MEMORY
-from holdfast.devices.served import Served
+from holdfast.devices.served import DeviceBackedResource
 from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
 
@@ -87,7 +87,7 @@ class Scorer:
         args: FitArgs,
         amounts: Amounts,
         terms: Sequence[tuple[int, int, int]],
-        served: Mapping[int, Served],
+        served: Mapping[int, DeviceBackedResource],
         lifted: Lifted | None = None,
     ) -> None:
         """Terms are (resource id, weight, the pod's amount), scalars it does not ask for left out.

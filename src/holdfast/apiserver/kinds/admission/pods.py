@@ -9,7 +9,7 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Context, Operation
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.errors import Details, Forbidden
-from holdfast.store import Key
+from holdfast.store import ObjectKey
 
 Object = dict[str, Any]
 
@@ -84,7 +84,7 @@ def priority_of(priority_class: Mapping[str, Any]) -> int:
 
 
 def _class_named(context: Context, name: str) -> Mapping[str, Any] | None:
-    stored = context.store.latest(Key(*_CLASSES, "", name))
+    stored = context.store.latest(ObjectKey(*_CLASSES, "", name))
     return decode(stored) if stored else None
 
 
