@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.apiserver.access.roles import BINDINGS, ROLES
-from holdfast.apiserver.kinds.admission.priority_classes import SYSTEM_CLASSES
+from holdfast.apiserver.kinds.scheduling import SYSTEM_CLASSES
 from holdfast.apiserver.schema.structural import shipped_crds
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.apiserver.wire.answers import StreamResponse

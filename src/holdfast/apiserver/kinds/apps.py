@@ -2,15 +2,96 @@
 
 from __future__ import annotations
 
-from holdfast.api import scheme
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.api import causes, scheme
+from holdfast.api.decode import convert_object
+from holdfast.api.labels import from_selector
+from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.descriptor import Served, each_write, selectable
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.rows import row
 from holdfast.apiserver.kinds.unbuilt_pod_fields import TEMPLATE_FIELDS
-from holdfast.apiserver.kinds.validation.workloads import check_workload
+from holdfast.apiserver.kinds.validation.pods import check_pod_spec
+from holdfast.apiserver.kinds.validation.scheduling import check_int_or_percent
 from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.errors import BadRequest, Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
+from holdfast.validation.template import NOT_NEGATIVE
+
+Object = dict[str, Any]
+_COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+
+
+def check_workload(obj: Object) -> Iterable[Cause]:
+    """List what is wrong with a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        yield causes.required("spec")
+        return
+    for part in _COUNTS:
+        if (count := spec.get(part) or 0) < 0:
+            yield causes.invalid(f"spec.{part}", count, NOT_NEGATIVE)
+    yield from _check_strategy(obj.get("kind", ""), spec)
+    selector, template = spec.get("selector"), spec.get("template") or {}
+    if not selector:
+        yield causes.required("spec.selector")
+        return
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    yield from _own(selector, labels)
+    yield from check_pod_spec(template.get("spec"), "spec.template.spec")
+
+
+def _check_strategy(kind: str, spec: Object) -> Iterable[Cause]:
+    """List what is wrong with how the pods are replaced."""
+    name = "strategy" if kind == "Deployment" else "updateStrategy"
+    strategy = spec.get(name) or {}
+    limits, at = strategy.get("rollingUpdate") or {}, f"spec.{name}.rollingUpdate"
+    for part in ("maxUnavailable", "maxSurge"):
+        if part in limits:
+            most = None if (kind, part) == ("Deployment", "maxSurge") else 100
+            yield from check_int_or_percent(limits[part], f"{at}.{part}", most_percent=most)
+    if kind == "Deployment":
+        yield from _check_roll_out(spec, strategy, limits, at)
+
+
+def _check_roll_out(spec: Object, strategy: Object, limits: Object, at: str) -> Iterable[Cause]:
+    kinds = ("Recreate", "RollingUpdate")
+    if strategy.get("type") not in kinds:
+        yield causes.not_supported("spec.strategy", strategy, kinds)
+    elif strategy["type"] == "Recreate" and limits:
+        yield causes.forbidden(at, "may not be specified when strategy `type` is 'Recreate'")
+    elif _is_zero(limits.get("maxSurge")) and _is_zero(limits.get("maxUnavailable")):
+        words = "may not be 0 when `maxSurge` is 0"
+        yield causes.invalid(f"{at}.maxUnavailable", limits["maxUnavailable"], words)
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
+        words = "must be greater than minReadySeconds"
+        yield causes.invalid("spec.progressDeadlineSeconds", deadline, words)
+
+
+def _is_zero(amount: Any) -> bool:
+    return amount == 0 if isinstance(amount, int) else isinstance(amount, str) and (
+        amount.strip("0") == "%")  # fmt: skip
+
+
+def _own(selector: Any, labels: dict[str, str]) -> Iterable[Cause]:
+    try:
+        compiled = from_selector(convert_object(selector, LabelSelector))
+    except (BadRequest, msgspec.ValidationError) as wrong:
+        yield causes.invalid("spec.selector", selector, str(wrong))
+        return
+    if compiled.everything:
+        words = "empty selector is invalid for deployment"
+        yield causes.invalid("spec.selector", selector, words)
+    elif not compiled.matches(labels):
+        words = "`selector` does not match template `labels`"
+        yield causes.invalid("spec.template.metadata.labels", labels, words)
+
 
 _LISTS = tree_of(list_limits.WORKLOAD)
 _CHECKS = (each_write(check_workload),)

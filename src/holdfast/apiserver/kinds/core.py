@@ -27,13 +27,14 @@ from holdfast.apiserver.kinds.printers import cluster, network, pods, storage, w
 from holdfast.apiserver.kinds.rows import row
 from holdfast.apiserver.kinds.subresources.binding import bind, bind_named
 from holdfast.apiserver.kinds.subresources.eviction import evict
-from holdfast.apiserver.kinds.subresources.log import read_log
 from holdfast.apiserver.kinds.unbuilt_pod_fields import POD_FIELDS
 from holdfast.apiserver.kinds.validation.pods import check_pod_write
 from holdfast.apiserver.kinds.validation.scheduling import check_node
+from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unbuilt import Field, Unbuilt
-from holdfast.errors import Cause
+from holdfast.client.transport import Response
+from holdfast.errors import Cause, NotBuilt
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
@@ -54,13 +55,23 @@ def _streaming(kind: str, words: str) -> Subresource:
     return Subresource(verbs=("create", "get"), kind=("", "v1", kind), unbuilt=words)
 
 
+async def _read_log(op: Operation) -> Response:
+    """Refuse to show a log, after checking that the pod is there."""
+    if op.context.store.get(op.key) is None:
+        raise op.not_found()
+    raise NotBuilt(
+        f'the log of pod "{op.call.name}" cannot be shown: reading container logs is not built '
+        "yet; simulated containers write none"
+    )
+
+
 _POD_SUBRESOURCES = {
     "attach": _streaming("PodAttachOptions", "attaching to containers"),
     "binding": Subresource({"create": bind}, ("create",), ("", "v1", "Binding")),
     "ephemeralcontainers": Subresource(verbs=_RWU, unbuilt="ephemeral containers"),
     "eviction": Subresource({"create": evict}, ("create",), ("policy", "v1", "Eviction")),
     "exec": _streaming("PodExecOptions", "running commands in containers"),
-    "log": Subresource({"get": read_log}, ("get",)),
+    "log": Subresource({"get": _read_log}, ("get",)),
     "portforward": _streaming("PodPortForwardOptions", "forwarding ports"),
     "proxy": _proxy("PodProxyOptions"),
     "resize": Subresource(verbs=_RWU, unbuilt="resizing pods in place"),

@@ -2,17 +2,79 @@
 
 from __future__ import annotations
 
-from holdfast.api import names
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.api import causes, names
 from holdfast.apiserver.access.rbac import GROUP
 from holdfast.apiserver.descriptor import Admitter, Served
 from holdfast.apiserver.kinds.admission.escalation import check_binding_grants, check_role_grants
 from holdfast.apiserver.kinds.printers import access
 from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.kinds.validation.role_bindings import (
-    check_cluster_role_binding,
-    check_role_binding,
-)
 from holdfast.apiserver.tables.printer import NAME_CREATED
+from holdfast.errors import Cause
+
+Object = Mapping[str, Any]
+_SUBJECTS = ("ServiceAccount", "User", "Group")
+
+
+def check_role_binding(new: Object, old: Object | None) -> Iterable[Cause]:
+    """List what is wrong with a RoleBinding."""
+    yield from _check(new, ("Role", "ClusterRole"), namespaced=True)
+    yield from _check_change(new, old)
+
+
+def check_cluster_role_binding(new: Object, old: Object | None) -> Iterable[Cause]:
+    """List what is wrong with a ClusterRoleBinding, which can grant ClusterRoles only."""
+    yield from _check(new, ("ClusterRole",), namespaced=False)
+    yield from _check_change(new, old)
+
+
+def _check_change(new: Object, old: Object | None) -> Iterable[Cause]:
+    if old is not None and new.get("roleRef") != old.get("roleRef"):
+        yield unchangeable_role(new)
+
+
+def unchangeable_role(obj: Object) -> Cause:
+    """Say that a binding cannot refer to another role; upstream shows its own type's names."""
+    ref = obj.get("roleRef") or {}
+    parts = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+    shown = {word: ref.get(part, "") for word, part in parts}
+    return causes.invalid("roleRef", shown, "cannot change roleRef")
+
+
+def _check(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> Iterable[Cause]:
+    ref = obj.get("roleRef") or {}
+    group, kind, name = (ref.get(part) or "" for part in ("apiGroup", "kind", "name"))
+    if group != GROUP:
+        yield causes.not_supported("roleRef.apiGroup", group, (GROUP,))
+    if kind not in kinds:
+        yield causes.not_supported("roleRef.kind", kind, kinds)
+    if not name:
+        yield causes.required("roleRef.name")
+    else:
+        for words in names.path_segment(name):
+            yield causes.invalid("roleRef.name", name, words)
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        yield from _check_subject(f"subjects[{index}]", subject, namespaced=namespaced)
+
+
+def _check_subject(at: str, subject: Object, *, namespaced: bool) -> Iterable[Cause]:
+    group, kind, name = (subject.get(part) or "" for part in ("apiGroup", "kind", "name"))
+    if not name:
+        yield causes.required(f"{at}.name")
+    if kind not in _SUBJECTS:
+        yield causes.not_supported(f"{at}.kind", kind, _SUBJECTS)
+    elif kind == "ServiceAccount":
+        for words in names.dns_subdomain(name) if name else ():
+            yield causes.invalid(f"{at}.name", name, words)
+        if group:
+            yield causes.not_supported(f"{at}.apiGroup", group, ("",))
+        if not namespaced and not subject.get("namespace"):
+            yield causes.required(f"{at}.namespace")
+    elif group != GROUP:
+        yield causes.not_supported(f"{at}.apiGroup", group, (GROUP,))
+
 
 _ROLE_GRANTS = (Admitter(validate=check_role_grants),)
 _BINDING_GRANTS = (Admitter(validate=check_binding_grants),)

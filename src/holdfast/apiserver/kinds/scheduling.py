@@ -2,13 +2,63 @@
 
 from __future__ import annotations
 
-from holdfast.api import scheme
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.api import causes, scheme
 from holdfast.apiserver.descriptor import Admitter, Served
-from holdfast.apiserver.kinds.admission.priority_classes import (
-    check_only_default,
-    check_priority_class,
-)
+from holdfast.apiserver.kinds.admission.pods import default_class
 from holdfast.apiserver.kinds.printers import cluster
+from holdfast.apiserver.operation import Operation
+from holdfast.errors import Cause, Forbidden
+
+Object = dict[str, Any]
+
+SYSTEM_CLASSES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+_HIGHEST = 1_000_000_000
+
+
+def check_priority_class(new: Object, old: Object | None) -> Iterator[Cause]:
+    """List what is wrong with a PriorityClass, and with a change of its value."""
+    yield from _check_value(new)
+    if old is not None and new.get("value") != (old.get("value") or 0):
+        yield causes.forbidden("value", "may not be changed in an update.")
+
+
+def _check_value(obj: Object) -> list[Cause]:
+    name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
+    if not isinstance(value, int):
+        return [causes.invalid("value", value, "must be an integer")]
+    if name.startswith("system-"):
+        if SYSTEM_CLASSES.get(name) == value:
+            return []
+        words = (
+            "priority class names with 'system-' prefix are reserved for system use only. error: "
+            f"{name} is not a known system priority class"
+        )
+        return [causes.forbidden("metadata.name", words)]
+    if value > _HIGHEST:
+        words = f"maximum allowed value of a user defined priority is {_HIGHEST}"
+        return [causes.forbidden("value", words)]
+    return []
+
+
+def check_only_default(op: Operation, obj: Object, old: Object | None) -> None:
+    """Refuse a second default class."""
+    if not obj.get("globalDefault"):
+        return
+    known = default_class(op.context)
+    name = obj["metadata"].get("name", "")
+    if known is not None and known["metadata"]["name"] != name:
+        raise Forbidden(
+            f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: PriorityClass '
+            f"{known['metadata']['name']} is already marked as default. Only one default can exist",
+            op.served.key("", name).details,
+        )
+
 
 KINDS = (
     Served(
