@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 T = TypeVar("T")
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+JsonObject = dict[str, Any]
+JsonMapping = Mapping[str, Any]
+"""A JSON object that is only read."""
 
 
 def decode_object(data: bytes | msgspec.Raw, kind: type[T]) -> T:

@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.api import names
+from holdfast.api.decode import JsonObject
 from holdfast.api.defaults import default_object
 from holdfast.api.resource import Resource
 from holdfast.apiserver.schema.shapes import SchemaShape, Shape, TypedShape
@@ -28,15 +29,14 @@ if TYPE_CHECKING:
     from holdfast.apiserver.operation import Operation
     from holdfast.client.transport import Response
 
-Object = dict[str, Any]
 Id = tuple[str, str]
 """A group and a plural."""
 Gvk = tuple[str, str, str]
 """A group, version and kind."""
 Handler = Callable[["Operation"], Awaitable["Response"]]
-Check = Callable[[Object, Object | None], Iterable[Cause]]
+Check = Callable[[JsonObject, JsonObject | None], Iterable[Cause]]
 """List what is wrong with an object that is new, or that changes from the second."""
-Admit = Callable[["Operation", Object, Object | None], Awaitable[None] | None]
+Admit = Callable[["Operation", JsonObject, JsonObject | None], Awaitable[None] | None]
 """Take part in a write of the first object in place of the second, which a new one has not.
 
 An admitter that must wait, such as a webhook, returns what to wait for.
@@ -47,7 +47,7 @@ _SCALE_PATHS: Mapping[str, str] = {
 }
 
 
-def each_write(check: Callable[[Object], Iterable[Cause]]) -> Check:
+def each_write(check: Callable[[JsonObject], Iterable[Cause]]) -> Check:
     """Make a check of what an object says, whatever it said before."""
     return lambda new, old: check(new)
 
@@ -69,8 +69,8 @@ class Admitter:
 class Conversion:
     """How a version that is not the stored one translates."""
 
-    to_stored: Callable[[Object], Object]
-    from_stored: Callable[[Object], Object]
+    to_stored: Callable[[JsonObject], JsonObject]
+    from_stored: Callable[[JsonObject], JsonObject]
     field_path: Callable[[str], str] = str
     """The path in the stored version of a field that a field selector names in this one."""
 
@@ -95,7 +95,7 @@ def selectable(*paths: str, absent: str = "", indexed: bool = False) -> dict[str
     return {path: Selectable(tuple(path.split(".")), absent, indexed) for path in paths}
 
 
-def _set_grace(obj: Object, grace_seconds: int) -> None:
+def _set_grace(obj: JsonObject, grace_seconds: int) -> None:
     obj["metadata"]["deletionGracePeriodSeconds"] = grace_seconds
 
 
@@ -103,11 +103,11 @@ def _set_grace(obj: Object, grace_seconds: int) -> None:
 class Deletion:
     """What happens to an object that is deleted, besides finalizers and preconditions."""
 
-    grace: Callable[[Object, int | None], int] | None = None
+    grace: Callable[[JsonObject, int | None], int] | None = None
     """Seconds an object gets, of those a client asked for; a kind without ends at once."""
-    mark: Callable[[Object, int], None] = _set_grace
+    mark: Callable[[JsonObject, int], None] = _set_grace
     """Complete an object whose deletion begins and which has its deletionTimestamp."""
-    is_held: Callable[[Object], bool] = lambda obj: False
+    is_held: Callable[[JsonObject], bool] = lambda obj: False
     """Whether something besides metadata.finalizers keeps a dying object."""
     finalizer: str = ""
     """The finalizer that the server adds to an object whose deletion begins."""
@@ -154,7 +154,7 @@ class Served:
 
     schema: Schema | None = None
     """Fields, list types and defaults; None: the published schema of the kind, and ``defaults``."""
-    defaults: Callable[[Object, str], None] = default_object
+    defaults: Callable[[JsonObject, str], None] = default_object
     """Fill in absent fields, given the time as RFC 3339; ``default_object`` knows kinds by name."""
     shape: Shape = field(init=False)
     stored_shape: Shape = field(init=False)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from holdfast.api.decode import JsonObject
 
-Object = dict[str, Any]
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
@@ -30,15 +29,15 @@ _SEEN: _Resources = (
 )  # fmt: skip
 
 
-def _rule(group: str, resources: list[str], verbs: list[str]) -> Object:
+def _rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
     return {"verbs": verbs, "apiGroups": [group], "resources": resources}
 
 
-def _role(name: str, rules: list[Object]) -> Object:
+def _role(name: str, rules: list[JsonObject]) -> JsonObject:
     return {"metadata": {"name": name, "labels": dict(_LABELS)}, "rules": rules}
 
 
-def _bound(name: str, role: str, kind: str, subject: str) -> Object:
+def _bound(name: str, role: str, kind: str, subject: str) -> JsonObject:
     return {
         "metadata": {"name": name, "labels": dict(_LABELS)},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
@@ -46,11 +45,11 @@ def _bound(name: str, role: str, kind: str, subject: str) -> Object:
     }
 
 
-def _view() -> list[Object]:
+def _view() -> list[JsonObject]:
     return [_rule(group, list(names), _READ) for group, names in (*_WORKLOADS, *_SEEN)]
 
 
-def _edit() -> list[Object]:
+def _edit() -> list[JsonObject]:
     return [
         *_view(),
         *(_rule(group, list(names), _WRITE) for group, names in _WORKLOADS),
@@ -59,7 +58,7 @@ def _edit() -> list[Object]:
     ]
 
 
-def _admin() -> list[Object]:
+def _admin() -> list[JsonObject]:
     access = ["rolebindings", "roles"]
     return [
         *_edit(),
@@ -68,7 +67,7 @@ def _admin() -> list[Object]:
     ]
 
 
-def _scheduler() -> list[Object]:
+def _scheduler() -> list[JsonObject]:
     changes = ["patch", "update"]
     return [
         _rule("", ["events"], ["create", "patch", "update"]),
@@ -92,7 +91,7 @@ def _scheduler() -> list[Object]:
     ]
 
 
-def _self_reviews() -> list[Object]:
+def _self_reviews() -> list[JsonObject]:
     access = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]
     return [
         _rule("authorization.k8s.io", access, ["create"]),
@@ -100,13 +99,13 @@ def _self_reviews() -> list[Object]:
     ]
 
 
-def _paths(*paths: str) -> Object:
+def _paths(*paths: str) -> JsonObject:
     return {"verbs": ["get"], "nonResourceURLs": list(paths)}
 
 
 _DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
               "/readyz", "/version", "/version/")  # fmt: skip
-_EVERYTHING: list[Object] = [
+_EVERYTHING: list[JsonObject] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import causes, scheme
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.descriptor import Served, each_write, selectable
@@ -23,11 +23,10 @@ from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 from holdfast.validation.template import NOT_NEGATIVE
 
-Object = dict[str, Any]
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 
 
-def check_workload(obj: Object) -> Iterable[Cause]:
+def check_workload(obj: JsonObject) -> Iterable[Cause]:
     """List what is wrong with a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
@@ -46,7 +45,7 @@ def check_workload(obj: Object) -> Iterable[Cause]:
     yield from check_pod_spec(template.get("spec"), "spec.template.spec")
 
 
-def _check_strategy(kind: str, spec: Object) -> Iterable[Cause]:
+def _check_strategy(kind: str, spec: JsonObject) -> Iterable[Cause]:
     """List what is wrong with how the pods are replaced."""
     name = "strategy" if kind == "Deployment" else "updateStrategy"
     strategy = spec.get(name) or {}
@@ -59,7 +58,9 @@ def _check_strategy(kind: str, spec: Object) -> Iterable[Cause]:
         yield from _check_roll_out(spec, strategy, limits, at)
 
 
-def _check_roll_out(spec: Object, strategy: Object, limits: Object, at: str) -> Iterable[Cause]:
+def _check_roll_out(
+    spec: JsonObject, strategy: JsonObject, limits: JsonObject, at: str
+) -> Iterable[Cause]:
     kinds = ("Recreate", "RollingUpdate")
     if strategy.get("type") not in kinds:
         yield causes.not_supported("spec.strategy", strategy, kinds)

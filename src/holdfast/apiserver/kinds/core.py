@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from holdfast.api import causes, names, scheme
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import (
     Admitter,
     Deletion,
@@ -37,8 +37,6 @@ from holdfast.client.transport import Response
 from holdfast.errors import Cause, NotBuilt
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
-
-Object = dict[str, Any]
 
 _ANSWERED = Deletion(answers_object=True)
 _LONGEST_GRACE = (1 << 31) - 1  # seconds; what goes beyond the calendar cannot be written
@@ -83,7 +81,7 @@ _TOKEN = Subresource(
 )
 
 
-def _pod_grace(pod: Object, wanted: int | None) -> int:
+def _pod_grace(pod: JsonObject, wanted: int | None) -> int:
     """Work out how long a pod may take to end."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     if wanted is None:
@@ -93,7 +91,7 @@ def _pod_grace(pod: Object, wanted: int | None) -> int:
     return min(wanted, _LONGEST_GRACE) if wanted >= 0 else 1
 
 
-def _check_frozen(new: Object, old: Object | None) -> Iterable[Cause]:
+def _check_frozen(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
     """List what changes in a ConfigMap or Secret whose ``immutable`` is set."""
     if old is not None and old.get("immutable"):
         for part in ("immutable", "data", "binaryData"):

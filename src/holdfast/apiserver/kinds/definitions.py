@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.api import causes
+from holdfast.api.decode import JsonObject
 from holdfast.api.defaults import default_object
 from holdfast.api.resource import Resource
 from holdfast.apiserver.descriptor import Served, selectable
@@ -29,7 +30,6 @@ from holdfast.client.transport import Request
 from holdfast.errors import Cause, HoldfastError, NotAllowed
 from holdfast.store import ObjectKey, Stored
 
-Object = dict[str, Any]
 T = TypeVar("T")
 _AT_ONCE = 100  # objects deleted together
 OWN = {
@@ -45,7 +45,7 @@ class _Known:
     """A stored definition; one that cannot be served describes no resource."""
 
     revision: int
-    definition: Object
+    definition: JsonObject
     served: tuple[Served, ...]
 
 
@@ -62,7 +62,7 @@ class Definitions:
         self._settling = asyncio.Lock()
         """A definition, and objects of its name, may be new when another task has settled them."""
 
-    def documents(self) -> list[Object]:
+    def documents(self) -> list[JsonObject]:
         """Give every definition that is served."""
         return [known.definition for known in self._known.values() if known.served]
 
@@ -195,7 +195,7 @@ class Definitions:
             del meta["finalizers"]
             await store.delete(previous, builder(definition))
 
-    async def _empty(self, definition: Object, key: ObjectKey) -> bool:
+    async def _empty(self, definition: JsonObject, key: ObjectKey) -> bool:
         """Delete all objects of a definition; tells whether none is held by a finalizer.
 
         Objects of a definition that cannot be served are deleted at once, finalizers or not: the
@@ -236,7 +236,7 @@ def is_terminating(definition: Mapping[str, Any]) -> bool:
     return bool(definition["metadata"].get("deletionTimestamp"))
 
 
-def _read(definition: Object) -> tuple[tuple[Served, ...], list[Cause]]:
+def _read(definition: JsonObject) -> tuple[tuple[Served, ...], list[Cause]]:
     """Read what a stored definition describes: nothing, and why, if it cannot be served."""
     try:
         default_object(definition)

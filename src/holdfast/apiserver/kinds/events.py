@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import Conversion
 from holdfast.apiserver.kinds.core import EVENTS
 from holdfast.apiserver.kinds.rows import row
-
-Object = dict[str, Any]
 
 # What core/v1 calls it: what events.k8s.io/v1 calls it.
 _NEW_NAMES = {
@@ -23,11 +20,11 @@ _NEW_NAMES = {
 _OLD_NAMES = {new: old for old, new in _NEW_NAMES.items()}
 
 
-def _to_core(event: Object) -> Object:
+def _to_core(event: JsonObject) -> JsonObject:
     return {_OLD_NAMES.get(key, key): value for key, value in event.items()}
 
 
-def _from_core(event: Object) -> Object:
+def _from_core(event: JsonObject) -> JsonObject:
     return {_NEW_NAMES.get(key, key): value for key, value in event.items()}
 
 

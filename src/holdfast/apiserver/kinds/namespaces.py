@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.incoming import read_body
 from holdfast.apiserver.verbs.metadata import check_version, next_metadata
@@ -11,13 +10,12 @@ from holdfast.apiserver.verbs.updating import current, keep
 from holdfast.apiserver.verbs.writing import decode, show, typed_first
 from holdfast.client.transport import Response
 
-Object = dict[str, Any]
 PROTECTED = frozenset({"default", "kube-public", "kube-system"})
 """The namespaces that a cluster cannot be without."""
 _FINALIZER = "kubernetes"
 
 
-def admit_namespace(op: Operation, obj: Object, old: Object | None) -> None:
+def admit_namespace(op: Operation, obj: JsonObject, old: JsonObject | None) -> None:
     """Give a new namespace its finalizer."""
     if old is None:
         finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
@@ -25,12 +23,12 @@ def admit_namespace(op: Operation, obj: Object, old: Object | None) -> None:
             finalizers.append(_FINALIZER)
 
 
-def is_held(obj: Object) -> bool:
+def is_held(obj: JsonObject) -> bool:
     """Tell whether a finalizer in the spec keeps a dying namespace."""
     return bool((obj.get("spec") or {}).get("finalizers"))
 
 
-def mark_terminating(obj: Object, grace_seconds: int) -> None:
+def mark_terminating(obj: JsonObject, grace_seconds: int) -> None:
     """Show that a namespace is being deleted; it has no grace."""
     obj["status"] = (obj.get("status") or {}) | {"phase": "Terminating"}
 

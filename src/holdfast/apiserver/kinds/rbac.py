@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from holdfast.api import causes, names
+from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.access.rbac import GROUP
 from holdfast.apiserver.descriptor import Admitter, Served
 from holdfast.apiserver.kinds.admission.escalation import check_binding_grants, check_role_grants
@@ -14,28 +14,27 @@ from holdfast.apiserver.kinds.rows import row
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.errors import Cause
 
-Object = Mapping[str, Any]
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
-def check_role_binding(new: Object, old: Object | None) -> Iterable[Cause]:
+def check_role_binding(new: JsonMapping, old: JsonMapping | None) -> Iterable[Cause]:
     """List what is wrong with a RoleBinding."""
     yield from _check(new, ("Role", "ClusterRole"), namespaced=True)
     yield from _check_change(new, old)
 
 
-def check_cluster_role_binding(new: Object, old: Object | None) -> Iterable[Cause]:
+def check_cluster_role_binding(new: JsonMapping, old: JsonMapping | None) -> Iterable[Cause]:
     """List what is wrong with a ClusterRoleBinding, which can grant ClusterRoles only."""
     yield from _check(new, ("ClusterRole",), namespaced=False)
     yield from _check_change(new, old)
 
 
-def _check_change(new: Object, old: Object | None) -> Iterable[Cause]:
+def _check_change(new: JsonMapping, old: JsonMapping | None) -> Iterable[Cause]:
     if old is not None and new.get("roleRef") != old.get("roleRef"):
         yield unchangeable_role(new)
 
 
-def unchangeable_role(obj: Object) -> Cause:
+def unchangeable_role(obj: JsonMapping) -> Cause:
     """Say that a binding cannot refer to another role; upstream shows its own type's names."""
     ref = obj.get("roleRef") or {}
     parts = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
@@ -43,7 +42,7 @@ def unchangeable_role(obj: Object) -> Cause:
     return causes.invalid("roleRef", shown, "cannot change roleRef")
 
 
-def _check(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> Iterable[Cause]:
+def _check(obj: JsonMapping, kinds: tuple[str, ...], *, namespaced: bool) -> Iterable[Cause]:
     ref = obj.get("roleRef") or {}
     group, kind, name = (ref.get(part) or "" for part in ("apiGroup", "kind", "name"))
     if group != GROUP:
@@ -59,7 +58,7 @@ def _check(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> Iterable
         yield from _check_subject(f"subjects[{index}]", subject, namespaced=namespaced)
 
 
-def _check_subject(at: str, subject: Object, *, namespaced: bool) -> Iterable[Cause]:
+def _check_subject(at: str, subject: JsonMapping, *, namespaced: bool) -> Iterable[Cause]:
     group, kind, name = (subject.get(part) or "" for part in ("apiGroup", "kind", "name"))
     if not name:
         yield causes.required(f"{at}.name")

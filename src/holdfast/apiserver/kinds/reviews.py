@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.user import User
 from holdfast.apiserver.verbs.incoming import read_of
@@ -13,19 +14,17 @@ from holdfast.apiserver.wire.routing import Call
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, NotAllowed, NotBuilt
 
-Object = dict[str, Any]
 
-
-def _read(op: Operation) -> Object:
+def _read(op: Operation) -> JsonObject:
     if op.call.verb != "create":
         raise NotAllowed("the server does not allow this method on the requested resource")
     r = op.served.resource
     return read_of(op, (r.group, r.version, r.kind))
 
 
-def _reply(op: Operation, asked: Object, status: Object) -> Response:
+def _reply(op: Operation, asked: JsonObject, status: JsonObject) -> Response:
     r = op.served.resource
-    head: Object = {"kind": r.kind, "apiVersion": r.api_version, "metadata": {}}
+    head: JsonObject = {"kind": r.kind, "apiVersion": r.api_version, "metadata": {}}
     if "spec" in asked:
         head["spec"] = asked["spec"]
     return answer_value(head | {"status": status}, 201)
@@ -34,7 +33,7 @@ def _reply(op: Operation, asked: Object, status: Object) -> Response:
 async def who_am_i(op: Operation) -> Response:
     """Tell the sender who we take it for."""
     asked = _read(op)
-    user: Object = {"username": op.user.name, "groups": list(op.user.groups)}
+    user: JsonObject = {"username": op.user.name, "groups": list(op.user.groups)}
     if op.user.uid:
         user["uid"] = op.user.uid
     if op.user.extra:
@@ -58,13 +57,13 @@ async def may_they(op: Operation) -> Response:
     return _reply(op, asked, _verdict(op, user, _call(asked)))
 
 
-def _verdict(op: Operation, user: User, call: Call) -> Object:
+def _verdict(op: Operation, user: User, call: Call) -> JsonObject:
     if op.context.authorizer.allows(user, call):
         return {"allowed": True}
     return {"allowed": False}
 
 
-def _call(asked: Object) -> Call:
+def _call(asked: JsonObject) -> Call:
     spec = asked.get("spec") or {}
     about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if (about is None) == (path is None):

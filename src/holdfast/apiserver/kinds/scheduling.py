@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from holdfast.api import causes, scheme
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import Admitter, Served
 from holdfast.apiserver.kinds.admission.pods import default_class
 from holdfast.apiserver.kinds.printers import cluster
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import Cause, Forbidden
-
-Object = dict[str, Any]
 
 SYSTEM_CLASSES = {
     "system-cluster-critical": 2_000_000_000,
@@ -21,14 +19,14 @@ SYSTEM_CLASSES = {
 _HIGHEST = 1_000_000_000
 
 
-def check_priority_class(new: Object, old: Object | None) -> Iterator[Cause]:
+def check_priority_class(new: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
     """List what is wrong with a PriorityClass, and with a change of its value."""
     yield from _check_value(new)
     if old is not None and new.get("value") != (old.get("value") or 0):
         yield causes.forbidden("value", "may not be changed in an update.")
 
 
-def _check_value(obj: Object) -> list[Cause]:
+def _check_value(obj: JsonObject) -> list[Cause]:
     name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
     if not isinstance(value, int):
         return [causes.invalid("value", value, "must be an integer")]
@@ -46,7 +44,7 @@ def _check_value(obj: Object) -> list[Cause]:
     return []
 
 
-def check_only_default(op: Operation, obj: Object, old: Object | None) -> None:
+def check_only_default(op: Operation, obj: JsonObject, old: JsonObject | None) -> None:
     """Refuse a second default class."""
     if not obj.get("globalDefault"):
         return

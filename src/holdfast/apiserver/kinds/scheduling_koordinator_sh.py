@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import scheme
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.apiserver.descriptor import Admitter, Served
 from holdfast.apiserver.kinds.validation.scheduling import TEMPLATE, check_reservation_write
@@ -17,16 +17,14 @@ from holdfast.errors import BadRequest
 from holdfast.validation.list_limits import RESERVATION_TREE
 from holdfast.validation.reservation_advice import advise
 
-Object = dict[str, Any]
 
-
-def warn_of_reservation(op: Operation, new: Object, old: Object | None) -> None:
+def warn_of_reservation(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Warn the client of what of a Reservation counts for nothing."""
     if old is None or not op.call.subresource:
         op.warnings.extend(advice(new, old))
 
 
-def advice(new: Object, old: Object | None = None) -> list[str]:
+def advice(new: JsonObject, old: JsonObject | None = None) -> list[str]:
     """List what of a Reservation that was let in counts for nothing, for warning headers.
 
     Its template is kept whole, so a misspelt field there is not refused as others are.
@@ -43,7 +41,7 @@ def advice(new: Object, old: Object | None = None) -> list[str]:
     return [*strict.complaints(unknown), *advise(written, before)]
 
 
-def _read(obj: Object) -> Reservation | None:
+def _read(obj: JsonObject) -> Reservation | None:
     """Read one, or None: whoever let it in may not have known us."""
     try:
         return convert_object(obj, Reservation)
@@ -51,7 +49,7 @@ def _read(obj: Object) -> Reservation | None:
         return None
 
 
-def _says(obj: Object) -> tuple[Any, Any]:
+def _says(obj: JsonObject) -> tuple[Any, Any]:
     return obj.get("spec"), obj["metadata"].get("labels")
 
 

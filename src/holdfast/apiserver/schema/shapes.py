@@ -12,33 +12,32 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from holdfast.api.decode import without_nulls
+from holdfast.api.decode import JsonObject, without_nulls
 from holdfast.api.resource import Resource
 from holdfast.apiserver.schema import strict
 from holdfast.apiserver.schema.strategic import strategic_merge
 from holdfast.apiserver.schema.structural import Schema
 from holdfast.errors import BadRequest, Cause
 
-Object = dict[str, Any]
-Merge = Callable[[Object, Mapping[str, Any]], Object]
+Merge = Callable[[JsonObject, Mapping[str, Any]], JsonObject]
 
 
 class Shape(Protocol):
     """What the verbs ask of a kind's schema."""
 
-    def prune(self, obj: Object) -> tuple[Object, list[str]]:
+    def prune(self, obj: JsonObject) -> tuple[JsonObject, list[str]]:
         """Copy an object without unknown fields; also list their paths."""
         ...
 
-    def default(self, obj: Object, now: str) -> Object:
+    def default(self, obj: JsonObject, now: str) -> JsonObject:
         """Fill in absent fields, in place or in a copy."""
         ...
 
-    def violations(self, new: Object, old: Object | None) -> list[Cause]:
+    def violations(self, new: JsonObject, old: JsonObject | None) -> list[Cause]:
         """List what of a new or changed object breaks the schema."""
         ...
 
-    def is_unchanged(self, new: Object, old: Object) -> bool:
+    def is_unchanged(self, new: JsonObject, old: JsonObject) -> bool:
         """Tell whether a write that is wrong may pass: it says what is stored already."""
         ...
 
@@ -53,22 +52,22 @@ class TypedShape:
     """The shape of a built-in kind; what has the wrong type is refused when it is pruned."""
 
     resource: Resource[Any]
-    defaults: Callable[[Object, str], None]
+    defaults: Callable[[JsonObject, str], None]
 
-    def prune(self, obj: Object) -> tuple[Object, list[str]]:
+    def prune(self, obj: JsonObject) -> tuple[JsonObject, list[str]]:
         """Copy an object without unknown fields; also list their paths."""
         return strict.prune(self.resource, obj)
 
-    def default(self, obj: Object, now: str) -> Object:
+    def default(self, obj: JsonObject, now: str) -> JsonObject:
         """Fill in absent fields in place."""
         self.defaults(obj, now)
         return obj
 
-    def violations(self, new: Object, old: Object | None) -> list[Cause]:
+    def violations(self, new: JsonObject, old: JsonObject | None) -> list[Cause]:
         """List nothing: the published schemas say no more than types."""
         return []
 
-    def is_unchanged(self, new: Object, old: Object) -> bool:
+    def is_unchanged(self, new: JsonObject, old: JsonObject) -> bool:
         """Tell whether a defaulted object equals the stored one once that is defaulted too.
 
         Metadata and status are not compared.
@@ -91,19 +90,19 @@ class SchemaShape:
 
     schema: Schema
 
-    def prune(self, obj: Object) -> tuple[Object, list[str]]:
+    def prune(self, obj: JsonObject) -> tuple[JsonObject, list[str]]:
         """Copy an object without unknown fields; also list their paths."""
         return self.schema.prune(obj)
 
-    def default(self, obj: Object, now: str) -> Object:
+    def default(self, obj: JsonObject, now: str) -> JsonObject:
         """Copy an object with absent fields filled in."""
         return self.schema.default(obj)
 
-    def violations(self, new: Object, old: Object | None) -> list[Cause]:
+    def violations(self, new: JsonObject, old: JsonObject | None) -> list[Cause]:
         """List what breaks the schema and did not break it before."""
         return self.schema.validate(new, old)
 
-    def is_unchanged(self, new: Object, old: Object) -> bool:
+    def is_unchanged(self, new: JsonObject, old: JsonObject) -> bool:
         """Tell nothing: the schema lets pass by itself what is stored already."""
         return False
 
@@ -113,7 +112,7 @@ class SchemaShape:
         return None
 
 
-def content_changed(new: Object, old: Object) -> bool:
+def content_changed(new: JsonObject, old: JsonObject) -> bool:
     """Tell whether anything but metadata and status differs: that is a new generation."""
     apart = ("kind", "apiVersion", "metadata", "status")
     return {k: v for k, v in new.items() if k not in apart} != {

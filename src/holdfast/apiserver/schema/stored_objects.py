@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource
 from holdfast.apiserver.schema import strict
 from holdfast.apiserver.schema.fields import fields_of, type_of
@@ -20,8 +21,6 @@ from holdfast.errors import HoldfastError
 from holdfast.repeated_log import RepeatFilter
 from holdfast.store import Store, Stored
 from holdfast.store.store import Build
-
-Object = dict[str, Any]
 
 log = logging.getLogger(__name__)
 log.addFilter(RepeatFilter())
@@ -37,16 +36,16 @@ def describe(resource: Resource[Any]) -> None:
     _described[resource.group, resource.plural] = resource
 
 
-def decode(stored: Stored) -> Object:
+def decode(stored: Stored) -> JsonObject:
     """Read a stored object as a dict of the caller's own, with metadata that names it."""
     value = msgspec.json.decode(stored.value)
     return readable(value, stored) if stored.from_disk else value
 
 
-def readable(value: Any, stored: Stored) -> Object:
+def readable(value: Any, stored: Stored) -> JsonObject:
     """Copy an object without the fields that do not fit their types, logging which these are."""
     key, misfits = stored.key, list[str]()
-    made: Object = value if isinstance(value, dict) else {}
+    made: JsonObject = value if isinstance(value, dict) else {}
     resource = _described.get((key.group, key.plural))
     kind = type_of(resource) if resource else None
     if resource and kind:
@@ -80,7 +79,7 @@ async def mend_identities(store: Store) -> None:
                     log.error("%s is not mended: %s", stored.key.words, failure)
 
 
-def builder(obj: Object) -> Build:
+def builder(obj: JsonObject) -> Build:
     """Make the function that writes the object once its revision is known."""
     meta = obj["metadata"]
 
@@ -91,7 +90,7 @@ def builder(obj: Object) -> Build:
     return build
 
 
-def _named(meta: Any, stored: Stored) -> Object:
+def _named(meta: Any, stored: Stored) -> JsonObject:
     key = stored.key
     # An object without uid gets the same one whenever it is read, until it is written.
     uid = stored.uid or str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(key)))

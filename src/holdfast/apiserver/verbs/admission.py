@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.shapes import content_changed
 from holdfast.apiserver.verbs import validation
 from holdfast.apiserver.verbs.metadata import stamp
 
-Object = dict[str, Any]
 
-
-async def admit(op: Operation, new: Object, old: Object | None) -> Object:
+async def admit(op: Operation, new: JsonObject, old: JsonObject | None) -> JsonObject:
     """Complete a new or changed object, let admission change it, refuse it if it is wrong.
 
     Nothing is waited for unless an admitter asks for it, so that a write is decided on the
@@ -31,7 +28,7 @@ async def admit(op: Operation, new: Object, old: Object | None) -> Object:
     return new
 
 
-def _warn_of_unbuilt(op: Operation, new: Object, old: Object | None) -> None:
+def _warn_of_unbuilt(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Warn clients, but not components of the cluster, of what is stored but not acted on.
 
     A change of nothing but metadata or status is not warned of.

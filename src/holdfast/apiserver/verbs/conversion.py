@@ -5,13 +5,10 @@ Versions of equal shape differ in ``apiVersion`` alone; others have a ``Conversi
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import Served
-
-Object = dict[str, Any]
 
 
 def outward(served: Served, value: bytes) -> bytes:
@@ -25,13 +22,13 @@ def outward(served: Served, value: bytes) -> bytes:
     return value.replace(old.encode(), new.encode(), 1)
 
 
-def outward_object(served: Served, obj: Object) -> Object:
+def outward_object(served: Served, obj: JsonObject) -> JsonObject:
     """Copy a stored object as the version that was asked for shows it."""
     shown = obj if served.conversion is None else served.conversion.from_stored(obj)
     return {**shown, "apiVersion": served.resource.api_version}
 
 
-def inward(served: Served, obj: Object) -> Object:
+def inward(served: Served, obj: JsonObject) -> JsonObject:
     """Turn what a client wrote into what is stored."""
     if served.conversion is None:
         return obj

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.admission import admit
@@ -14,7 +13,6 @@ from holdfast.apiserver.verbs.writing import builder, pretended, show, typed_fir
 from holdfast.client.transport import Response
 from holdfast.errors import AlreadyExists
 
-Object = dict[str, Any]
 _NAME_TRIES = 8
 
 
@@ -24,7 +22,7 @@ async def create(op: Operation) -> Response:
     return show(op, value, 201)
 
 
-async def create_object(op: Operation, obj: Object) -> bytes:
+async def create_object(op: Operation, obj: JsonObject) -> bytes:
     """Complete, check and keep a new object; returns its stored bytes."""
     meta = metadata_of(obj)
     prefix = "" if meta.get("name") else str(meta.get("generateName") or "")
@@ -36,7 +34,7 @@ async def create_object(op: Operation, obj: Object) -> bytes:
     return await _keep(op, obj, prefix)
 
 
-def fresh(obj: Object, served: Served, namespace: str, now: float) -> Object:
+def fresh(obj: JsonObject, served: Served, namespace: str, now: float) -> JsonObject:
     """Give an object its identity and take away what only the server writes."""
     obj["metadata"] = new_metadata(obj, served, namespace, now)
     if served.has_status and not served.keeps_status_on_create:
@@ -44,7 +42,7 @@ def fresh(obj: Object, served: Served, namespace: str, now: float) -> Object:
     return obj
 
 
-async def _keep(op: Operation, obj: Object, prefix: str) -> bytes:
+async def _keep(op: Operation, obj: JsonObject, prefix: str) -> bytes:
     store, meta = op.context.store, obj["metadata"]
     tries = _NAME_TRIES if prefix else 1
     for left in reversed(range(tries)):

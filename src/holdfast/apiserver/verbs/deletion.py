@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.forms import render_list
@@ -20,8 +21,6 @@ from holdfast.apiserver.wire.routing import is_true
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Conflict, Details, Forbidden, NotFound
 from holdfast.store import Stored
-
-Object = dict[str, Any]
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan")
@@ -122,13 +121,13 @@ async def delete_stored(
     return (await store.update(previous, builder(new))).value, False
 
 
-def _unmark(op: Operation, new: Object, old: Object) -> None:
+def _unmark(op: Operation, new: JsonObject, old: JsonObject) -> None:
     """Show a plainly deleted object as it was; what has grace, or lingered, carries the marks."""
     if op.served.deletion.grace is None and not old["metadata"].get("deletionTimestamp"):
         new["metadata"] = dict(old["metadata"])
 
 
-def marked(op: Operation, old: Object, options: DeleteOptions) -> Object:
+def marked(op: Operation, old: JsonObject, options: DeleteOptions) -> JsonObject:
     """Mark an object as dying."""
     known, deletion = old["metadata"], op.served.deletion
     finalizers = next_finalizers(op, known.get("finalizers") or [], options)
@@ -148,7 +147,7 @@ def marked(op: Operation, old: Object, options: DeleteOptions) -> Object:
     return new
 
 
-def _again(old: Object, meta: Object, options: DeleteOptions) -> Object:
+def _again(old: JsonObject, meta: JsonObject, options: DeleteOptions) -> JsonObject:
     """Delete what is being deleted: grace may only get shorter."""
     before = meta.get("deletionGracePeriodSeconds") or 0
     wanted = options.grace_period_seconds

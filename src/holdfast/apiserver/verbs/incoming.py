@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import strict
 from holdfast.apiserver.schema.fields import Gvk
@@ -13,10 +14,8 @@ from holdfast.apiserver.wire.negotiation import PROTOBUF, YAML
 from holdfast.apiserver.wire.options import field_validation
 from holdfast.errors import BadRequest
 
-Object = dict[str, Any]
 
-
-def read_body(op: Operation) -> Object:
+def read_body(op: Operation) -> JsonObject:
     """Read the body as an object of the operation's kind, strict about fields if asked."""
     obj = _read(op)
     check_kind(op, obj)
@@ -25,12 +24,12 @@ def read_body(op: Operation) -> Object:
     return inward(op.served, known_fields(op, obj, body))
 
 
-def read_of(op: Operation, kind: Gvk) -> Object:
+def read_of(op: Operation, kind: Gvk) -> JsonObject:
     """Read the body as an object of a kind of its own: a review, a binding, a scale."""
     return typed(read_object(op.request), kind)
 
 
-def typed(obj: Any, kind: Gvk) -> Object:
+def typed(obj: Any, kind: Gvk) -> JsonObject:
     """Copy an object of a built-in kind without unknown fields; refuse fields of wrong types."""
     words = f'{kind[2]} in version "{kind[1]}" cannot be handled as a {kind[2]}'
     if not isinstance(obj, dict):
@@ -41,7 +40,7 @@ def typed(obj: Any, kind: Gvk) -> Object:
         raise BadRequest(f"{words}: {wrong.message}") from wrong
 
 
-def _read(op: Operation) -> Object:
+def _read(op: Operation) -> JsonObject:
     try:
         return read_object(op.request)
     except BadRequest as wrong:
@@ -59,7 +58,7 @@ def _excerpt(body: bytes) -> str:
     return shown + ("..." if len(body) > 30 else "")
 
 
-def check_kind(op: Operation, obj: Object) -> None:
+def check_kind(op: Operation, obj: JsonObject) -> None:
     """Refuse an object of another kind or version than the path is for."""
     r = op.served.resource
     api_version, kind = obj.get("apiVersion") or r.api_version, obj.get("kind") or r.kind
@@ -83,7 +82,7 @@ def _unfit(op: Operation, words: str, kind: str = "", version: str = "") -> BadR
     return BadRequest(f'{kind} in version "{version}" cannot be handled as a {r.kind}: {words}')
 
 
-def known_fields(op: Operation, obj: Object, body: bytes = b"") -> Object:
+def known_fields(op: Operation, obj: JsonObject, body: bytes = b"") -> JsonObject:
     """Drop or complain about fields nobody knows, as ``fieldValidation`` says."""
     level = field_validation(op.call.verb, op.request.query)
     try:

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.descriptor import Served
 from holdfast.errors import BadRequest, Conflict, Details, FieldErrors
-
-Object = dict[str, Any]
 
 _ORDER = (
     "name", "generateName", "namespace", "uid", "resourceVersion", "generation",
@@ -32,7 +31,7 @@ _MODIFIED = (
 )
 
 
-def metadata_of(obj: Object) -> Object:
+def metadata_of(obj: JsonObject) -> JsonObject:
     """Return the object's metadata map, refusing an object that has something else there."""
     meta = obj.setdefault("metadata", {})
     if meta is None:
@@ -77,7 +76,7 @@ def generate_name(prefix: str, rng: random.Random) -> str:
     return prefix[:_LONGEST_PREFIX] + "".join(rng.choices(_SUFFIX_LETTERS, k=5))
 
 
-def check_namespace(meta: Object, namespace: str) -> None:
+def check_namespace(meta: JsonObject, namespace: str) -> None:
     """Refuse an object that says another namespace than the path; fill in an absent one."""
     if meta.get("namespace") not in (None, "", namespace):
         raise BadRequest(
@@ -85,7 +84,7 @@ def check_namespace(meta: Object, namespace: str) -> None:
         )
 
 
-def new_metadata(obj: Object, served: Served, namespace: str, now: float) -> Object:
+def new_metadata(obj: JsonObject, served: Served, namespace: str, now: float) -> JsonObject:
     """Give a new object its identity; returns the metadata in upstream's key order."""
     meta = metadata_of(obj)
     check_namespace(meta, namespace)
@@ -105,13 +104,13 @@ def new_metadata(obj: Object, served: Served, namespace: str, now: float) -> Obj
     return ordered(meta)
 
 
-def ordered(meta: Mapping[str, Any]) -> Object:
+def ordered(meta: Mapping[str, Any]) -> JsonObject:
     """Copy metadata in upstream's key order, without empty values and unknown keys."""
     return {k: meta[k] for k in _ORDER if meta.get(k) or (k == "resourceVersion" and k in meta)
             or (k == "deletionGracePeriodSeconds" and meta.get(k) is not None)}  # fmt: skip
 
 
-def check_version(new: Object, old: Object, served: Served) -> None:
+def check_version(new: JsonObject, old: JsonObject, served: Served) -> None:
     """Refuse a write that was made from another version or incarnation of the object."""
     meta, known = metadata_of(new), old["metadata"]
     uid, version = meta.get("uid"), meta.get("resourceVersion")
@@ -142,7 +141,7 @@ def conflict(served: Served, name: str, words: str) -> Conflict:
     )
 
 
-def next_metadata(new: Object, old: Object, served: Served) -> Object:
+def next_metadata(new: JsonObject, old: JsonObject, served: Served) -> JsonObject:
     """Carry over what a write may not change; refuse finalizers added to a dying object."""
     meta, known = metadata_of(new), old["metadata"]
     kept = {key: known[key] for key in (*_SERVER_OWNED, *_IDENTITY) if key in known}
@@ -153,7 +152,7 @@ def next_metadata(new: Object, old: Object, served: Served) -> Object:
     return ordered(merged)
 
 
-def _check_finalizers(meta: Object, known: Object, served: Served) -> None:
+def _check_finalizers(meta: JsonObject, known: JsonObject, served: Served) -> None:
     before = known.get("finalizers") or []
     added = sorted(f for f in meta.get("finalizers") or () if f not in before)
     if added:

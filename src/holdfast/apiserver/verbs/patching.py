@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import causes
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.conversion import inward, outward_object
 from holdfast.apiserver.verbs.incoming import known_fields
@@ -20,8 +21,6 @@ from holdfast.apiserver.wire.nesting import check_nesting
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, FieldErrors, Invalid, NotBuilt, Unsupported
 from holdfast.store import check_value_size
-
-Object = dict[str, Any]
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -70,7 +69,7 @@ def _unsupported(*accepted: str) -> str:
     )
 
 
-def patched(op: Operation, old: Object, change: Any) -> Object:
+def patched(op: Operation, old: JsonObject, change: Any) -> JsonObject:
     """Apply a patch to an object and check the result, its size before anything walks it."""
     media = patch_media(op)
     if media == JSON_PATCH:
@@ -107,14 +106,14 @@ def merge(target: Any, change: Any) -> Any:
     return result
 
 
-def json_patched(old: Object, change: Any) -> Any:
+def json_patched(old: JsonObject, change: Any) -> Any:
     """Apply a JSON patch to a copy of an object; nesting over the limit is refused."""
     new = apply_json_patch(msgspec.json.decode(msgspec.json.encode(old)), change)
     check_nesting(new)
     return new
 
 
-def _check_identity(op: Operation, new: Object, old: Object) -> None:
+def _check_identity(op: Operation, new: JsonObject, old: JsonObject) -> None:
     meta, known = metadata_of(new), old["metadata"]
     r = op.served.resource
     for field in ("name", "namespace"):

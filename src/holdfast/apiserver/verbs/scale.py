@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.operation import Operation
@@ -26,7 +26,6 @@ from holdfast.apiserver.wire.body import check_size
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, FieldErrors, NotFound
 
-Object = dict[str, Any]
 SCALE = ("autoscaling", "v1", "Scale")
 
 
@@ -51,7 +50,7 @@ async def scale(op: Operation) -> Response:
     return answer_value(scale_of(msgspec.json.decode(value), paths))
 
 
-def _wanted(op: Operation, shown: Object) -> Object:
+def _wanted(op: Operation, shown: JsonObject) -> JsonObject:
     if op.call.verb == "update":
         sent = read_of(op, SCALE)
         name = (sent.get("metadata") or {}).get("name") or op.call.name
@@ -75,11 +74,11 @@ def _wanted(op: Operation, shown: Object) -> Object:
     return merged
 
 
-def scale_of(obj: Object, paths: Mapping[str, str]) -> Object:
+def scale_of(obj: JsonObject, paths: Mapping[str, str]) -> JsonObject:
     """Show an object as a Scale."""
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: Object = {"replicas": _number(obj, paths["statusReplicasPath"])}
+    status: JsonObject = {"replicas": _number(obj, paths["statusReplicasPath"])}
     selector = _selector(obj, paths)
     if selector:
         status["selector"] = selector
@@ -92,7 +91,7 @@ def scale_of(obj: Object, paths: Mapping[str, str]) -> Object:
     }
 
 
-def _selector(obj: Object, paths: Mapping[str, str]) -> str:
+def _selector(obj: JsonObject, paths: Mapping[str, str]) -> str:
     if "labelSelectorPath" in paths:
         return str(_get(obj, paths["labelSelectorPath"]) or "")
     selector = (obj.get("spec") or {}).get("selector")
@@ -114,7 +113,7 @@ def _number(obj: Any, path: str) -> int:
     return found if type(found) is int else 0
 
 
-def _set(obj: Object, path: str, value: Any) -> None:
+def _set(obj: JsonObject, path: str, value: Any) -> None:
     *parents, last = path.strip(".").split(".")
     for part in parents:
         obj = obj.setdefault(part, {})

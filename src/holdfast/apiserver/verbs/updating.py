@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.shapes import content_changed
 from holdfast.apiserver.verbs.admission import admit
@@ -18,8 +17,6 @@ from holdfast.apiserver.verbs.writing import builder, decode, pretended, show, t
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest
 from holdfast.store import Stored
-
-Object = dict[str, Any]
 
 
 async def update(op: Operation) -> Response:
@@ -45,7 +42,7 @@ def current(op: Operation) -> Stored:
     return stored
 
 
-async def write(op: Operation, previous: Stored, old: Object, new: Object) -> bytes:
+async def write(op: Operation, previous: Stored, old: JsonObject, new: JsonObject) -> bytes:
     """Check and keep the next version of an object; returns its stored bytes.
 
     A write that changes nothing keeps the version and tells nobody. The last finalizer to go
@@ -60,7 +57,7 @@ async def write(op: Operation, previous: Stored, old: Object, new: Object) -> by
     return await keep(op, previous, old, typed_first(merged, op.served))
 
 
-async def keep(op: Operation, previous: Stored, old: Object, new: Object) -> bytes:
+async def keep(op: Operation, previous: Stored, old: JsonObject, new: JsonObject) -> bytes:
     """Store a new version that has been decided on, unless it says nothing new."""
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     if new == old:
@@ -73,7 +70,7 @@ async def keep(op: Operation, previous: Stored, old: Object, new: Object) -> byt
     return (await store.update(previous, builder(new))).value
 
 
-def is_finished(op: Operation, obj: Object) -> bool:
+def is_finished(op: Operation, obj: JsonObject) -> bool:
     """Tell whether nothing holds a dying object any more."""
     meta = obj["metadata"]
     if not meta.get("deletionTimestamp") or meta.get("finalizers"):
@@ -83,7 +80,7 @@ def is_finished(op: Operation, obj: Object) -> bool:
     return not op.served.deletion.is_held(obj)
 
 
-def _main(op: Operation, new: Object, old: Object) -> Object:
+def _main(op: Operation, new: JsonObject, old: JsonObject) -> JsonObject:
     """Take all but the status."""
     if op.served.has_status:
         new.pop("status", None)
@@ -94,7 +91,7 @@ def _main(op: Operation, new: Object, old: Object) -> Object:
     return new
 
 
-def _status_only(op: Operation, new: Object, old: Object) -> Object:
+def _status_only(op: Operation, new: JsonObject, old: JsonObject) -> JsonObject:
     """Take nothing but the status and what of the metadata goes with it."""
     merged = {**old, "metadata": dict(old["metadata"])}
     merged.pop("status", None)

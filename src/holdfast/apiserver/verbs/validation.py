@@ -11,13 +11,11 @@ from itertools import chain, islice
 from typing import Any
 
 from holdfast.api import causes, names
-from holdfast.api.decode import without_nulls
+from holdfast.api.decode import JsonObject, without_nulls
 from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import CAUSE_LIMIT, Cause, FieldErrors
 from holdfast.validation.list_limits import check_lists
-
-Object = dict[str, Any]
 
 _UNCHANGEABLE = "field is immutable"
 
@@ -38,7 +36,7 @@ def _first(found: Iterable[Cause]) -> list[Cause]:
     return list(islice(found, CAUSE_LIMIT + 1))
 
 
-def check(op: Operation, new: Object, old: Object | None) -> None:
+def check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Refuse an object that is wrong or that changes what may not change, naming every field."""
     served = op.served
     _refuse(op, new, list(check_lists(served.lists, new, old)))
@@ -47,7 +45,7 @@ def check(op: Operation, new: Object, old: Object | None) -> None:
     _refuse(op, new, found)
 
 
-def _of_kind(served: Served, new: Object, old: Object | None) -> Iterable[Cause]:
+def _of_kind(served: Served, new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
     """List what breaks the rules of the kind.
 
     What an older server took keeps its mistakes until something else is written.
@@ -61,7 +59,7 @@ def _of_kind(served: Served, new: Object, old: Object | None) -> Iterable[Cause]
     return listed
 
 
-def _immutable(paths: Iterable[str], new: Object, old: Object) -> Iterable[Cause]:
+def _immutable(paths: Iterable[str], new: JsonObject, old: JsonObject) -> Iterable[Cause]:
     for path in paths:
         now, before = _at(new, path), _at(old, path)
         if without_nulls(now) != without_nulls(before):
@@ -74,13 +72,13 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _refuse(op: Operation, obj: Object, found: list[Cause]) -> None:
+def _refuse(op: Operation, obj: JsonObject, found: list[Cause]) -> None:
     if found:
         r = op.served.resource
         FieldErrors(found).raise_if_any(r.kind, obj["metadata"].get("name", ""), r.group)
 
 
-def _metadata(op: Operation, obj: Object) -> Iterable[Cause]:
+def _metadata(op: Operation, obj: JsonObject) -> Iterable[Cause]:
     meta = obj["metadata"]
     name = meta.get("name", "")
     if not name:
@@ -96,7 +94,7 @@ def _metadata(op: Operation, obj: Object) -> Iterable[Cause]:
     yield from _finalizers(meta.get("finalizers") or ())
 
 
-def _owners(references: Iterable[Object]) -> Iterable[Cause]:
+def _owners(references: Iterable[JsonObject]) -> Iterable[Cause]:
     at = "metadata.ownerReferences"
     controllers = []
     for owner in references:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import builder, decode
@@ -18,11 +19,10 @@ from holdfast.store import Stored
 
 __all__ = ["builder", "decode", "pretended", "show", "typed_first"]
 
-Object = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 
 
-def typed_first(obj: Mapping[str, Any], served: Served) -> Object:
+def typed_first(obj: Mapping[str, Any], served: Served) -> JsonObject:
     """Copy an object with kind, apiVersion and metadata first: stored bytes rely on it."""
     head = {
         "kind": served.resource.kind,
@@ -32,7 +32,7 @@ def typed_first(obj: Mapping[str, Any], served: Served) -> Object:
     return head | {k: v for k, v in obj.items() if k not in head}
 
 
-def pretended(obj: Object, previous: Stored | None) -> bytes:
+def pretended(obj: JsonObject, previous: Stored | None) -> bytes:
     """Write an object that a dry run would have stored, at the version it has now."""
     if previous is None:
         obj["metadata"].pop("resourceVersion", None)

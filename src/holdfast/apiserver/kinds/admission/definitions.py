@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.api import causes
+from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.kinds.validation.definitions import SCHEMA, check_definition, is_established
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.structural import Schema
 from holdfast.errors import Cause, FieldErrors
 
-Object = dict[str, Any]
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer under which the objects of a definition that is being deleted are deleted."""
 
 
-def admit_definition(op: Operation, definition: Object, old: Object | None) -> None:
+def admit_definition(op: Operation, definition: JsonObject, old: JsonObject | None) -> None:
     """Complete a definition: conditions and stored versions."""
     if old is None:
         check_place(op, definition)
@@ -28,7 +28,7 @@ def admit_definition(op: Operation, definition: Object, old: Object | None) -> N
         establish(definition, op.context.clock.now())
 
 
-def _keep_finalizer(definition: Object, old: Object) -> None:
+def _keep_finalizer(definition: JsonObject, old: JsonObject) -> None:
     """Put the clean-up finalizer back: only the server takes it away."""
     meta = definition["metadata"]
     if meta.get("deletionTimestamp") and CLEANUP in (old["metadata"].get("finalizers") or ()):
@@ -36,7 +36,7 @@ def _keep_finalizer(definition: Object, old: Object) -> None:
         meta["finalizers"] = kept if CLEANUP in kept else [*kept, CLEANUP]
 
 
-def establish(definition: Object, now: float) -> None:
+def establish(definition: JsonObject, now: float) -> None:
     """Say in the status of a definition without mistakes that its resource is served."""
     spec = definition["spec"]
     status = definition["status"] = dict(definition.get("status") or {})
@@ -52,7 +52,7 @@ def establish(definition: Object, now: float) -> None:
     status["storedVersions"] = stored if storage in stored else [*stored, storage]
 
 
-def mark_unserved(definition: Object, problems: list[Cause], now: float) -> bool:
+def mark_unserved(definition: JsonObject, problems: list[Cause], now: float) -> bool:
     """Say in the status of a stored definition why it is not served; tells if that is new."""
     words = "; ".join(map(str, problems))
     wanted = [condition("Established", "False", "InvalidDefinition", words, now)]
@@ -67,7 +67,7 @@ def mark_unserved(definition: Object, problems: list[Cause], now: float) -> bool
     return _said(status) != before
 
 
-def _said(status: Object) -> list[tuple[Any, ...]]:
+def _said(status: JsonObject) -> list[tuple[Any, ...]]:
     listed = status.get("conditions")
     return [
         tuple(one.get(part) for part in ("type", "status", "message"))
@@ -76,7 +76,7 @@ def _said(status: Object) -> list[tuple[Any, ...]]:
     ]
 
 
-def set_conditions(status: Object, wanted: list[Object]) -> None:
+def set_conditions(status: JsonObject, wanted: list[JsonObject]) -> None:
     """Put conditions in the place of those of the same type.
 
     A schema that is structural again loses the condition that says otherwise.
@@ -88,7 +88,7 @@ def set_conditions(status: Object, wanted: list[Object]) -> None:
     status["conditions"] = [*kept, *wanted]
 
 
-def condition(kind: str, status: str, reason: str, message: str, now: float) -> Object:
+def condition(kind: str, status: str, reason: str, message: str, now: float) -> JsonObject:
     """Write one condition of a definition."""
     return {
         "type": kind, "status": status, "lastTransitionTime": rfc3339(now), "reason": reason,
@@ -96,13 +96,13 @@ def condition(kind: str, status: str, reason: str, message: str, now: float) -> 
     }  # fmt: skip
 
 
-def warn_of_unbuilt_rules(op: Operation, new: Object, old: Object | None) -> None:
+def warn_of_unbuilt_rules(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Warn the client of rules in a new or changed definition that are not evaluated."""
     if old is None or not op.served.stored_shape.is_unchanged(new, old):
         op.warnings.extend(unbuilt_rules(new))
 
 
-def unbuilt_rules(definition: Object) -> list[str]:
+def unbuilt_rules(definition: JsonObject) -> list[str]:
     """Say which CEL rules of a definition's schemas are not evaluated here, and why."""
     return [
         f"spec.versions[{i}].schema.openAPIV3Schema.{words}"
@@ -111,7 +111,7 @@ def unbuilt_rules(definition: Object) -> list[str]:
     ]
 
 
-def check_place(op: Operation, definition: Object) -> None:
+def check_place(op: Operation, definition: JsonObject) -> None:
     """Refuse a definition that would stand in the place of what the server itself serves."""
     spec = definition.get("spec") or {}
     group, plural = spec.get("group") or "", (spec.get("names") or {}).get("plural")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
+from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.access.rbac import GROUP, Rule, role_key
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.wire.routing import Call
 from holdfast.errors import Details, Forbidden, NotFound
 
-Object = Mapping[str, Any]
 _GC_FIELDS = frozenset(
     {"ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"}
 )
@@ -20,7 +19,7 @@ _EVERYTHING: tuple[Rule, ...] = (
 )
 
 
-def check_role_grants(op: Operation, new: Object, old: Object | None) -> None:
+def check_role_grants(op: Operation, new: JsonMapping, old: JsonMapping | None) -> None:
     """Refuse a role with rules that the writer lacks.
 
     The verb ``escalate`` allows it. A write that leaves the rules alone, or changes nothing but
@@ -31,7 +30,7 @@ def check_role_grants(op: Operation, new: Object, old: Object | None) -> None:
         _check_rules(op, written, _lifting(op, "escalate", written), _granted(new))
 
 
-def check_binding_grants(op: Operation, new: Object, old: Object | None) -> None:
+def check_binding_grants(op: Operation, new: JsonMapping, old: JsonMapping | None) -> None:
     """Refuse a binding to a role with rules that the writer lacks.
 
     A binding to a role that does not exist is refused too: the role may be given any rules later.
@@ -42,13 +41,13 @@ def check_binding_grants(op: Operation, new: Object, old: Object | None) -> None
         _check_binding(op, str(new["metadata"].get("name")), new.get("roleRef") or {})
 
 
-def _is_checked(op: Operation, new: Object, old: Object | None) -> bool:
+def _is_checked(op: Operation, new: JsonMapping, old: JsonMapping | None) -> bool:
     if op.user.is_master:
         return False
     return old is None or _without_gc_fields(new) != _without_gc_fields(old)
 
 
-def _check_binding(op: Operation, written: str, ref: Object) -> None:
+def _check_binding(op: Operation, written: str, ref: JsonMapping) -> None:
     plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
     name = str(ref.get("name"))
     lifting = _lifting(op, "bind", name, plural)
@@ -64,7 +63,7 @@ def _check_binding(op: Operation, written: str, ref: Object) -> None:
         raise NotFound(f'{resource}.{GROUP} "{name}" not found', details)
 
 
-def _without_gc_fields(obj: Object) -> Object:
+def _without_gc_fields(obj: JsonMapping) -> JsonMapping:
     """Copy an object without the metadata that garbage collection and the server write."""
     meta = {key: value for key, value in obj["metadata"].items() if key not in _GC_FIELDS}
     return {**obj, "metadata": meta}
@@ -75,7 +74,7 @@ def _lifting(op: Operation, verb: str, name: str, plural: str = "") -> Call:
     return Call(verb, "", GROUP, "v1", op.call.namespace, plural or op.served.resource.plural, name)
 
 
-def _granted(role: Object) -> tuple[Rule, ...]:
+def _granted(role: JsonMapping) -> tuple[Rule, ...]:
     """List what a role may come to grant: one that aggregates others, anything."""
     return (*(role.get("rules") or ()), *(_EVERYTHING if role.get("aggregationRule") else ()))
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Context, Operation
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.errors import Details, Forbidden
 from holdfast.store import ObjectKey
-
-Object = dict[str, Any]
 
 _CLASSES = ("scheduling.k8s.io", "priorityclasses")
 _NOT_READY = "node.kubernetes.io/not-ready"
@@ -20,7 +19,7 @@ TOLERATION_SECONDS = 300
 _POLICIES = ("PreemptLowerPriority", "Never")
 
 
-def admit_pod(op: Operation, pod: Object, old: Object | None) -> None:
+def admit_pod(op: Operation, pod: JsonObject, old: JsonObject | None) -> None:
     """Complete a pod: service account, priority, tolerations, the gated condition."""
     if old is None:
         _complete(op, pod)
@@ -28,8 +27,8 @@ def admit_pod(op: Operation, pod: Object, old: Object | None) -> None:
         _complete_again(pod, old)
 
 
-def _complete(op: Operation, pod: Object) -> None:
-    spec: Object = pod["spec"]
+def _complete(op: Operation, pod: JsonObject) -> None:
+    spec: JsonObject = pod["spec"]
     _name_account(spec, "default")
     set_priority(op.context, pod, op)
     tolerate_briefly(spec)
@@ -38,7 +37,7 @@ def _complete(op: Operation, pod: Object) -> None:
     _mark_time(pod, op.context.clock.now())
 
 
-def _complete_again(pod: Object, old: Object) -> None:
+def _complete_again(pod: JsonObject, old: JsonObject) -> None:
     """Give a replaced pod back what admission gave it, so that its file can be sent again."""
     spec, before = pod.get("spec") or {}, old["spec"]
     for part in ("priority", "preemptionPolicy"):
@@ -48,14 +47,14 @@ def _complete_again(pod: Object, old: Object) -> None:
     tolerate_briefly(spec)
 
 
-def _name_account(spec: Object, default: str) -> None:
+def _name_account(spec: JsonObject, default: str) -> None:
     """Write the service account under both its names, as upstream's conversion does."""
     name = spec.get("serviceAccountName") or spec.get("serviceAccount") or default
     if name:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
-def set_priority(context: Context, pod: Object, op: Operation) -> None:
+def set_priority(context: Context, pod: JsonObject, op: Operation) -> None:
     """Resolve the pod's PriorityClass (or the default one) into its number."""
     spec = pod["spec"]
     name = spec.get("priorityClassName") or ""
@@ -99,7 +98,7 @@ def default_class(context: Context) -> Mapping[str, Any] | None:
     return min(marked, key=priority_of, default=None)
 
 
-def tolerate_briefly(spec: Object) -> None:
+def tolerate_briefly(spec: JsonObject) -> None:
     """Let a pod stay five minutes on a node that became not-ready or unreachable."""
     tolerations = spec.get("tolerations") or []
     for key in (_NOT_READY, _UNREACHABLE):
@@ -122,7 +121,7 @@ def _covers(toleration: Mapping[str, Any], key: str) -> bool:
     )
 
 
-def _mark_gated(pod: Object) -> None:
+def _mark_gated(pod: JsonObject) -> None:
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])
     if not any(c.get("type") == "PodScheduled" for c in conditions):
         conditions.append(
@@ -136,15 +135,15 @@ def _mark_gated(pod: Object) -> None:
         )
 
 
-def _mark_time(pod: Object, now: float) -> None:
+def _mark_time(pod: JsonObject, now: float) -> None:
     for condition in (pod.get("status") or {}).get("conditions") or ():
         condition.setdefault("lastTransitionTime", rfc3339(now))
 
 
-def _refused(op: Operation, pod: Object, words: str) -> Forbidden:
+def _refused(op: Operation, pod: JsonObject, words: str) -> Forbidden:
     name = pod["metadata"].get("name", "")
     return Forbidden(f'pods "{name}" is forbidden: {words}', Details(name=name, kind="pods"))
 
 
-def _no_such_class(op: Operation, pod: Object, name: str) -> Forbidden:
+def _no_such_class(op: Operation, pod: JsonObject, name: str) -> Forbidden:
     return _refused(op, pod, f"no PriorityClass with name {name} was found")

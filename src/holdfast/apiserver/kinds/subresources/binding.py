@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from holdfast.api import causes
+from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.incoming import read_of
 from holdfast.apiserver.verbs.metadata import conflict, metadata_of, stamp
@@ -15,8 +15,6 @@ from holdfast.apiserver.wire.answers import success
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, NotAllowed, aggregated
 from holdfast.store import Stored
-
-Object = dict[str, Any]
 
 
 async def bind(op: Operation) -> Response:
@@ -38,7 +36,7 @@ async def bind_named(op: Operation) -> Response:
     return await bind(replace(op, call=call, served=pods))
 
 
-async def bind_pod(op: Operation, binding: Object) -> None:
+async def bind_pod(op: Operation, binding: JsonObject) -> None:
     """Check a Binding against the pod and write it down."""
     node = _target(binding)
     previous = op.context.store.latest(op.key)
@@ -51,7 +49,7 @@ async def bind_pod(op: Operation, binding: Object) -> None:
     await keep(op, previous, pod, bound)
 
 
-def _target(binding: Object) -> str:
+def _target(binding: JsonObject) -> str:
     target = binding.get("target") or {}
     wrong: list[Cause] = []
     if target.get("kind") not in (None, "", "Node"):
@@ -63,7 +61,7 @@ def _target(binding: Object) -> str:
     return str(target["name"])
 
 
-def _check_preconditions(op: Operation, previous: Stored, meta: Object) -> None:
+def _check_preconditions(op: Operation, previous: Stored, meta: JsonObject) -> None:
     uid, version = meta.get("uid"), meta.get("resourceVersion")
     if uid and uid != previous.uid:
         words = f"UID in precondition: {uid}, UID in object meta: {previous.uid}"
@@ -77,7 +75,7 @@ def _check_preconditions(op: Operation, previous: Stored, meta: Object) -> None:
     raise conflict(op.served, op.call.name, f"Precondition failed: {words}")
 
 
-def _check_free(op: Operation, pod: Object) -> None:
+def _check_free(op: Operation, pod: JsonObject) -> None:
     name, spec = op.call.name, pod["spec"]
     words = ""
     if pod["metadata"].get("deletionTimestamp"):
@@ -93,7 +91,7 @@ def _check_free(op: Operation, pod: Object) -> None:
         )
 
 
-def assigned(pod: Object, node: str, meta: Object, now: float) -> Object:
+def assigned(pod: JsonObject, node: str, meta: JsonObject, now: float) -> JsonObject:
     """Copy a pod as it is once bound: node, annotations and labels, the condition."""
     metadata = dict(pod["metadata"])
     for part in ("annotations", "labels"):

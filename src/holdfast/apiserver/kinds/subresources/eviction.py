@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import readable
 from holdfast.api.meta import LabelSelector
 from holdfast.api.timestamps import rfc3339
@@ -20,8 +18,6 @@ from holdfast.apiserver.wire.answers import answer_value, success
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Cause, Details, Forbidden, TooManyRequests
 from holdfast.store import Stored
-
-Object = dict[str, Any]
 
 _BUDGETS = ("policy", "poddisruptionbudgets")
 _TOO_MANY = (
@@ -50,18 +46,18 @@ async def evict(op: Operation) -> Response:
     return success(status=201)
 
 
-def _needs_no_budget(pod: Object) -> bool:
+def _needs_no_budget(pod: JsonObject) -> bool:
     phase = (pod.get("status") or {}).get("phase", "")
     dying = bool(pod["metadata"].get("deletionTimestamp"))
     return dying or phase in ("Succeeded", "Failed", "Pending")
 
 
-def _is_ready(pod: Object) -> bool:
+def _is_ready(pod: JsonObject) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
-def _spared(pod: Object, budget: Object) -> bool:
+def _spared(pod: JsonObject, budget: JsonObject) -> bool:
     """Tell whether an unready pod may go without using up the budget."""
     if _is_ready(pod):
         return False
@@ -72,7 +68,7 @@ def _spared(pod: Object, budget: Object) -> bool:
     return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
-def budgets_of(op: Operation, pod: Object) -> list[Stored]:
+def budgets_of(op: Operation, pod: JsonObject) -> list[Stored]:
     """Find the disruption budgets whose selector covers a pod."""
     labels = pod["metadata"].get("labels") or {}
     found = []
@@ -122,7 +118,7 @@ async def take_from_budget(op: Operation, found: Stored, options: DeleteOptions)
     await op.context.store.update(previous, builder({**budget, "status": status}))
 
 
-def _no_room(status: Object, now: float) -> list[Object]:
+def _no_room(status: JsonObject, now: float) -> list[JsonObject]:
     others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
     condition = {
         "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods",

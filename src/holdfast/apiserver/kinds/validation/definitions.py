@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from holdfast.api import causes, names
+from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.schema.structural import Schema
 from holdfast.apiserver.schema.structural.node import Node
 from holdfast.errors import Cause, Invalid
-
-Object = Mapping[str, Any]
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -26,7 +25,7 @@ _STILL_STORED = (
 _SELECTABLE_TYPES = ("string", "boolean", "integer")
 
 
-def check_definition(definition: Object) -> list[Cause]:
+def check_definition(definition: JsonMapping) -> list[Cause]:
     """List what is wrong with a definition whose fields have the right types."""
     spec = definition.get("spec") or {}
     known = spec.get("names") or {}
@@ -41,14 +40,14 @@ def check_definition(definition: Object) -> list[Cause]:
     ]  # fmt: skip
 
 
-def check_definition_write(new: Object, old: Object | None) -> Iterator[Cause]:
+def check_definition_write(new: JsonMapping, old: JsonMapping | None) -> Iterator[Cause]:
     """List what is wrong with a new or changed definition."""
     yield from check_definition(new)
     if old is not None:
         yield from check_definition_change(new, old)
 
 
-def check_definition_change(new: Object, old: Object) -> Iterator[Cause]:
+def check_definition_change(new: JsonMapping, old: JsonMapping) -> Iterator[Cause]:
     """List what may not change: names that the stored objects of the resource go by."""
     now, before = new.get("spec") or {}, old.get("spec") or {}
     fixed = ("scope", "names.kind") if is_established(old) else ()
@@ -73,7 +72,7 @@ def prevents_serving(cause: Cause) -> bool:
     return missing or cause.field in vital or SCHEMA in cause.field
 
 
-def is_established(definition: Object) -> bool:
+def is_established(definition: JsonMapping) -> bool:
     """Tell whether the conditions say that the resource is served."""
     listed = _at(definition, "status.conditions")
     return isinstance(listed, list) and any(
@@ -88,7 +87,7 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _check_name(meta: Object, spec: Object, known: Object) -> Iterator[Cause]:
+def _check_name(meta: JsonMapping, spec: JsonMapping, known: JsonMapping) -> Iterator[Cause]:
     name = meta.get("name")
     if name != f"{known.get('plural') or ''}.{spec.get('group') or ''}":
         yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
@@ -110,7 +109,7 @@ def _check_choice(path: str, value: Any, allowed: tuple[str, ...]) -> Iterator[C
         yield causes.not_supported(path, value, allowed)
 
 
-def _check_names(known: Object) -> Iterator[Cause]:
+def _check_names(known: JsonMapping) -> Iterator[Cause]:
     for part in ("plural", "singular", "kind", "listKind"):
         value = known.get(part) or ""
         if not value:
@@ -127,7 +126,7 @@ def _check_names(known: Object) -> Iterator[Cause]:
         yield causes.invalid("spec.names.listKind", known["listKind"], words)
 
 
-def _check_versions(versions: Iterable[Object]) -> Iterator[Cause]:
+def _check_versions(versions: Iterable[JsonMapping]) -> Iterator[Cause]:
     named = [version.get("name") or "" for version in versions]
     for i, version in enumerate(versions):
         at = f"spec.versions[{i}]"
@@ -141,7 +140,7 @@ def _check_versions(versions: Iterable[Object]) -> Iterator[Cause]:
         yield causes.invalid("spec.versions", named, words)
 
 
-def _check_version(version: Object, at: str) -> Iterator[Cause]:
+def _check_version(version: JsonMapping, at: str) -> Iterator[Cause]:
     root = None
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     where = f"{at}{SCHEMA}"
@@ -163,7 +162,7 @@ def _under(field: str) -> str:
     return f".{field}" if field and not field.startswith("[") else field
 
 
-def _check_scale(scale: Object | None, at: str) -> Iterator[Cause]:
+def _check_scale(scale: JsonMapping | None, at: str) -> Iterator[Cause]:
     if scale is None:
         return
     for part, prefixes, words in (
@@ -182,7 +181,7 @@ def _check_scale(scale: Object | None, at: str) -> Iterator[Cause]:
             yield causes.invalid(path, value, words)
 
 
-def _check_column(column: Object, at: str) -> Iterator[Cause]:
+def _check_column(column: JsonMapping, at: str) -> Iterator[Cause]:
     if not column.get("name"):
         yield causes.required(f"{at}.name")
     kind, form, path = (column.get(part) or "" for part in ("type", "format", "jsonPath"))
@@ -201,7 +200,7 @@ def _check_column(column: Object, at: str) -> Iterator[Cause]:
         yield causes.invalid(f"{at}.JSONPath", path, words)
 
 
-def _check_selectable(fields: Iterable[Object], root: Node | None, at: str) -> Iterator[Cause]:
+def _check_selectable(fields: Iterable[JsonMapping], root: Node | None, at: str) -> Iterator[Cause]:
     at = f"{at}.selectableFields"
     seen: set[str] = set()
     for i, one in enumerate(fields):

@@ -7,12 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.api import causes, names
-from holdfast.api.decode import without_nulls
+from holdfast.api.decode import JsonObject, without_nulls
 from holdfast.api.defaults import default_object
 from holdfast.apiserver.kinds.validation.scheduling import check_amounts, check_placing
 from holdfast.errors import BadRequest, Cause
 
-Object = dict[str, Any]
 RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
 
 _FORBIDDEN_CHANGE = (
@@ -24,18 +23,18 @@ _FORBIDDEN_CHANGE = (
 _GATED_FREEDOM = ("nodeSelector", "affinity")  # an ungated pod's may not change at all
 
 
-def check_pod_write(new: Object, old: Object | None) -> Iterable[Cause]:
+def check_pod_write(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
     """List what is wrong with a new pod, or with the change of one."""
     return check_pod(new) if old is None else check_pod_change(new, old)
 
 
-def check_pod(pod: Object) -> Iterable[Cause]:
+def check_pod(pod: JsonObject) -> Iterable[Cause]:
     """List what is wrong with a new pod."""
     yield from _pretence(pod)
     yield from check_pod_spec(pod.get("spec"), "spec")
 
 
-def _pretence(pod: Object) -> Iterable[Cause]:
+def _pretence(pod: JsonObject) -> Iterable[Cause]:
     """Refuse a pod that calls itself a reserve pod: those exist inside the scheduler only."""
     if RESERVE_POD in (pod["metadata"].get("annotations") or {}):
         yield causes.forbidden(f"annotations.{RESERVE_POD}", "cannot set in annotations")
@@ -70,13 +69,13 @@ def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
         )
 
 
-def _containers(spec: Object, path: str) -> Iterable[tuple[str, Any]]:
+def _containers(spec: JsonObject, path: str) -> Iterable[tuple[str, Any]]:
     for part in ("containers", "initContainers"):
         for i, container in enumerate(spec.get(part) or ()):
             yield f"{path}.{part}[{i}]", container
 
 
-def check_pod_change(new: Object, old: Object) -> Iterable[Cause]:
+def check_pod_change(new: JsonObject, old: JsonObject) -> Iterable[Cause]:
     """List what of a pod's spec was changed that may not be."""
     if RESERVE_POD not in (old["metadata"].get("annotations") or {}):
         yield from _pretence(new)
@@ -96,16 +95,16 @@ def check_pod_change(new: Object, old: Object) -> Iterable[Cause]:
         )
 
 
-def _completed(spec: Object) -> Object:
+def _completed(spec: JsonObject) -> JsonObject:
     """Copy a stored spec with today's defaults, which an older server may not have filled in."""
-    pod: Object = {"apiVersion": "v1", "kind": "Pod", "spec": without_nulls(spec)}
+    pod: JsonObject = {"apiVersion": "v1", "kind": "Pod", "spec": without_nulls(spec)}
     with suppress(BadRequest):
         default_object(pod)
-    completed: Object = pod["spec"]
+    completed: JsonObject = pod["spec"]
     return completed
 
 
-def _unchangeable(spec: Object, before: Object) -> Object:
+def _unchangeable(spec: JsonObject, before: JsonObject) -> JsonObject:
     """Copy a spec without what may change."""
     free = {"activeDeadlineSeconds", "tolerations", "schedulingGates"}
     if before.get("schedulingGates"):
@@ -122,7 +121,7 @@ def _unchangeable(spec: Object, before: Object) -> Object:
     return kept
 
 
-def _gate_changes(now: Object, before: Object) -> Iterable[Cause]:
+def _gate_changes(now: JsonObject, before: JsonObject) -> Iterable[Cause]:
     had = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for i, gate in enumerate(now.get("schedulingGates") or ()):
         if gate.get("name") not in had:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import causes
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.node_selection import compile_selector
@@ -20,7 +20,6 @@ from holdfast.errors import BadRequest, Cause
 from holdfast.validation.reservation import check_reservation as judge
 from holdfast.validation.template import EFFECTS, NOT_NEGATIVE, OPERATORS, check_resources
 
-Object = dict[str, Any]
 _PERCENT = re.compile("[0-9]+%")
 _NO_PERCENT = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
@@ -29,7 +28,7 @@ _NO_PERCENT = (
 TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 
 
-def check_placing(spec: Object, path: str) -> Iterable[Cause]:
+def check_placing(spec: JsonObject, path: str) -> Iterable[Cause]:
     """List what is wrong with where a pod says it may go, and with how much it asks for."""
     for i, toleration in enumerate(spec.get("tolerations") or ()):
         at = f"{path}.tolerations[{i}]"
@@ -49,7 +48,7 @@ def check_amounts(resources: Mapping[str, Any], path: str) -> Iterable[Cause]:
     return check_resources(requests, limits, path)
 
 
-def check_node(node: Object) -> Iterable[Cause]:
+def check_node(node: JsonObject) -> Iterable[Cause]:
     """List what is wrong with a node's taints."""
     for i, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
         if taint.get("effect") not in EFFECTS:
@@ -57,7 +56,7 @@ def check_node(node: Object) -> Iterable[Cause]:
             yield causes.not_supported(at, taint.get("effect") or "", EFFECTS)
 
 
-def check_budget(budget: Object) -> Iterable[Cause]:
+def check_budget(budget: JsonObject) -> Iterable[Cause]:
     """List what is wrong with a PodDisruptionBudget."""
     spec = budget.get("spec") or {}
     yield from _check_selector(spec.get("selector"), "spec.selector")
@@ -82,7 +81,7 @@ def check_int_or_percent(
         yield causes.invalid(path, amount, f"must not be greater than {most_percent or 999999999}%")
 
 
-def check_reservation_write(new: Object, old: Object | None) -> Iterable[Cause]:
+def check_reservation_write(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
     """List what is wrong with a Reservation whose shape is right.
 
     What was let in once may have its status written for ever.
@@ -92,11 +91,11 @@ def check_reservation_write(new: Object, old: Object | None) -> Iterable[Cause]:
     return check_reservation(new)
 
 
-def _content(reservation: Object) -> tuple[Any, Any]:
+def _content(reservation: JsonObject) -> tuple[Any, Any]:
     return reservation.get("spec"), reservation["metadata"].get("annotations")
 
 
-def check_reservation(reservation: Object) -> Iterable[Cause]:
+def check_reservation(reservation: JsonObject) -> Iterable[Cause]:
     """List what of a Reservation its schema does not judge: the template, the owners, and more."""
     template = (reservation.get("spec") or {}).get("template") or {}
     try:
