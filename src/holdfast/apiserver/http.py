@@ -23,7 +23,7 @@ from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.answers import StreamResponse, failure
 from holdfast.apiserver.wire.body import BODY_LIMIT, too_large
-from holdfast.apiserver.wire.connections import Connection, Connections
+from holdfast.apiserver.wire.connections import Connections, IncomingConnection
 from holdfast.apiserver.wire.http_connection import HttpConnection
 from holdfast.apiserver.wire.in_flight import InFlightLimits, RequestInFlight, too_many
 from holdfast.apiserver.wire.listener import Listener, bind, most_connections
@@ -263,7 +263,7 @@ async def serve_https(
     low = web.Server(adapter, request_factory=_make_request, handler_cancellation=True)
     connections = Connections(limits, most_connections(limits))
 
-    def make_protocol(connection: Connection) -> HttpConnection:
+    def make_protocol(connection: IncomingConnection) -> HttpConnection:
         return HttpConnection(low, connection, connections, limits, adapter.user_of)
 
     context = server_context(credentials)

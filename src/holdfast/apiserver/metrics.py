@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from holdfast.apiserver.operation import Context
-from holdfast.apiserver.wire.routing import Call
+from holdfast.apiserver.wire.routing import RequestInfo
 from holdfast.client.transport import Response
 
 _LABELS = ("verb", "group", "version", "resource", "subresource")
@@ -15,7 +15,7 @@ _UNLABELLED = (404, 405)  # answers to paths that clients may make up
 Labels = tuple[str, str, str, str, str]
 
 
-class Metrics:
+class RequestMetrics:
     """The counters of one server."""
 
     def __init__(self, context: Context) -> None:
@@ -35,7 +35,7 @@ class Metrics:
         self._counters: dict[tuple[Labels, int], Counter] = {}
         self._timers: dict[Labels, Histogram] = {}
 
-    def count(self, call: Call | None, status: int, seconds: float) -> None:
+    def count(self, call: RequestInfo | None, status: int, seconds: float) -> None:
         """Count one answered request; ``call`` is None for one that was not authorized.
 
         Unknown resources share one label: a client can make up any number of them.

@@ -12,7 +12,7 @@ from holdfast.apiserver.registry import Registry
 from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.negotiation import Form
 from holdfast.apiserver.wire.options import is_dry_run
-from holdfast.apiserver.wire.routing import Call
+from holdfast.apiserver.wire.routing import RequestInfo
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.errors import Details, NotFound
@@ -47,7 +47,7 @@ class Operation:
     """A request on a resource, read and authorized."""
 
     context: Context
-    call: Call
+    call: RequestInfo
     served: Served
     request: Request
     user: User

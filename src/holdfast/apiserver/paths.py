@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from holdfast.apiserver.discovery import Discovery
 from holdfast.apiserver.kinds.definitions import Definitions
-from holdfast.apiserver.metrics import Metrics
+from holdfast.apiserver.metrics import RequestMetrics
 from holdfast.apiserver.operation import Context
 from holdfast.apiserver.schema import openapi, openapi_v2
 from holdfast.apiserver.wire.answers import answer_text, answer_value
-from holdfast.apiserver.wire.routing import Call
+from holdfast.apiserver.wire.routing import RequestInfo
 from holdfast.client.transport import Request, Response
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.health_checks import HealthCheck, page, single
@@ -35,13 +35,13 @@ VERSION = {
 class Paths:
     """Answer by path."""
 
-    def __init__(self, context: Context, definitions: Definitions, metrics: Metrics) -> None:
+    def __init__(self, context: Context, definitions: Definitions, metrics: RequestMetrics) -> None:
         self._context = context
         self._definitions = definitions
         self._metrics = metrics
         self._discovery = Discovery(context.registry)
 
-    def answer(self, call: Call, request: Request) -> Response:
+    def answer(self, call: RequestInfo, request: Request) -> Response:
         """Answer a path that names no resource."""
         if call.verb not in ("get", "head"):
             raise NotAllowed("the server does not allow this method on the requested resource")

@@ -14,7 +14,7 @@ from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.event_expiry import EventExpiry
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.kinds.definitions import Definitions
-from holdfast.apiserver.metrics import Metrics
+from holdfast.apiserver.metrics import RequestMetrics
 from holdfast.apiserver.operation import Context, Operation
 from holdfast.apiserver.paths import Paths
 from holdfast.apiserver.registry import Registry
@@ -30,7 +30,7 @@ from holdfast.apiserver.verbs.updating import update
 from holdfast.apiserver.verbs.watch import watch
 from holdfast.apiserver.wire.answers import StreamResponse, answer_text, failure
 from holdfast.apiserver.wire.negotiation import choose_form
-from holdfast.apiserver.wire.routing import Call, read_call
+from holdfast.apiserver.wire.routing import RequestInfo, read_call
 from holdfast.client.transport import Request, Response
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, HoldfastError, NotAllowed, Unavailable
@@ -71,7 +71,7 @@ class ApiServer:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.metrics = Metrics(context)
+        self.metrics = RequestMetrics(context)
         self._definitions = Definitions(context)
         self._paths = Paths(context, self._definitions, self.metrics)
         self._running = False
@@ -118,7 +118,7 @@ class ApiServer:
         ``read_body`` is called once the request is authorized; without it the request is complete.
         """
         started = self.context.clock.monotonic()
-        call: Call | None = None
+        call: RequestInfo | None = None
         try:
             asked = read_call(request.method, request.path, request.query)
             user = self._authorize(asked, request, user)
@@ -134,7 +134,7 @@ class ApiServer:
         self.metrics.count(call, answer.status, self.context.clock.monotonic() - started)
         return answer
 
-    def _authorize(self, call: Call, request: Request, user: User) -> User:
+    def _authorize(self, call: RequestInfo, request: Request, user: User) -> User:
         """Refuse what a user may not do, by the header alone; return whom the user acts as."""
         if not self._running:
             raise Unavailable("the server is not ready to serve requests")
@@ -143,7 +143,7 @@ class ApiServer:
         return user
 
     async def _answer(
-        self, call: Call, request: Request, user: User, read_body: ReadBody | None
+        self, call: RequestInfo, request: Request, user: User, read_body: ReadBody | None
     ) -> Answer:
         if not call.is_resource:
             return self._paths.answer(call, request)
@@ -176,7 +176,7 @@ class ApiServer:
         return await _VERBS[call.verb](op)
 
 
-def _is_misplaced(call: Call, served: Served) -> bool:
+def _is_misplaced(call: RequestInfo, served: Served) -> bool:
     """Tell whether the path puts into a namespace what lives in none.
 
     The roles of that namespace have been asked, and they have no say over the whole cluster.
@@ -186,7 +186,7 @@ def _is_misplaced(call: Call, served: Served) -> bool:
     return not served.names_namespaces or call.name != call.namespace
 
 
-def _check_scope(call: Call, served: Served) -> None:
+def _check_scope(call: RequestInfo, served: Served) -> None:
     """Refuse a missing namespace where one is needed."""
     reads = ("list", "watch", "deletecollection")
     if served.resource.namespaced and not call.namespace and call.verb not in reads:

@@ -10,7 +10,7 @@ from holdfast.api import fields
 from holdfast.apiserver.access.rbac import GROUP, RoleBook, refusal
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.user import AUTHENTICATED, User
-from holdfast.apiserver.wire.routing import Call
+from holdfast.apiserver.wire.routing import RequestInfo
 from holdfast.client.transport import Request
 from holdfast.errors import BadRequest, Details, Forbidden, Unauthorized
 from holdfast.store import Store
@@ -29,7 +29,7 @@ class Authorizer:
         self._book = RoleBook()
         self._fingerprint: tuple[int, ...] = ()
 
-    def check(self, user: User, call: Call) -> None:
+    def check(self, user: User, call: RequestInfo) -> None:
         """Refuse what the user may not do: 401 if nobody is known, 403 otherwise."""
         if user.is_master or is_open(call):
             return
@@ -39,7 +39,7 @@ class Authorizer:
             details = Details(name=call.name, group=call.group, kind=call.plural)
             raise Forbidden(refusal(user, call), details)
 
-    def allows(self, user: User, call: Call) -> bool:
+    def allows(self, user: User, call: RequestInfo) -> bool:
         """Tell whether a user may do something."""
         return user.is_master or self.book().allows(user, call)
 
@@ -62,13 +62,13 @@ class Authorizer:
                 yield decode(stored)
 
 
-def is_open(call: Call) -> bool:
+def is_open(call: RequestInfo) -> bool:
     """Tell whether anybody may ask this."""
     path = call.path.rstrip("/") or "/"
     return not call.is_resource and call.verb in ("get", "head") and path in OPEN_PATHS
 
 
-def named(call: Call, request: Request) -> Call:
+def named(call: RequestInfo, request: Request) -> RequestInfo:
     """Give a list or watch of one name that name, so that a role on the name covers it."""
     text = request.query.get("fieldSelector", "")
     if call.verb not in ("list", "watch") or call.name or "metadata.name" not in text:
@@ -87,16 +87,16 @@ def impersonated(authorizer: Authorizer, user: User, request: Request) -> User:
         listed = ", ".join(sorted(headers))
         raise BadRequest(f"impersonation needs Impersonate-User, with groups at most, not {listed}")
     groups = tuple(g for g in request.headers.get("impersonate-group", "").split(",") if g)
-    for target in (_target(name), *(Call("", "", plural="groups", name=g) for g in groups)):
+    for target in (_target(name), *(RequestInfo("", "", plural="groups", name=g) for g in groups)):
         authorizer.check(user, replace(target, verb="impersonate"))
     return User(name, tuple(dict.fromkeys((*(groups or _own_groups(name)), AUTHENTICATED))))
 
 
-def _target(name: str) -> Call:
+def _target(name: str) -> RequestInfo:
     """Name the one to be impersonated as roles do: a service account is no user."""
     if account := _service_account(name):
-        return Call("", "", namespace=account[0], plural="serviceaccounts", name=account[1])
-    return Call("", "", plural="users", name=name)
+        return RequestInfo("", "", namespace=account[0], plural="serviceaccounts", name=account[1])
+    return RequestInfo("", "", plural="users", name=name)
 
 
 def _own_groups(name: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.apiserver.user import User
-from holdfast.apiserver.wire.routing import Call
+from holdfast.apiserver.wire.routing import RequestInfo
 
 Rule = Mapping[str, Any]
 GROUP = "rbac.authorization.k8s.io"
@@ -21,13 +21,13 @@ class Grant:
     rules: tuple[Rule, ...]
 
 
-def rule_allows(rule: Rule, call: Call) -> bool:
+def rule_allows(rule: Rule, call: RequestInfo) -> bool:
     """Tell whether one rule covers a call.
 
     >>> pods = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
-    >>> rule_allows(pods, Call("get", "", plural="pods"))
+    >>> rule_allows(pods, RequestInfo("get", "", plural="pods"))
     True
-    >>> rule_allows(pods, Call("get", "", plural="pods", subresource="log"))
+    >>> rule_allows(pods, RequestInfo("get", "", plural="pods", subresource="log"))
     False
     """
     verbs = rule.get("verbs") or ()
@@ -50,7 +50,7 @@ def _path_matches(url: str, path: str) -> bool:
     return url == path
 
 
-def _resource_matches(pattern: str, call: Call) -> bool:
+def _resource_matches(pattern: str, call: RequestInfo) -> bool:
     if pattern == "*":
         return True
     if not call.subresource:
@@ -89,7 +89,7 @@ class RoleBook:
         for group in user.groups:
             yield from self.grants.get(("Group", group), ())
 
-    def allows(self, user: User, call: Call) -> bool:
+    def allows(self, user: User, call: RequestInfo) -> bool:
         """Tell whether any rule lets the user do it."""
         return any(
             rule_allows(rule, call)
@@ -141,7 +141,7 @@ def _selected(role: Mapping[str, Any], selectors: Iterable[Mapping[str, Any]]) -
     )
 
 
-def refusal(user: User, call: Call) -> str:
+def refusal(user: User, call: RequestInfo) -> str:
     """Say in upstream's words what a user may not do."""
     if not call.is_resource:
         return f'forbidden: User "{user.name}" cannot {call.verb} path "{call.path}"'

@@ -25,7 +25,7 @@ from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.verbs.deletion import DeleteOptions, delete_stored
 from holdfast.apiserver.verbs.writing import builder, decode
 from holdfast.apiserver.wire.negotiation import PLAIN
-from holdfast.apiserver.wire.routing import Call
+from holdfast.apiserver.wire.routing import RequestInfo
 from holdfast.client.transport import Request
 from holdfast.errors import Cause, HoldfastError, NotAllowed
 from holdfast.store import ObjectKey, Stored
@@ -219,7 +219,7 @@ class Definitions:
         if not served:
             await store.delete(latest, builder(decode(latest)))
             return True
-        call, request = Call("delete", ""), Request("DELETE", "")
+        call, request = RequestInfo("delete", ""), Request("DELETE", "")
         op = Operation(self._context, call, served[0], request, ADMIN, PLAIN)
         _, gone = await delete_stored(op, latest, DeleteOptions())
         return gone

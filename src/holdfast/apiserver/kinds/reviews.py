@@ -10,7 +10,7 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.user import User
 from holdfast.apiserver.verbs.incoming import read_of
 from holdfast.apiserver.wire.answers import answer_value
-from holdfast.apiserver.wire.routing import Call
+from holdfast.apiserver.wire.routing import RequestInfo
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, NotAllowed, NotBuilt
 
@@ -57,13 +57,13 @@ async def may_they(op: Operation) -> Response:
     return _reply(op, asked, _verdict(op, user, _call(asked)))
 
 
-def _verdict(op: Operation, user: User, call: Call) -> JsonObject:
+def _verdict(op: Operation, user: User, call: RequestInfo) -> JsonObject:
     if op.context.authorizer.allows(user, call):
         return {"allowed": True}
     return {"allowed": False}
 
 
-def _call(asked: JsonObject) -> Call:
+def _call(asked: JsonObject) -> RequestInfo:
     spec = asked.get("spec") or {}
     about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if (about is None) == (path is None):
@@ -72,12 +72,12 @@ def _call(asked: JsonObject) -> Call:
             "must be specified"
         )
     if path is not None:
-        return Call(path.get("verb") or "", path.get("path") or "")
+        return RequestInfo(path.get("verb") or "", path.get("path") or "")
 
     def text(name: str) -> str:
         return str((about or {}).get(name) or "")
 
-    return Call(
+    return RequestInfo(
         text("verb"), "", text("group"), text("version"), text("namespace"),
         text("resource") or "*", text("name"), text("subresource"),
     )  # fmt: skip

@@ -20,7 +20,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class IncomingConnection:
     """What is known of one open connection; times are those of the event loop."""
 
     address: str
@@ -47,8 +47,8 @@ class Connections:
         self._limits = limits
         self.most = most
         self.most_unauthenticated = min(limits.unauthenticated_connections, max(1, most // 2))
-        self._all: dict[Connection, None] = {}
-        self._unauthenticated: dict[Connection, None] = {}
+        self._all: dict[IncomingConnection, None] = {}
+        self._unauthenticated: dict[IncomingConnection, None] = {}
         self._unauthenticated_at: Counter[str] = Counter()
         self._of_user: Counter[str] = Counter()
         self.empty = asyncio.Event()
@@ -57,10 +57,10 @@ class Connections:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[Connection]:
+    def __iter__(self) -> Iterator[IncomingConnection]:
         return iter(tuple(self._all))
 
-    def admit(self, address: str, now: float) -> Connection | None:
+    def admit(self, address: str, now: float) -> IncomingConnection | None:
         """Count a new connection, closing another one for it if needed; None: no room.
 
         There is no room only when every connection has credentials and is in use.
@@ -68,13 +68,13 @@ class Connections:
         self._make_room_for_unauthenticated(address)
         if len(self._all) >= self.most and not self.close_one():
             return None
-        connection = Connection(address, now)
+        connection = IncomingConnection(address, now)
         self._all[connection] = self._unauthenticated[connection] = None
         self._unauthenticated_at[address] += 1
         self.empty.clear()
         return connection
 
-    def authenticate(self, connection: Connection, user: User) -> None:
+    def authenticate(self, connection: IncomingConnection, user: User) -> None:
         """Note whose credentials were shown on a connection.
 
         Users outside system:masters may have a quarter of all connections each and half of them
@@ -88,7 +88,7 @@ class Connections:
             self._make_room_for_user(user, connection)
             self._of_user[user.name] += 1
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: IncomingConnection) -> None:
         """Forget a connection that has ended; doing so twice is harmless."""
         if connection.closed:
             return
@@ -100,7 +100,7 @@ class Connections:
         if not self._all:
             self.empty.set()
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: IncomingConnection) -> None:
         """Close a connection at once, whatever it is doing."""
         self.remove(connection)
         connection.abort()
@@ -125,7 +125,7 @@ class Connections:
             if self._is_overdue(connection, now):
                 self.close(connection)
 
-    def _is_overdue(self, connection: Connection, now: float) -> bool:
+    def _is_overdue(self, connection: IncomingConnection, now: float) -> bool:
         limits = self._limits
         if connection.blocked_since is not None:
             allowed = limits.write_seconds if connection.user else limits.header_seconds
@@ -147,7 +147,7 @@ class Connections:
         elif len(self._unauthenticated) >= self.most_unauthenticated:
             self.close(next(iter(self._unauthenticated)))
 
-    def _make_room_for_user(self, user: User, new: Connection) -> None:
+    def _make_room_for_user(self, user: User, new: IncomingConnection) -> None:
         if self._of_user[user.name] >= max(1, self.most // 4):
             mine = {c: None for c in self._all if c.user == user and c is not new}
         elif self._of_user.total() >= max(1, self.most // 2):
@@ -160,7 +160,7 @@ class Connections:
         else:
             self.close(victim)
 
-    def _forget_unauthenticated(self, connection: Connection) -> None:
+    def _forget_unauthenticated(self, connection: IncomingConnection) -> None:
         if connection in self._unauthenticated:
             del self._unauthenticated[connection]
             _count_down(self._unauthenticated_at, connection.address)
@@ -172,6 +172,6 @@ def _count_down(counts: Counter[str], key: str) -> None:
         del counts[key]
 
 
-def _idle_longest(connections: dict[Connection, None]) -> Connection | None:
+def _idle_longest(connections: dict[IncomingConnection, None]) -> IncomingConnection | None:
     idle = [c for c in connections if not c.requests]
     return min(idle, key=lambda c: c.since, default=None)

@@ -14,7 +14,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.answers import failure
-from holdfast.apiserver.wire.connections import Connection, Connections
+from holdfast.apiserver.wire.connections import Connections, IncomingConnection
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.repeated_log import Repeats
 from holdfast.settings import FrontLimits
@@ -39,7 +39,7 @@ class HttpConnection(RequestHandler):
     def __init__(
         self,
         manager: web.Server,
-        connection: Connection,
+        connection: IncomingConnection,
         connections: Connections,
         limits: FrontLimits,
         user_of: Callable[[asyncio.BaseTransport], User | None],

@@ -16,7 +16,7 @@ from asyncio import sslproto
 from collections.abc import Callable
 from contextlib import suppress
 
-from holdfast.apiserver.wire.connections import LOOPBACK, Connection, Connections
+from holdfast.apiserver.wire.connections import LOOPBACK, Connections, IncomingConnection
 from holdfast.repeated_log import Repeats
 from holdfast.settings import FrontLimits
 
@@ -93,7 +93,7 @@ class Listener:
         context: ssl.SSLContext,
         connections: Connections,
         limits: FrontLimits,
-        make_protocol: Callable[[Connection], asyncio.Protocol],
+        make_protocol: Callable[[IncomingConnection], asyncio.Protocol],
     ) -> None:
         self._sockets = sockets
         self._context = context
@@ -156,7 +156,7 @@ class Listener:
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    async def _shake_hands(self, accepted: socket.socket, connection: Connection) -> None:
+    async def _shake_hands(self, accepted: socket.socket, connection: IncomingConnection) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
         tls = _TlsProtocol(
             self._loop, self._make_protocol(connection), self._context, done, server_side=True,

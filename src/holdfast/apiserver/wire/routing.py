@@ -17,7 +17,7 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RequestInfo:
     """What a request asks for. ``plural`` is empty for paths that are not resources."""
 
     verb: str
@@ -44,7 +44,7 @@ def is_true(text: str | None) -> bool:
     return text in _TRUE
 
 
-def read_call(method: str, path: str, query: Mapping[str, str]) -> Call:
+def read_call(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """Work out what a request asks for.
 
     >>> read_call("GET", "/api/v1/namespaces/web/pods/a/log", {}).subresource
@@ -58,7 +58,7 @@ def read_call(method: str, path: str, query: Mapping[str, str]) -> Call:
         return _resource_call(method, path, query, ("", parts[1]), parts[2:])
     if root == "apis" and len(parts) > 3:
         return _resource_call(method, path, query, (parts[1], parts[2]), parts[3:])
-    return Call(method.lower(), path)
+    return RequestInfo(method.lower(), path)
 
 
 def _resource_call(
@@ -67,7 +67,7 @@ def _resource_call(
     query: Mapping[str, str],
     group_version: tuple[str, str],
     parts: list[str],
-) -> Call:
+) -> RequestInfo:
     namespace = ""
     is_namespace_itself = parts[0] == "namespaces" and (
         len(parts) < 3 or (len(parts) == 3 and parts[2] in _NAMESPACE_PARTS)
@@ -84,4 +84,4 @@ def _resource_call(
     if is_namespace_itself and name:
         namespace = name
     group, version = group_version
-    return Call(verb, path, group, version, namespace, plural, name, "/".join(parts[2:]))
+    return RequestInfo(verb, path, group, version, namespace, plural, name, "/".join(parts[2:]))

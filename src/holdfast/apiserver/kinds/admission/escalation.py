@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.access.rbac import GROUP, Rule, role_key
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.wire.routing import Call
+from holdfast.apiserver.wire.routing import RequestInfo
 from holdfast.errors import Details, Forbidden, NotFound
 
 _GC_FIELDS = frozenset(
@@ -69,9 +69,11 @@ def _without_gc_fields(obj: JsonMapping) -> JsonMapping:
     return {**obj, "metadata": meta}
 
 
-def _lifting(op: Operation, verb: str, name: str, plural: str = "") -> Call:
+def _lifting(op: Operation, verb: str, name: str, plural: str = "") -> RequestInfo:
     """Name the call that, if allowed, makes all granting right."""
-    return Call(verb, "", GROUP, "v1", op.call.namespace, plural or op.served.resource.plural, name)
+    return RequestInfo(
+        verb, "", GROUP, "v1", op.call.namespace, plural or op.served.resource.plural, name
+    )
 
 
 def _granted(role: JsonMapping) -> tuple[Rule, ...]:
@@ -79,7 +81,7 @@ def _granted(role: JsonMapping) -> tuple[Rule, ...]:
     return (*(role.get("rules") or ()), *(_EVERYTHING if role.get("aggregationRule") else ()))
 
 
-def _check_rules(op: Operation, written: str, lifting: Call, rules: Iterable[Rule]) -> None:
+def _check_rules(op: Operation, written: str, lifting: RequestInfo, rules: Iterable[Rule]) -> None:
     authorizer = op.context.authorizer
     if authorizer.allows(op.user, lifting):
         return
@@ -99,7 +101,7 @@ def _check_rules(op: Operation, written: str, lifting: Call, rules: Iterable[Rul
         )
 
 
-def calls_of(rule: Rule, namespace: str) -> Iterator[Call]:
+def calls_of(rule: Rule, namespace: str) -> Iterator[RequestInfo]:
     """List the smallest calls a rule allows; wildcards stand for themselves.
 
     >>> rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/log"]}
@@ -108,12 +110,12 @@ def calls_of(rule: Rule, namespace: str) -> Iterator[Call]:
     """
     for verb in rule.get("verbs") or ():
         for path in rule.get("nonResourceURLs") or ():
-            yield Call(verb, path)
+            yield RequestInfo(verb, path)
         for group in rule.get("apiGroups") or ():
             for resource in rule.get("resources") or ():
                 plural, _, part = resource.partition("/")
                 for name in rule.get("resourceNames") or ("",):
-                    yield Call(verb, "", group, "", namespace, plural, name, part)
+                    yield RequestInfo(verb, "", group, "", namespace, plural, name, part)
 
 
 def _shown(rule: Rule) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.api import causes, names
 from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.schema.structural import Schema
-from holdfast.apiserver.schema.structural.node import Node
+from holdfast.apiserver.schema.structural.node import SchemaNode
 from holdfast.errors import Cause, Invalid
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -200,7 +200,9 @@ def _check_column(column: JsonMapping, at: str) -> Iterator[Cause]:
         yield causes.invalid(f"{at}.JSONPath", path, words)
 
 
-def _check_selectable(fields: Iterable[JsonMapping], root: Node | None, at: str) -> Iterator[Cause]:
+def _check_selectable(
+    fields: Iterable[JsonMapping], root: SchemaNode | None, at: str
+) -> Iterator[Cause]:
     at = f"{at}.selectableFields"
     seen: set[str] = set()
     for i, one in enumerate(fields):
@@ -217,12 +219,12 @@ def _check_selectable(fields: Iterable[JsonMapping], root: Node | None, at: str)
         yield causes.too_many(at, len(seen), _MOST_SELECTABLE)
 
 
-def _unselectable(path: str, root: Node) -> str:
+def _unselectable(path: str, root: SchemaNode) -> str:
     """Say why no selector may name the field at a path, or return an empty text."""
     if "[" in path:
         return "is an invalid path: array notation is not allowed"
     head, *parts = path.split(".")
-    node: Node | None = root
+    node: SchemaNode | None = root
     for part in parts:
         node = node.properties.get(part) if node is not None else None
     if head or not parts or (node is None and parts[0] != "metadata"):

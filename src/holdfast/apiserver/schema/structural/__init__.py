@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.apiserver import data
 from holdfast.apiserver.schema.structural.defaults import default_problems
-from holdfast.apiserver.schema.structural.node import ABSENT, Node, compile_node
+from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode, compile_node
 from holdfast.apiserver.schema.structural.rule_checks import checked_rules
 from holdfast.apiserver.schema.structural.rules import rule_problems, rules_in
 from holdfast.apiserver.schema.structural.shaping import fill, prune
@@ -31,7 +31,7 @@ __all__ = ["Schema", "shipped_crds"]
 class Schema:
     """One version's schema, compiled once."""
 
-    root: Node
+    root: SchemaNode
 
     @classmethod
     def compile(cls, schema: Mapping[str, Any]) -> Schema:
@@ -76,7 +76,7 @@ class Schema:
 
 
 @lru_cache(maxsize=32)
-def _compiled(schema: bytes) -> Node:
+def _compiled(schema: bytes) -> SchemaNode:
     """Compile a schema once: admitting, checking and serving a definition all ask for it."""
     read = msgspec.json.decode(schema)
     _refuse(problems(read))

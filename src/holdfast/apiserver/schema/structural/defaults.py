@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.apiserver.schema.structural import words
-from holdfast.apiserver.schema.structural.node import ABSENT, Node
+from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
 from holdfast.apiserver.schema.structural.shaping import fill, prune
 from holdfast.apiserver.schema.structural.validation import violations
 from holdfast.errors import Cause, Details, Invalid, TooLarge
 
 
-def default_problems(node: Node, path: str = "") -> Iterator[Cause]:
+def default_problems(node: SchemaNode, path: str = "") -> Iterator[Cause]:
     """Yield what is wrong with the defaults of a compiled schema, and of all below it.
 
     Defaults that nest beyond the size of an object raise Invalid.
@@ -25,11 +25,11 @@ def default_problems(node: Node, path: str = "") -> Iterator[Cause]:
         "additionalProperties": node.additional,
     }
     for name, child in children.items():
-        if isinstance(child, Node):
+        if isinstance(child, SchemaNode):
             yield from default_problems(child, f"{path}.{name}" if path else name)
 
 
-def _one(node: Node, path: str) -> Iterator[Cause]:
+def _one(node: SchemaNode, path: str) -> Iterator[Cause]:
     dropped: list[str] = []
     # A path that is not empty, so that nothing is taken for the root of an object.
     prune(node, node.default, "default", dropped)

@@ -11,13 +11,13 @@ import msgspec
 from holdfast.apiserver.schema.structural.checks import Check, format_check, value_checks
 from holdfast.apiserver.schema.structural.rules import Rule, read_rules
 
-__all__ = ["ABSENT", "Node", "compile_node"]
+__all__ = ["ABSENT", "SchemaNode", "compile_node"]
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SchemaNode:
     """A compiled schema.
 
     ``additional`` is the schema of fields that ``properties`` does not name: a Node, True for
@@ -26,9 +26,9 @@ class Node:
     """
 
     type: str = ""
-    properties: Mapping[str, Node]
-    items: Node | None = None
-    additional: Node | bool | None = None
+    properties: Mapping[str, SchemaNode]
+    items: SchemaNode | None = None
+    additional: SchemaNode | bool | None = None
     required: tuple[str, ...] = ()
     preserve: bool = False
     embedded: bool = False
@@ -40,21 +40,21 @@ class Node:
     map_keys: tuple[str, ...] = ()
     format: tuple[str, Callable[[str], bool]] | None = None
     checks: tuple[Check, ...] = ()
-    all_of: tuple[Node, ...] = ()
-    any_of: tuple[Node, ...] = ()
-    one_of: tuple[Node, ...] = ()
-    none_of: Node | None = None
+    all_of: tuple[SchemaNode, ...] = ()
+    any_of: tuple[SchemaNode, ...] = ()
+    one_of: tuple[SchemaNode, ...] = ()
+    none_of: SchemaNode | None = None
     rules: tuple[Rule, ...] = ()
     has_rules: bool = False
     """Whether it, or anything below it, has rules."""
 
-    def child(self, name: str) -> Node | bool | None:
+    def child(self, name: str) -> SchemaNode | bool | None:
         """Find the schema of a field; True means anything goes, None that it is unknown."""
         found = self.properties.get(name)
         return self.additional if found is None else found
 
 
-def compile_node(schema: Mapping[str, Any]) -> Node:
+def compile_node(schema: Mapping[str, Any]) -> SchemaNode:
     """Compile a schema and everything below it."""
     properties = {k: compile_node(v) for k, v in (schema.get("properties") or {}).items()}
     raw_items, raw_more = schema.get("items"), schema.get("additionalProperties")
@@ -65,8 +65,8 @@ def compile_node(schema: Mapping[str, Any]) -> Node:
         for key in ("allOf", "anyOf", "oneOf")
     }
     refused = schema.get("not")
-    below = [*properties.values(), items, more if isinstance(more, Node) else None]
-    return Node(
+    below = [*properties.values(), items, more if isinstance(more, SchemaNode) else None]
+    return SchemaNode(
         type=schema.get("type", ""),
         properties=properties,
         items=items,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from holdfast.apiserver.schema.structural.node import ABSENT, Node
+from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
 from holdfast.apiserver.schema.structural.rules import Stopped
 from holdfast.cel.rules import Budget, RuleInput, compile_expression, escaped
 from holdfast.errors import Cause
@@ -21,7 +21,9 @@ _UNASKED = (
 )
 
 
-def checked_rules(node: Node, value: Any, old: Any, found: Collection[Cause]) -> Iterator[Cause]:
+def checked_rules(
+    node: SchemaNode, value: Any, old: Any, found: Collection[Cause]
+) -> Iterator[Cause]:
     """Yield the rules a whole object breaks; a shape too wrong for them keeps them unasked."""
     if not node.has_rules:
         return
@@ -34,7 +36,9 @@ def checked_rules(node: Node, value: Any, old: Any, found: Collection[Cause]) ->
             yield stopped.cause
 
 
-def _broken_rules(node: Node, value: Any, path: str, old: Any, budget: Budget) -> Iterator[Cause]:
+def _broken_rules(
+    node: SchemaNode, value: Any, path: str, old: Any, budget: Budget
+) -> Iterator[Cause]:
     """Yield every rule a value breaks; what has not changed is not judged again.
 
     A rule that speaks of ``oldSelf`` is asked only where there was a value before. Items of a
@@ -58,7 +62,7 @@ def _broken_rules(node: Node, value: Any, path: str, old: Any, budget: Budget) -
             yield from _broken_rules(node.items, one, f"{path}[{i}]", was, budget)
 
 
-def _here(node: Node, value: Any, path: str, old: Any, budget: Budget) -> Iterator[Cause]:
+def _here(node: SchemaNode, value: Any, path: str, old: Any, budget: Budget) -> Iterator[Cause]:
     seen = _seen(node, value, root=not path)
     before = None if old is ABSENT else _seen(node, old, root=not path)
     unchanged = old is not ABSENT and value == old
@@ -73,7 +77,7 @@ def _here(node: Node, value: Any, path: str, old: Any, budget: Budget) -> Iterat
             yield cause
 
 
-def _seen(node: Node, value: Any, *, root: bool = False) -> Any:
+def _seen(node: SchemaNode, value: Any, *, root: bool = False) -> Any:
     """Copy a value as rules see it: only fields the schema knows, under names CEL has."""
     if isinstance(value, list):
         return value if node.items is None else [_seen(node.items, one) for one in value]
@@ -92,11 +96,11 @@ def _seen(node: Node, value: Any, *, root: bool = False) -> Any:
     return out
 
 
-def _by_key(node: Node, old: Any) -> dict[str, Any]:
+def _by_key(node: SchemaNode, old: Any) -> dict[str, Any]:
     if node.list_type != "map" or not isinstance(old, list):
         return {}
     return {_key(node, one): one for one in old}
 
 
-def _key(node: Node, item: Any) -> str:
+def _key(node: SchemaNode, item: Any) -> str:
     return repr([item.get(k) for k in node.map_keys]) if isinstance(item, dict) else repr(item)

@@ -18,7 +18,7 @@ from holdfast.cel.rules import RuleInput, compile_expression, escaped
 from holdfast.errors import Cause
 
 if TYPE_CHECKING:
-    from holdfast.apiserver.schema.structural.node import Node
+    from holdfast.apiserver.schema.structural.node import SchemaNode
 
 KEY = "x-kubernetes-validations"
 _TYPED = frozenset({"date-time", "datetime", "date", "duration", "byte"})
@@ -151,7 +151,7 @@ def _unbuilt(raw: Mapping[str, Any], text: str, typed: Set[str]) -> str:
     return ""
 
 
-def rule_problems(node: Node, path: str = "") -> Iterator[Cause]:
+def rule_problems(node: SchemaNode, path: str = "") -> Iterator[Cause]:
     """Yield what is no CEL in the rules of a schema, and of all below it."""
     for at, rule in rules_in(node, path):
         if not rule.text.strip():
@@ -161,7 +161,7 @@ def rule_problems(node: Node, path: str = "") -> Iterator[Cause]:
                 yield from _problem(f"{at}.{part}", text)
 
 
-def rules_in(node: Node, path: str = "") -> Iterator[tuple[str, Rule]]:
+def rules_in(node: SchemaNode, path: str = "") -> Iterator[tuple[str, Rule]]:
     """Walk over every rule of a schema, with the path at which it stands."""
     for i, rule in enumerate(node.rules):
         yield f"{path}.{KEY}[{i}]" if path else f"{KEY}[{i}]", rule
@@ -176,7 +176,7 @@ def _problem(path: str, text: str) -> Iterator[Cause]:
         yield causes.invalid(path, text, wrong.message)
 
 
-def _children(node: Node) -> Iterator[tuple[str, Node]]:
+def _children(node: SchemaNode) -> Iterator[tuple[str, SchemaNode]]:
     yield from ((f"properties[{name}]", child) for name, child in node.properties.items())
     if node.items is not None:
         yield "items", node.items

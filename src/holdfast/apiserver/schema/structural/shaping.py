@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.apiserver.schema.strict import OBJECT_META, prune_type
-from holdfast.apiserver.schema.structural.node import ABSENT, Node
+from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
 from holdfast.errors import TooLarge
 from holdfast.store import MAX_VALUE
 
@@ -15,7 +15,7 @@ _FIELD_BYTES = 5  # what even the shortest name of a field adds to its value
 _META = ("apiVersion", "kind", "metadata")
 
 
-def prune(node: Node, value: Any, path: str, dropped: list[str]) -> Any:
+def prune(node: SchemaNode, value: Any, path: str, dropped: list[str]) -> Any:
     """Copy a value without unknown fields, adding their paths to ``dropped``."""
     if isinstance(value, list):
         return [
@@ -31,7 +31,7 @@ def prune(node: Node, value: Any, path: str, dropped: list[str]) -> Any:
         child = node.child(name)
         if whole and name in _META:
             out[name] = _prune_meta(name, one, where, dropped)
-        elif isinstance(child, Node):
+        elif isinstance(child, SchemaNode):
             out[name] = prune(child, one, where, dropped)
         elif child or node.preserve:
             out[name] = one
@@ -44,7 +44,7 @@ def _prune_meta(name: str, value: Any, path: str, dropped: list[str]) -> Any:
     return prune_type(OBJECT_META, value, path, dropped) if name == "metadata" else value
 
 
-def fill(node: Node, value: Any, *, root: bool = False) -> Any:
+def fill(node: SchemaNode, value: Any, *, root: bool = False) -> Any:
     """Copy a value with defaults filled in and nulls gone where null is no value.
 
     A few bytes of a list can mean megabytes of defaults, and defaults can nest: more of them
@@ -59,7 +59,7 @@ class _Budget:
     def __init__(self) -> None:
         self._left = MAX_VALUE
 
-    def copy(self, node: Node) -> Any:
+    def copy(self, node: SchemaNode) -> Any:
         """Copy the default of a node."""
         self._left -= len(node.default_text) + _FIELD_BYTES
         if self._left < 0:
@@ -67,7 +67,7 @@ class _Budget:
         return msgspec.json.decode(node.default_text)
 
 
-def _fill(node: Node, value: Any, budget: _Budget, *, root: bool = False) -> Any:
+def _fill(node: SchemaNode, value: Any, budget: _Budget, *, root: bool = False) -> Any:
     if isinstance(value, list):
         return value if node.items is None else [_item(node.items, one, budget) for one in value]
     if not isinstance(value, dict):
@@ -75,7 +75,7 @@ def _fill(node: Node, value: Any, budget: _Budget, *, root: bool = False) -> Any
     out: dict[str, Any] = {}
     for name, one in value.items():
         child = node.child(name)
-        if not isinstance(child, Node) or (root and name in _META):
+        if not isinstance(child, SchemaNode) or (root and name in _META):
             out[name] = one
         elif one is not None or child.nullable:
             out[name] = _fill(child, one, budget)
@@ -87,7 +87,7 @@ def _fill(node: Node, value: Any, budget: _Budget, *, root: bool = False) -> Any
     return out
 
 
-def _item(node: Node, value: Any, budget: _Budget) -> Any:
+def _item(node: SchemaNode, value: Any, budget: _Budget) -> Any:
     if value is None and not node.nullable and node.default is not ABSENT:
         value = budget.copy(node)
     return _fill(node, value, budget)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.apiserver.schema.structural import words
-from holdfast.apiserver.schema.structural.node import ABSENT, Node
+from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode
 from holdfast.errors import Cause
 
 _META = ("apiVersion", "kind", "metadata")
 
 
-def violations(node: Node, value: Any, path: str, old: Any = ABSENT) -> Iterator[Cause]:
+def violations(node: SchemaNode, value: Any, path: str, old: Any = ABSENT) -> Iterator[Cause]:
     """Yield every violation; what equals its old self is let pass (ratcheting)."""
     if old is not ABSENT and value == old and type(value) is type(old):
         return
@@ -30,7 +30,7 @@ def violations(node: Node, value: Any, path: str, old: Any = ABSENT) -> Iterator
     yield from _combinations(node, value, path)
 
 
-def _type_mismatch(node: Node, value: Any, path: str) -> Cause | None:
+def _type_mismatch(node: SchemaNode, value: Any, path: str) -> Cause | None:
     found = words.type_name(value)
     if node.int_or_string:
         fine = found == "string" or (found == "integer" and not isinstance(value, float))
@@ -44,11 +44,13 @@ def _type_mismatch(node: Node, value: Any, path: str) -> Cause | None:
     return words.wrong_type(path, value, node.type)
 
 
-def _object(node: Node, value: dict[str, Any], path: str, old: Any) -> Iterator[Cause]:
+def _object(node: SchemaNode, value: dict[str, Any], path: str, old: Any) -> Iterator[Cause]:
     before = old if isinstance(old, dict) else {}
     for name, one in value.items():
         child = node.child(name)
-        if isinstance(child, Node) and not ((node.embedded or not path) and name == "metadata"):
+        if isinstance(child, SchemaNode) and not (
+            (node.embedded or not path) and name == "metadata"
+        ):
             where = f"{path}.{name}" if path else name
             yield from violations(child, one, where, before.get(name, ABSENT))
     for name in node.required:
@@ -60,7 +62,7 @@ def _object(node: Node, value: dict[str, Any], path: str, old: Any) -> Iterator[
                 yield words.required(f"{path}.{name}")
 
 
-def _items(node: Node, value: list[Any], path: str, old: Any) -> Iterator[Cause]:
+def _items(node: SchemaNode, value: list[Any], path: str, old: Any) -> Iterator[Cause]:
     if node.items is None:
         return
     before = old if isinstance(old, list) else []
@@ -70,7 +72,7 @@ def _items(node: Node, value: list[Any], path: str, old: Any) -> Iterator[Cause]
         yield from violations(node.items, one, f"{path}[{index}]", was)
 
 
-def _combinations(node: Node, value: Any, path: str) -> Iterator[Cause]:
+def _combinations(node: SchemaNode, value: Any, path: str) -> Iterator[Cause]:
     if node.any_of:
         yield from _any_of(node, value, path)
     if node.one_of:
@@ -85,14 +87,14 @@ def _combinations(node: Node, value: Any, path: str) -> Iterator[Cause]:
         yield words.combined(f'"{path}" must not validate the schema (not)')
 
 
-def _any_of(node: Node, value: Any, path: str) -> Iterator[Cause]:
+def _any_of(node: SchemaNode, value: Any, path: str) -> Iterator[Cause]:
     results = [list(violations(one, value, path)) for one in node.any_of]
     if all(results):
         yield words.combined(f'"{path}" must validate at least one schema (anyOf)')
         yield from min(results, key=len)
 
 
-def _one_of(node: Node, value: Any, path: str) -> Iterator[Cause]:
+def _one_of(node: SchemaNode, value: Any, path: str) -> Iterator[Cause]:
     results = [list(violations(one, value, path)) for one in node.one_of]
     valid = sum(not result for result in results)
     if valid == 1:
@@ -103,7 +105,7 @@ def _one_of(node: Node, value: Any, path: str) -> Iterator[Cause]:
         yield from min(results, key=len)
 
 
-def duplicates(node: Node, value: Any, path: str, old: Any = ABSENT) -> Iterator[Cause]:
+def duplicates(node: SchemaNode, value: Any, path: str, old: Any = ABSENT) -> Iterator[Cause]:
     """Yield what stands twice in lists that are sets or maps."""
     if old is not ABSENT and value == old:
         return
@@ -117,12 +119,12 @@ def duplicates(node: Node, value: Any, path: str, old: Any = ABSENT) -> Iterator
         before = old if isinstance(old, Mapping) else {}
         for name, one in value.items():
             child = node.child(name)
-            if isinstance(child, Node):
+            if isinstance(child, SchemaNode):
                 where = f"{path}.{name}" if path else name
                 yield from duplicates(child, one, where, before.get(name, ABSENT))
 
 
-def _repeated(node: Node, value: list[Any], path: str) -> Iterator[Cause]:
+def _repeated(node: SchemaNode, value: list[Any], path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     told: set[str] = set()
     for index, one in enumerate(value):
@@ -134,7 +136,7 @@ def _repeated(node: Node, value: list[Any], path: str) -> Iterator[Cause]:
         seen.add(key)
 
 
-def _key(node: Node, item: Any) -> str:
+def _key(node: SchemaNode, item: Any) -> str:
     if node.list_type == "map" and isinstance(item, dict):
         return words.quoted([item.get(k) for k in node.map_keys])
     return words.quoted(item)
