@@ -6,6 +6,8 @@ from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.kinds.definitions import OWN
+from holdfast.store.indexing import index_object
+from holdfast.store.records import ObjectKey
 
 RESOURCES = [served.resource for served in BUILT_IN]
 
@@ -25,3 +27,10 @@ def test_typed_resources_are_built_in_and_custom_ones_are_not():
 def test_a_short_name_means_one_kind():
     meanings = {(name, r.kind) for r in RESOURCES for name in r.short_names}
     assert max(Counter(name for name, _ in meanings).values()) == 1
+
+
+def test_fields_said_to_be_indexed_are_those_that_the_store_indexes():
+    sample = b'{"metadata":{},"spec":{"nodeName":"n"},"involvedObject":{"name":"p"}}'
+    for served in BUILT_IN:
+        said = {name for name, field in served.selectable.items() if field.indexed}
+        assert said == set(index_object(ObjectKey(*served.id, "", "x"), sample).fields), served.id
