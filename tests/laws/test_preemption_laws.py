@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from holdfast.capacity.names import DISABLE_PREEMPTIBLE as SPARED
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns import journal
+from holdfast.engine.audit import Auditor
 from holdfast.engine.decision import feasible
 from holdfast.engine.profile import build
 from holdfast.framework.rejection import Rejection
@@ -56,7 +57,9 @@ def both(profile, facts, world, spares=lambda _: False):
         return Counter()
     view = View(world, facts, NOW)
     plugin = next(p for p in profile.plugins if p.name == "DefaultPreemption")
+    world.auditor = Auditor(world)
     effect = plugin.after_reject(None, rejection, view)
+    world.auditor.complain()
     if "not eligible" in effect.message:
         return Counter()
     wanted = preempt(rejection, view, spares)

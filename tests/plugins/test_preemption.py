@@ -1,9 +1,15 @@
 """Who would have to go: the dry run through the whole of deciding. Nobody is evicted here."""
 
+import pytest
+
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NAMESPACES
 from holdfast.capacity.names import ALLOCATED
+from holdfast.columns.interner import CPU
 from holdfast.engine.post_filter import after_reject
+from holdfast.framework.values import Needs
 from holdfast.plugins.default_preemption import plugin
+from holdfast.plugins.default_preemption.ranking import LossColumns
+from holdfast.plugins.default_preemption.trial import trials_of
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object
 from plugins.deciding import PROFILE, a_world, outcome, small_nodes
@@ -43,6 +49,51 @@ def test_S057_equal_nodes_lose_whoever_started_last():
         a_pod("young", cpu="4", node="n2", status=started(30)),
     )
     assert plan(world, a_pod(cpu="4", priority=10)).nominate == "n2"
+
+
+KEPT = {
+    "lower": lambda trial: trial.lower,
+    "short": lambda trial: trial.short,
+    "idle": lambda trial: trial.idle,
+    "gone": lambda trial: trial.gone,
+    "weight": lambda trial: trial.losses.weight,
+    "total": lambda trial: trial.losses.total,
+    "start": lambda trial: trial.losses.start,
+}
+
+
+@pytest.mark.parametrize("column", KEPT)
+def test_what_is_kept_wrong_of_a_row_is_found_out(column):
+    nodes = [a_node(f"n{i}", cpu="4") for i in range(80)]
+    pods = [a_pod(f"p{i}", cpu="2", node=f"n{i // 2}", status=started(i // 4)) for i in range(160)]
+    world = a_world(*nodes, *pods)
+    needs = Needs(((CPU, 3000),))
+    trial = trials_of(world).of(10, needs)
+    world.upsert(typed(a_pod("more", cpu="1", node="n7")))
+    assert trials_of(world).of(10, needs) is trial
+    assert list(trial.faults(1.8e9)) == []
+    kept = KEPT[column](trial)
+    for row in (3, 7):  # one of many tried at once, one tried alone
+        right = kept[row].copy()
+        kept[row] = right + 1
+        assert list(trial.faults(1.8e9)), row
+        kept[row] = right
+    assert list(trial.faults(1.8e9)) == []
+
+
+def test_rows_that_should_lead_and_do_not_are_found_out():
+    losses = LossColumns(4)
+    for row in range(4):
+        losses.put(row, 0, [row], 1.0)
+    losses.keep_leaders(4)
+    assert list(losses.faults(4)) == []
+    losses.put(1, 0, [7, 7], 2.0)
+    assert list(losses.faults(4)) == []
+    losses.weight[2] -= 1
+    assert list(losses.faults(4)) == ["4 rows lead, 4 are below the bar"]
+    losses.weight[2] += 1
+    losses.total[3] += 2**14
+    assert "more victims than fit" in next(losses.faults(4))
 
 
 def test_S058_victims_are_let_back_greedily():

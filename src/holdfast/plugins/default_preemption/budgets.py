@@ -12,10 +12,10 @@ from holdfast.api.labels import Selector, readable
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.importance import Importance
 from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.request_fit import SomeRows
 from holdfast.framework.world import World
 
 Bools = NDArray[np.bool_]
-SomeRows = NDArray[np.intp] | slice
 _MOST_KNOWN = 65536
 _MANY = 8
 

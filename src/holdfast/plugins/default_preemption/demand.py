@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from holdfast.columns.grid import Grid
 from holdfast.columns.importance import Importance
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.columns.request_fit import ENOUGH, RequestFit, short_bits, short_bits_at
+from holdfast.columns.request_fit import ENOUGH, RequestFit, SomeRows, short_bits, short_bits_at
 from holdfast.engine.nominated_pods import FilterPair
 from holdfast.framework.making_room import NEVER, Limit, Limits, LimitsPods
 from holdfast.framework.plugin import Needs, NeedsRoom, implements
 from holdfast.framework.world import World
-from holdfast.plugins.default_preemption.budgets import SomeRows
 from holdfast.plugins.default_preemption.victims import Rest
 
 Ints = NDArray[np.int64]

@@ -88,6 +88,8 @@ class DefaultPreemption:
         if pod.stands_in and (node := _room_being_made(search, rejection, view)):
             return Effect(self.name, nominate=node, code=Code.PASS)
         found = search.best()
+        if view.world.auditor is not None:
+            view.world.auditor.decided(search.faults(() if found is None else found[0][:1]))
         if found is None:
             words, errors = search.words()
             if errors:

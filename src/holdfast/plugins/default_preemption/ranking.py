@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.framework.plugin import Candidate
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.importance import UNSTARTED
+from holdfast.columns.request_fit import SomeRows
+from holdfast.framework.plugin import Candidate, Rows
 
 SHIFT = 2**31
 """Added to priorities, so that one victim more never costs less."""
+NO_USE = 2**62
+"""The weight of a row on which eviction makes no room, or is not needed."""
 Key = tuple[int, int, float]
-HOW_MANY = 64
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_VIOLATION, _VICTIM = 2**33, 2**16
+_MOST_VICTIMS = 2**14
+_LAST: Key = (NO_USE, -1, 0.0)
+_LEADERS = 64
 
 
 class Loss(NamedTuple):
@@ -55,6 +67,102 @@ def at_least(loss: Loss) -> Loss:
     return Loss(0, loss.highest, loss.highest + SHIFT, 1, loss.minus_start)
 
 
+class LossColumns:
+    """The losses of all rows, packed: comparing (weight, total, -start) compares losses.
+
+    Invariant: on a row with victims ``weight`` is violations * 2^33 + highest + 2^31, ``total`` is
+    the sum of priority + 2^31 over the victims * 2^16 + their number, ``start`` when the most
+    important victim started. A priority has 32 bits and a row fewer than 2^14 victims, so that no
+    part of a packed number reaches the next one, and both stay below 2^62. On all other rows
+    ``weight`` is NO_USE, and ``total`` and ``start`` mean nothing.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.weight: Ints = np.full(capacity, NO_USE, np.int64)
+        self.total: Ints = np.zeros(capacity, np.int64)
+        self.start: NDArray[np.float64] = np.zeros(capacity)
+        self._leaders: Leaders | None = None
+
+    def put(self, row: int, violations: int, priorities: Sequence[int], start: float) -> None:
+        """Enter what the victims of a row cost; the first one is the most important."""
+        key = _LAST
+        if priorities:
+            count = len(priorities)
+            weight = violations * _VIOLATION + priorities[0] + SHIFT
+            total = (sum(priorities) + count * SHIFT) * _VICTIM + count
+            self.total[row], self.start[row] = total, start
+            key = (weight, total, -start)
+        self.weight[row] = key[0]
+        if self._leaders is not None:
+            self._leaders.change(row, key)
+
+    def put_many(
+        self,
+        rows: SomeRows,
+        violations: Ints,
+        priorities: tuple[Ints, Ints],
+        count: Ints,
+        start: NDArray[np.float64],
+    ) -> None:
+        """The same for many rows; ``priorities`` are the highest, and the sum of all."""
+        self._leaders = None
+        highest, total = priorities
+        weight = violations * _VIOLATION + highest + SHIFT
+        self.weight[rows] = np.where(count > 0, weight, NO_USE)
+        self.total[rows] = (total + count * SHIFT) * _VICTIM + count
+        self.start[rows] = start
+
+    def loss(self, row: int, now: float) -> Loss:
+        """The loss of a row that has victims."""
+        start, weight, total = float(self.start[row]), int(self.weight[row]), int(self.total[row])
+        violations, highest = divmod(weight, _VIOLATION)
+        began = now if start == UNSTARTED else start
+        return Loss(violations, highest - SHIFT, *divmod(total, _VICTIM), -began)
+
+    def cheapest(self, is_among: Callable[[int], bool], among: Callable[[], Bools]) -> list[int]:
+        """The rows where least is lost, ascending; none if no row has victims.
+
+        Most times few rows need to be asked about; else all of those that are ``among`` count.
+        """
+        found = self._leaders.first(is_among) if self._leaders is not None else None
+        return self._look_at_all(among()) if found is None else found
+
+    def keep_leaders(self, size: int) -> None:
+        """Keep the cheapest few of so many rows in order from now on, unless they still are."""
+        if self._leaders is not None and not self._leaders.spent:
+            return
+        order = np.lexsort((-self.start[:size], self.total[:size], self.weight[:size]))
+        leading = [(self._key(row), row) for row in order[: _LEADERS + 1].tolist()]
+        bar = min(leading.pop()[0] if len(leading) > _LEADERS else _LAST, _LAST)
+        self._leaders = Leaders(sorted(pair for pair in leading if pair[0] < bar), bar)
+
+    def faults(self, size: int) -> Iterator[str]:
+        """Name what contradicts the invariants of these columns, and of the leaders."""
+        used = (self.weight[:size] != NO_USE).nonzero()[0]
+        many = self.total[used] % _VICTIM >= _MOST_VICTIMS
+        if many.any():
+            yield f"row {used[many][0]} has more victims than fit its packed loss"
+        if self._leaders is not None:
+            yield from self._leaders.faults({row: self._key(row) for row in used.tolist()})
+
+    def _look_at_all(self, among: Bools) -> list[int]:
+        weights = np.where(among, self.weight[: len(among)], NO_USE)
+        least = weights.min(initial=NO_USE)
+        if least == NO_USE:
+            return []
+        # Many rows are alike so far: cheaper over all of them than picking those.
+        totals = np.where(weights == least, self.total[: len(among)], NO_USE)
+        rows: Rows = (totals == totals.min()).nonzero()[0]
+        if len(rows) > 1:
+            starts = self.start[rows]
+            rows = rows[starts == starts.max()]
+        found: list[int] = rows.tolist()
+        return found
+
+    def _key(self, row: int) -> Key:
+        return int(self.weight[row]), int(self.total[row]), -float(self.start[row])
+
+
 class Leaders:
     """Rows by key, smallest first; every other row has no smaller key than ``bar``.
 
@@ -94,3 +202,9 @@ class Leaders:
                 least = key
                 found.append(row)
         return found or None
+
+    def faults(self, keys: Mapping[int, Key]) -> Iterator[str]:
+        """Name what contradicts: the leading rows are all those with a key below the bar."""
+        below = sorted((key, row) for row, key in keys.items() if key < self.bar)
+        if self._leading != below:
+            yield f"{len(self._leading)} rows lead, {len(below)} are below the bar"

@@ -11,7 +11,7 @@ loss found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,8 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection, Word, count_reasons
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.demand import Limited
-from holdfast.plugins.default_preemption.ranking import NOTHING, Loss, at_least, loss_of
-from holdfast.plugins.default_preemption.trial import NO_USE, Trial, trials_of
+from holdfast.plugins.default_preemption.ranking import NO_USE, NOTHING, Loss, at_least, loss_of
+from holdfast.plugins.default_preemption.trial import Trial, trials_of
 from holdfast.plugins.default_preemption.victims import NAME, NO_VICTIMS, Question, dry_run
 
 Bools = NDArray[np.bool_]
@@ -75,9 +75,9 @@ class Search:
         best: Loss | None = None
         rows: list[int] = []
         if self._trial is not None:
-            rows = self._trial.cheapest(self._is_plain, self._plain)
+            rows = self._trial.losses.cheapest(self._is_plain, self._plain)
             if rows:
-                best = self._trial.loss(rows[0], self._view.now)
+                best = self._trial.losses.loss(rows[0], self._view.now)
         for bound, row in self._bounds():
             if best is not None and bound > best:
                 break
@@ -105,9 +105,21 @@ class Search:
         """Every row where the pod would fit, tried for real if need be."""
         rows = [row for row in self._hard_rows() if isinstance(self.outcome(row), Candidate)]
         if self._trial is not None:
-            plain = self._plain() & (self._trial.weight[: self._size] < NO_USE)
+            plain = self._plain() & (self._trial.losses.weight[: self._size] < NO_USE)
             rows += plain.nonzero()[0].tolist()
         return [self.candidate(row) for row in sorted(rows)]
+
+    def faults(self, rows: Iterable[int]) -> Iterator[str]:
+        """Name what is wrong with the trial, or with rows it gave: trying them finds others."""
+        if self._trial is None:
+            return
+        yield from self._trial.faults(self._view.now)
+        for row in rows:
+            tried, found = dry_run(self._question, row), self.candidate(row)
+            if isinstance(tried, Word):
+                yield f"{found.node}: room can be made, tried alone {tried.reasons}"
+            elif (set(tried.victims), tried.violations) != (set(found.victims), found.violations):
+                yield f"{found.node}: has other victims if it is tried alone"
 
     def words(self) -> tuple[Mapping[str, int], list[str]]:
         """What stands in the way on how many nodes, and errors; asked if no row will do."""
@@ -274,8 +286,8 @@ class Search:
             trial = None if unbounded is not None and unbounded[row] else self._trial
             if trial is None or trial.idle[row]:
                 bounds.append((NOTHING, row))
-            elif trial.weight[row] != NO_USE:
-                bounds.append((at_least(trial.loss(row, self._view.now)), row))
+            elif trial.losses.weight[row] != NO_USE:
+                bounds.append((at_least(trial.losses.loss(row, self._view.now)), row))
         return sorted(bounds)
 
     def outcome(self, row: int) -> Candidate | Word:

@@ -8,7 +8,7 @@ and worked out again only for rows that moved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,20 +16,17 @@ from numpy.typing import NDArray
 
 from holdfast.columns.importance import UNSTARTED, Importance
 from holdfast.columns.journal import FEW, Follower
+from holdfast.columns.request_fit import SomeRows
 from holdfast.framework.making_room import Limit
-from holdfast.framework.plugin import Needs, Rows
+from holdfast.framework.plugin import Candidate, Needs
 from holdfast.framework.world import World
-from holdfast.plugins.default_preemption.budgets import Budgets, SomeRows, Standing
+from holdfast.plugins.default_preemption.budgets import Budgets, Standing
 from holdfast.plugins.default_preemption.demand import MOST_BITS, Demand
-from holdfast.plugins.default_preemption.ranking import HOW_MANY, SHIFT, Key, Leaders, Loss
+from holdfast.plugins.default_preemption.ranking import NO_USE, SHIFT, LossColumns, loss_of
 from holdfast.plugins.default_preemption.victims import let_back, let_back_columns
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-NO_USE = 2**62
-"""The weight of a row on which nobody could make room."""
-_NO_USE: Key = (NO_USE, -1, 0.0)
-_GUARDED, _ONE = 2**33, 2**16
 _MOST_TRIALS = 64
 _KEY = "preemption"
 
@@ -46,12 +43,11 @@ class Walk(NamedTuple):
 class Trial:
     """One question asked of all rows; arrays are [row].
 
-    ``lower`` counts the pods that might go. ``short`` has a bit for each thing the row lacks even
-    without them (see Demand). The loss is packed for comparing:
-    ``weight`` is broken budgets and the highest priority, NO_USE where evicting does not help (or
-    is not needed: ``idle``, there it is not for want of room that the row will not do); ``total``
-    is the sum of priorities and the number of victims; ``start`` when the most important one
-    started. ``gone`` has a bit for the place of each victim, 0 if there are more places than bits.
+    Invariant: after ``refresh`` each row has what trying it alone comes to (``_walk``). ``lower``
+    counts the pods that might go. ``short`` has a bit for each thing the row lacks even without
+    them (see Demand). ``losses`` has what the victims cost. ``idle``: there are pods that might go,
+    and none has to: it is not for want of room that the row will not do. ``gone`` has a bit for the
+    place of each victim in the row's order of importance, or is 0 if those are too many.
     """
 
     def __init__(self, world: World, budgets: Budgets, ceiling: int, needs: Needs) -> None:
@@ -62,12 +58,9 @@ class Trial:
         self.demand = Demand(world, ceiling, needs)
         self._follower = Follower(nodes.journal, nodes.order_journal)
         self._paid: tuple[int, tuple[Standing, ...]] = (-1, ())
-        self._leaders: Leaders | None = None
+        self.losses = LossColumns(nodes.capacity)
         self.lower: Ints = np.zeros(nodes.capacity, np.int64)
         self.short: Ints = np.zeros(nodes.capacity, np.int64)
-        self.weight: Ints = np.full(nodes.capacity, NO_USE, np.int64)
-        self.total: Ints = np.zeros(nodes.capacity, np.int64)
-        self.start: NDArray[np.float64] = np.zeros(nodes.capacity)
         self.gone: Ints = np.zeros(nodes.capacity, np.int64)
         self.idle: Bools = np.zeros(nodes.capacity, np.bool_)
 
@@ -92,60 +85,38 @@ class Trial:
         if isinstance(stale, list):
             for row in stale:
                 self._try_one(row, ranks)
-                if self._leaders is not None:
-                    self._leaders.change(row, self._key(row))
-            if stale and (self._leaders is None or self._leaders.spent):
+            if stale:
                 # Asked again with little changed: keeping the cheapest begins to pay.
-                self._leaders = self._lead()
+                self.losses.keep_leaders(size)
         elif isinstance(stale, slice) or len(stale):
-            self._leaders = None
             self._try_many(stale, ranks)
-
-    def loss(self, row: int, now: float) -> Loss:
-        """The loss of a row on which the pod would fit."""
-        start, weight, total = float(self.start[row]), int(self.weight[row]), int(self.total[row])
-        return Loss(
-            weight // _GUARDED, weight % _GUARDED - SHIFT, total // _ONE, total % _ONE,
-            -(now if start == UNSTARTED else start),
-        )  # fmt: skip
-
-    def cheapest(self, is_among: Callable[[int], bool], among: Callable[[], Bools]) -> list[int]:
-        """The rows where least is lost, ascending; none if the pod would fit on none of them.
-
-        Most times few rows need to be asked about; else all of those that are ``among`` count.
-        """
-        found = self._leaders.first(is_among) if self._leaders is not None else None
-        return self._look_at_all(among()) if found is None else found
 
     def idle_rows(self) -> Bools | None:
         """Rows where nobody would have to go; None if there is no such row."""
         idle = self.idle[: self._world.nodes.size]
         return idle if idle.any() else None
 
-    def _look_at_all(self, among: Bools) -> list[int]:
-        weights = np.where(among, self.weight[: len(among)], NO_USE)
-        least = weights.min(initial=NO_USE)
-        if least == NO_USE:
-            return []
-        # Many rows are alike so far: cheaper over all of them than picking those.
-        totals = np.where(weights == least, self.total[: len(among)], NO_USE)
-        rows: Rows = (totals == totals.min()).nonzero()[0]
-        if len(rows) > 1:
-            starts = self.start[rows]
-            rows = rows[starts == starts.max()]
-        found: list[int] = rows.tolist()
-        return found
-
-    def _lead(self) -> Leaders:
-        """Find the cheapest few of all rows."""
-        size = self._world.nodes.size
-        order = np.lexsort((-self.start[:size], self.total[:size], self.weight[:size]))
-        leading = [(self._key(row), row) for row in order[: HOW_MANY + 1].tolist()]
-        bar = min(leading.pop()[0] if len(leading) > HOW_MANY else _NO_USE, _NO_USE)
-        return Leaders(sorted(pair for pair in leading if pair[0] < bar), bar)
-
-    def _key(self, row: int) -> Key:
-        return int(self.weight[row]), int(self.total[row]), -float(self.start[row])
+    def faults(self, now: float) -> Iterator[str]:
+        """Name every row that does not have what trying it alone comes to."""
+        nodes, ranks = self._world.nodes, self._world.nodes.importance()
+        yield from self.losses.faults(nodes.size)
+        for row, name in enumerate(nodes.names):
+            lower, short, gone, beyond = self._walk(row, ranks)
+            idle = lower > 0 and not short and not gone
+            kept = (int(self.lower[row]), int(self.short[row]), bool(self.idle[row]))
+            if kept != (lower, short, idle):
+                yield f"{name}: kept {kept} of making room, tried {(lower, short, idle)}"
+            elif (self.losses.weight[row] != NO_USE) != bool(gone):
+                yield f"{name}: kept a loss without victims, or victims without a loss"
+            elif gone:
+                if (bits := int(self.gone[row])) and _places(bits) != gone:
+                    yield f"{name}: kept victims {_places(bits)}, tried {gone}"
+                victims = tuple(ranks.pods[row][place] for place in gone)
+                candidate = Candidate(name, victims, len(beyond.intersection(gone)))
+                kept_loss, loss = self.losses.loss(row, now), loss_of(candidate, now)
+                # Where a pod started later than now, another order counts: Search tries those rows.
+                if kept_loss != loss and ranks.newest[row] < now:
+                    yield f"{name}: kept {kept_loss}, tried {loss}"
 
     # --- one row, in plain numbers ------------------------------------------------------------
 
@@ -168,16 +139,12 @@ class Trial:
         lower, short, gone, beyond = self._walk(row, ranks)
         self.lower[row], self.short[row] = lower, short
         self.idle[row] = lower > 0 and not short and not gone
-        if not gone:
-            self.weight[row] = NO_USE
-            return
         priorities = ranks.priority.rows[row]
-        total = sum([priorities[place] for place in gone]) + len(gone) * SHIFT
         guarded = len(beyond.intersection(gone)) if beyond else 0
-        self.weight[row] = guarded * _GUARDED + priorities[gone[0]] + SHIFT
-        self.total[row] = total * _ONE + len(gone)
-        self.gone[row] = sum([1 << place for place in gone]) if gone[-1] < MOST_BITS else 0
-        self.start[row] = ranks.started.rows[row][gone[0]]
+        start = ranks.started.rows[row][gone[0]] if gone else 0.0
+        self.losses.put(row, guarded, [priorities[place] for place in gone], start)
+        if gone:
+            self.gone[row] = sum([1 << place for place in gone]) if gone[-1] < MOST_BITS else 0
 
     def _walk(self, row: int, ranks: Importance) -> Walk:
         priorities = ranks.priority.rows[row]
@@ -203,7 +170,7 @@ class Trial:
         gone = let_back_columns(lower, beyond, rests)
         self.lower[rows], self.short[rows] = there, short
         self._tell(rows, gone, beyond, ranks)
-        self.idle[rows] = (short == 0) & (there > 0) & (self.total[rows] == 0)
+        self.idle[rows] = (short == 0) & (there > 0) & (self.losses.weight[rows] == NO_USE)
 
     def _tell(self, rows: SomeRows, gone: Bools, beyond: Bools | None, ranks: Importance) -> None:
         """Add up what the victims cost, the most important one last: it has the last word."""
@@ -224,9 +191,8 @@ class Trial:
                 guarded += going & beyond[place]
             if len(gone) <= MOST_BITS:
                 bits |= going * np.int64(1 << place)
-        self.weight[rows] = np.where(count > 0, guarded * _GUARDED + highest + SHIFT, NO_USE)
-        self.total[rows] = (total + count * SHIFT) * _ONE + count
-        self.start[rows], self.gone[rows] = start, bits
+        self.losses.put_many(rows, guarded, (highest, total), count, start)
+        self.gone[rows] = bits
 
 
 def _places(bits: int) -> list[int]:
