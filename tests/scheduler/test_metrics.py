@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.api.scheme import PODS
+from holdfast.framework.plugin import Filters, Reserves, Traits, implements
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_priority_class
@@ -207,7 +208,7 @@ def test_volumes_that_fail_are_counted_by_stage():
 
 def test_a_stand_in_follows_its_plugin():
     class Counting:
-        name = "Counting"
+        name, traits = "Counting", Traits()
 
         def __init__(self):
             self.asked = 0
@@ -222,5 +223,6 @@ def test_a_stand_in_follows_its_plugin():
     made = Meter(Metrics(), lambda: 0.0)._metered(plugin, "p")
     made.reserve(None, None)
     assert (plugin.asked, made.unreserve(None, None)) == (1, 1)
-    plugin.reserve = lambda *_: "replaced"
-    assert made.reserve(None, None) == "replaced"
+    plugin.unreserve = lambda *_: "replaced"
+    assert made.unreserve(None, None) == "replaced"
+    assert implements(made, Reserves) and not implements(made, Filters)

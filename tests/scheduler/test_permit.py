@@ -23,6 +23,8 @@ class Usher:
         self.answer = None
         """What to say instead, if anything."""
         self.waiting = None
+        self.wakes = ()
+        """Pods to try at once when another is placed, by uid."""
 
     def reserve(self, _state, placement):
         self.pages.append(f"reserve {placement.pod.name}")
@@ -32,6 +34,7 @@ class Usher:
 
     def permit(self, _state, placement, waiting):
         self.waiting = waiting
+        placement.activate.update(self.wakes)
         if self.answer is not None:
             return self.answer
         seconds = placement.pod.pod.metadata.annotations.get(self.name)
@@ -335,12 +338,7 @@ async def test_what_fails_after_binding_does_not_unbind(tmp_path):
 async def test_a_placement_may_wake_pods_that_wait_for_a_try(cluster, usher):
     await cluster.create(a_pod("large", cpu="99"))
     assert pending(cluster, "unschedulable") == 1
-    uid = (await cluster.pod("large")).uid
-
-    def permit(_state, placement, _waiting):
-        placement.activate.add(uid)
-
-    usher.permit = permit
+    usher.wakes = ((await cluster.pod("large")).uid,)
     tries = {"result": "unschedulable", "profile": "default-scheduler"}
     before = cluster.metric("schedule_attempts_total", **tries)
     await cluster.create(a_pod("p"))

@@ -1,14 +1,16 @@
 """How often plugins are asked, and in one cycle of ten how long they take to answer.
 
-The runner knows nothing of it: a scheduler runs stand-ins of the plugins, whose extension points
-count themselves. Between the sampled cycles that costs an addition and a comparison.
+Deciding knows nothing of it: a scheduler's profiles have a stand-in for each plugin, whose measured
+extension points count themselves. Between the sampled cycles that costs an addition and a
+comparison.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Code, Effect, Plugin, Reject, Skip, Wait
@@ -16,20 +18,54 @@ from holdfast.scheduler.metrics import Metrics
 
 EVERY = 10
 """One cycle of so many is timed."""
-POINTS = {
-    "pre_enqueue": "PreEnqueue", "prepare": "PreFilter", "filter": "Filter", "row": "Filter",
-    "after_reject": "PostFilter", "pre_score": "PreScore", "score": "Score",
-    "reserve": "Reserve", "permit": "Permit",
-}  # fmt: skip
-"""Methods of plugins that answer at once, and upstream's names for when they are asked."""
-COUNTED = frozenset({"PreFilter", "Filter", "PreScore", "Score"})
-MANY = frozenset({"filter", "score"})
-"""Asked about many rows at once; each counts."""
-HOT = frozenset({"reads", "beyond", "filter", "row", "score", "scale", "tier", "verdict"})
-"""Asked so often that looking them up would be felt."""
+
+
+class Measured(NamedTuple):
+    """How a method shows: upstream's name for when it is asked, and whether it is counted.
+
+    ``by_row``: it is asked about many rows at once, and each counts.
+    """
+
+    point: str
+    counted: bool = False
+    by_row: bool = False
+
+
+MEASURED = {
+    "pre_enqueue": Measured("PreEnqueue"),
+    "prepare": Measured("PreFilter", counted=True),
+    "filter": Measured("Filter", counted=True, by_row=True),
+    "row": Measured("Filter", counted=True),
+    "after_reject": Measured("PostFilter"),
+    "pre_score": Measured("PreScore", counted=True),
+    "score": Measured("Score", counted=True, by_row=True),
+    "reserve": Measured("Reserve"),
+    "permit": Measured("Permit"),
+}
+"""Methods of plugins that answer at once. What takes its time is measured where it is driven."""
+TAKEN_OVER = ("reads", "beyond", "normalize", "scale", "tabulate", "tier", "verdict")
+"""Not measured, but asked so often that looking them up on the plugin would be felt."""
 SUCCESS, UNSCHEDULABLE = "Success", "Unschedulable"
 Timer = Callable[[], float]
-_STAND_INS: dict[type, type] = {}
+Method = Callable[..., Any]
+
+
+class MeteredPlugin:
+    """Stands in for a plugin: ``calls`` are its measured methods, the rest is the plugin's own."""
+
+    def __init__(self, plugin: Plugin, calls: dict[str, Method]) -> None:
+        self._plugin = plugin
+        self.name, self.traits = plugin.name, plugin.traits
+        vars(self).update(calls)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plugin, name)
+
+
+@cache
+def _metered_type(plugin: type[Plugin]) -> type[MeteredPlugin]:
+    """A type for the stand-ins of one sort of plugin: what a plugin can do is known by its type."""
+    return type(f"Metered{plugin.__name__}", (MeteredPlugin,), {})
 
 
 class Meter:
@@ -60,7 +96,7 @@ class Meter:
         for point, seconds in self._spent.items():
             self._metrics.point_seconds.observe(seconds, point, self._status[point], profile)
 
-    def ask(self, plugin: str, point: str, call: Callable[..., Any], *given: Any) -> Any:
+    def ask(self, plugin: str, point: str, call: Method, *given: Any) -> Any:
         """Have a plugin answer, and note how long it took and what came of it."""
         began = self._timer()
         answer = call(*given)
@@ -82,46 +118,29 @@ class Meter:
         return replace(profile, plugins=tuple(metered.values()), lists=lists)
 
     def _metered(self, plugin: Plugin, profile: str) -> Plugin:
-        """A stand-in that does what the plugin does.
+        calls = {}
+        for name in (*MEASURED, *TAKEN_OVER):
+            call = getattr(plugin, name, None)
+            if callable(call):
+                how = MEASURED.get(name)
+                calls[name] = call if how is None else self._measured(plugin, how, call, profile)
+        return _metered_type(type(plugin))(plugin, calls)
 
-        Often used methods are taken over as they are, the others are looked up on the plugin
-        every time.
-        """
-        made: Plugin = _stand_in_type(type(plugin))()
-        for name in dir(plugin):
-            if not name.startswith("_"):
-                vars(made)[name] = self._stand_in(plugin, name, profile)
-        return made
+    def _measured(self, plugin: Plugin, how: Measured, call: Method, profile: str) -> Method:
+        count = [0.0]
+        if how.counted:
+            count = self._metrics.evaluations.cell(plugin.name, how.point, profile)
+        wrap = self._many if how.by_row else self._one
+        return wrap(plugin.name, how.point, call, count)
 
-    def _stand_in(self, plugin: Plugin, name: str, profile: str) -> Any:
-        found = getattr(plugin, name)
-        if not callable(found):
-            return found
-        call = found if name in HOT else _forward(plugin, name)
-        point = POINTS.get(name)
-        if point is None:
-            return call
-        count = self._count(plugin.name, point, profile)
-        how = self._many if name in MANY else self._one
-        return how(plugin.name, point, call, count)
-
-    def _count(self, plugin: str, point: str, profile: str) -> list[float]:
-        if point not in COUNTED:
-            return [0.0]
-        return self._metrics.evaluations.cell(plugin, point, profile)
-
-    def _one(
-        self, plugin: str, point: str, call: Callable[..., Any], count: list[float]
-    ) -> Callable[..., Any]:
+    def _one(self, plugin: str, point: str, call: Method, count: list[float]) -> Method:
         def asked(*given: Any) -> Any:
             count[0] += 1
             return self.ask(plugin, point, call, *given) if self.on else call(*given)
 
         return asked
 
-    def _many(
-        self, plugin: str, point: str, call: Callable[..., Any], count: list[float]
-    ) -> Callable[..., Any]:
+    def _many(self, plugin: str, point: str, call: Method, count: list[float]) -> Method:
         def asked(state: Any, rows: Any, *more: Any) -> Any:
             count[0] += rows.stop if isinstance(rows, slice) else len(rows)
             if self.on:
@@ -129,21 +148,6 @@ class Meter:
             return call(state, rows, *more)
 
         return asked
-
-
-def _stand_in_type(plugin: type) -> type:
-    """A type for the stand-ins of one sort of plugin: what a plugin can do is asked of its type."""
-    found = _STAND_INS.get(plugin)
-    if found is None:
-        found = _STAND_INS[plugin] = type(f"Metered{plugin.__name__}", (), {})
-    return found
-
-
-def _forward(plugin: Plugin, name: str) -> Callable[..., Any]:
-    def call(*given: Any, **named: Any) -> Any:
-        return getattr(plugin, name)(*given, **named)
-
-    return call
 
 
 def _status(answer: Any) -> str:
