@@ -1,6 +1,7 @@
 """The change log, in each of the forms it answers in."""
 
 import numpy as np
+import pytest
 
 from holdfast.columns.journal import FEW, Journal
 
@@ -39,3 +40,26 @@ def test_growing_forgets_nothing():
     journal.log(7)
     assert journal.since(0).tolist() == [1, 7]
     assert journal.since(1).tolist() == [7]
+
+
+def changed(rows):
+    journal = Journal(100)
+    for row in rows:
+        journal.log(row)
+    return journal
+
+
+@pytest.mark.parametrize("again", [0, 1])
+def test_sixteen_rows_are_a_list_whatever_the_number_of_changes(again):
+    rows = [*range(16), *range(again)]
+    assert sorted(changed(rows).stale(0, 100)) == [*range(16)]
+    assert isinstance(changed(rows).stale(0, 100), list)
+
+
+def test_up_to_a_quarter_of_all_rows_are_an_array_and_more_are_all():
+    journal = changed(range(17))
+    some = journal.stale(0, 68)
+    assert isinstance(some, np.ndarray)
+    assert some.tolist() == [*range(17)]
+    assert journal.stale(0, 67) == slice(0, 67)
+    assert journal.stale(17, 68) == []

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from holdfast.columns.journal import FEW, Journal
 from holdfast.framework.plugin import Scope, Traits
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.balanced_allocation import BalancedAllocation
@@ -18,6 +19,34 @@ from holdfast.testing.random_cluster import HOST, ZONE
 @pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
 def test_registered_plugin_conforms(entry):
     check_plugin(lambda: entry.factory({}))
+
+
+def one_pod():
+    """Always ask about the same pod of a cluster, so that little is new to the plugin."""
+    known = {}
+    return lambda cluster: known.setdefault(id(cluster), cluster.a_waiting_pod())
+
+
+@pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
+def test_registered_plugin_conforms_on_many_nodes(entry):
+    check_plugin(lambda: entry.factory({}), pods=one_pod(), seed=5, clusters=2, steps=12, nodes=100)
+
+
+def test_rows_that_changed_are_asked_about_as_arrays(monkeypatch):
+    arrays = []
+    stale = Journal.stale
+
+    def seen(journal, cursor, size):
+        rows = stale(journal, cursor, size)
+        if isinstance(rows, np.ndarray):
+            arrays.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(Journal, "stale", seen)
+    fit = lambda: NodeResourcesFit({})  # noqa: E731
+    check_plugin(fit, pods=one_pod(), seed=5, clusters=4, steps=16, nodes=100)
+    assert len(arrays) > 1
+    assert all(FEW < rows <= 30 for rows in arrays)
 
 
 SPREAD = ((1, ZONE), (2, HOST))

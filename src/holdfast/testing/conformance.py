@@ -51,6 +51,8 @@ from holdfast.testing.trait_laws import (
     check_scores,
 )
 
+_LARGE = 68
+"""From this many nodes on, 17 rows are at most a quarter of all."""
 PluginFactory = Callable[[], Plugin | PerNodePlugin]
 Pods = Callable[[RandomCluster], Any]
 _ASKED: tuple[type[Plugin], ...] = (Prepares, Filters, Scores, AfterRejects, Hints)
@@ -89,8 +91,17 @@ def check_plugin(
 
 
 def _events(cluster: RandomCluster) -> int:
-    """How many events happen before the next question: mostly one, sometimes very many."""
-    return 1 if cluster.random.random() < 0.8 else cluster.random.randrange(len(cluster.nodes))
+    """How many events happen before the next question: mostly one, sometimes very many.
+
+    In a large cluster about a quarter of the rows change then; if they are at most a quarter and
+    more than 16, they are asked about as one array.
+    """
+    if cluster.random.random() < 0.8:
+        return 1
+    nodes = len(cluster.nodes)
+    if nodes < _LARGE:
+        return cluster.random.randrange(nodes)
+    return cluster.random.randrange(nodes // 2, nodes * 3 // 4)
 
 
 def _check_step(plugin: Plugin, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
