@@ -1,0 +1,250 @@
+"""Change the code a little and see whether a test notices: ``make mutants ARGS="--count 20"``.
+
+A seeded sample of small wrong changes of four packages (PACKAGES), each against the tests of its
+package. A change that no test notices is printed; either a test is missing, or the change makes no
+difference, and then tests/mutants_explained.toml says why. Everything runs in scratch copies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import multiprocessing.pool
+import os
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from pathlib import Path
+
+from mutant_changes import Mutant, changes_of, is_change
+from mutant_tests import Coverage, Follower, Run, Scratch, preload, run_tests, tree_digest
+
+ROOT = Path(__file__).resolve().parents[1]
+EXPLAINED = ROOT / "tests" / "mutants_explained.toml"
+_FOLLOW_SECONDS = 900.0
+_LEAST_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Package:
+    """What is changed, and the tests that should notice."""
+
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+    of_tables: tuple[str, ...] = ()
+    """The tests that read a table whole; they are run first for a change at module level."""
+
+
+PACKAGES = {
+    "queue": Package(
+        ("src/holdfast/scheduler/scheduling_queue.py", "src/holdfast/scheduler/queued_pods.py"),
+        ("tests/scheduler",),
+    ),
+    "engine": Package(
+        ("src/holdfast/engine/*.py",), ("tests/engine", "tests/framework", "tests/conformance")
+    ),
+    "kinds": Package(
+        ("src/holdfast/apiserver/kinds/**/*.py",), ("tests/apiserver",),
+        ("tests/apiserver/test_recorded_answers.py",),
+    ),
+    "capacity": Package(
+        ("src/holdfast/capacity/*.py",), ("tests/capacity", "tests/reservations")
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Task:
+    """A change and the tests to run against it."""
+
+    package: str
+    mutant: Mutant
+    tests: tuple[str, ...]
+    seconds: float
+    end: float
+    """When it is too late to begin."""
+
+
+def main() -> int:
+    """Sample, run, report; 1 if a change went unnoticed that is not explained."""
+    wanted = _arguments()
+    began = time.monotonic()
+    end = began + wanted.minutes * 60 if wanted.minutes else float("inf")
+    names = wanted.package or list(PACKAGES)
+    sample = _sample(names, wanted)
+    preload()
+    with multiprocessing.get_context("fork").Pool(wanted.workers, _start) as pool:
+        coverage = {name: _coverage(pool, name) for name in names}
+        tasks = [_task(package, mutant, coverage[package], end) for package, mutant in sample]
+        survivors = _run_all(pool, tasks)
+        pool.map(_stop, range(wanted.workers * 4), chunksize=1)
+    print(f"{time.monotonic() - began:.0f} s")
+    return 1 if survivors else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--slice", default="1/1", help="of the sample only 3/10, say")
+    parser.add_argument("--minutes", type=float, default=0, help="stop after about this long")
+    parser.add_argument("--package", action="append", choices=list(PACKAGES))
+    parser.add_argument("--only", help="FILE:LINE, every change of one line; or FILE")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args()
+
+
+def sources_of(package: Package) -> list[str]:
+    """The files of a package."""
+    found = {str(p.relative_to(ROOT)) for glob in package.sources for p in ROOT.glob(glob)}
+    if not found:
+        sys.exit(f"no file matches {package.sources}: correct PACKAGES in tools/mutants.py")
+    return sorted(found)
+
+
+def _sample(names: list[str], wanted: argparse.Namespace) -> list[tuple[str, Mutant]]:
+    """Draw changes, of each package in turn.
+
+    A change is drawn by its own text, so that the sample of a seed hardly moves with the code.
+    """
+    drawn = []
+    for name in names:
+        found = [m for file in sources_of(PACKAGES[name]) for m in changes_of(ROOT, file)]
+        if wanted.only:
+            file, _, line = wanted.only.partition(":")
+            found = [m for m in found if m.file == file and line in ("", str(m.line))]
+        found.sort(key=lambda m: hashlib.sha256(f"{wanted.seed} {m.key}".encode()).digest())
+        drawn.append([(name, mutant) for mutant in found])
+    explained = read_explained()
+    turns = (one for turn in zip_longest(*drawn) for one in turn if one is not None)
+    runnable = (
+        one for one in turns
+        if one[1].key not in explained and is_change(one[1], (ROOT / one[1].file).read_bytes())
+    )  # fmt: skip
+    first, of = (int(part) for part in wanted.slice.split("/"))
+    return list(islice(runnable, wanted.count))[first - 1 :: of]
+
+
+def read_explained() -> set[tuple[str, str, str, str]]:
+    """The changes that make no difference, each with its reason in the file."""
+    if not EXPLAINED.exists():
+        return set()
+    listed = tomllib.loads(EXPLAINED.read_text()).get("equivalent", ())
+    return {(e["file"], e["function"], e["before"], e["after"]) for e in listed}
+
+
+def _coverage(pool: multiprocessing.pool.Pool, name: str) -> Coverage:
+    """Read or find out which tests execute which lines of a package."""
+    kept = ROOT / "build" / f"mutants-{name}.json"
+    digest = tree_digest(ROOT)
+    if kept.exists():
+        known = json.loads(kept.read_text())
+        if known["digest"] == digest:
+            return Coverage(known["tests"])
+    package = PACKAGES[name]
+    sources = sources_of(package)
+    files = [str(path.relative_to(ROOT)) for where in package.tests
+             for path in sorted((ROOT / where).rglob("test_*.py"))] + sources  # fmt: skip
+    tests: dict[str, dict[str, object]] = {}
+    found = pool.imap_unordered(_follow, [(file, sources) for file in files])
+    for number, one in enumerate(found, 1):
+        tests |= one
+        _progress(f"{name}: followed {number} of {len(files)} files of tests")
+    _progress("")
+    if not tests:
+        sys.exit(f"no test of {name} passes: see tests {', '.join(package.tests)}")
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps({"digest": digest, "tests": tests}))
+    return Coverage(tests)
+
+
+def _task(name: str, mutant: Mutant, coverage: Coverage, end: float) -> Task:
+    package = PACKAGES[name]
+    is_table = all(part[:1].isupper() for part in mutant.function.split(".") if part)
+    tests = coverage.tests_of(mutant.file, mutant.line, whole_file=is_table)
+    if is_table:
+        tests = list(dict.fromkeys([*package.of_tables, *tests]))
+        if not tests:
+            tests = list(package.tests)
+    known = coverage.seconds([test for test in tests if "::" in test])
+    return Task(name, mutant, tuple(tests), 5 * known + _LEAST_SECONDS + 60 * is_table, end)
+
+
+def _run_all(pool: multiprocessing.pool.Pool, tasks: list[Task]) -> list[Task]:
+    """Run the sample until it is through or the time is up; returns what went unnoticed."""
+    outcomes: dict[str, list[Run]] = {name: [] for name in PACKAGES}
+    survivors = []
+    began = time.monotonic()
+    for number, (task, run) in enumerate(pool.imap_unordered(_judge, tasks), 1):
+        if run.outcome == "out of time":
+            continue
+        outcomes[task.package].append(run)
+        if run.outcome in ("passed", "nothing run"):
+            survivors.append(task)
+            _progress("")
+            print(_shown(task, run), flush=True)
+        spent = time.monotonic() - began
+        _progress(f"{number} of {len(tasks)}, {len(survivors)} unnoticed, {spent:.0f} s")
+    _progress("")
+    for name, runs in outcomes.items():
+        if runs:
+            ended = sum(run.outcome == "timeout" for run in runs)
+            missed = sum(run.outcome in ("passed", "nothing run") for run in runs)
+            print(f"{name}: {len(runs)} changes, {len(runs) - missed} noticed ({ended} by running "
+                  f"on and on), {missed} unnoticed")  # fmt: skip
+    return survivors
+
+
+def _shown(task: Task, run: Run) -> str:
+    m = task.mutant
+    why = "no test executes it" if not task.tests else f"{len(task.tests)} tests pass"
+    return (f"UNNOTICED ({task.package}, {why}) {m.file}:{m.line} {m.function}\n"
+            f"  - {m.before}\n  + {m.after}")  # fmt: skip
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+_scratch: Scratch
+
+
+def _start() -> None:
+    """Give a worker its own copy of the tree."""
+    global _scratch  # noqa: PLW0603
+    _scratch = Scratch(ROOT)
+
+
+def _stop(_number: int) -> None:
+    _scratch.remove()
+
+
+def _follow(what: tuple[str, list[str]]) -> dict[str, dict[str, object]]:
+    file, sources = what
+    result = _scratch.path / "followed.json"
+    result.unlink(missing_ok=True)
+    run_tests(_scratch.path, [file], _FOLLOW_SECONDS, Follower(_scratch.path, sources, result))
+    return json.loads(result.read_text()) if result.exists() else {}
+
+
+def _judge(task: Task) -> tuple[Task, Run]:
+    if time.monotonic() > task.end:
+        return task, Run("out of time")
+    if not task.tests:
+        return task, Run("nothing run")
+    path = _scratch.path / task.mutant.file
+    source = path.read_bytes()
+    path.write_bytes(task.mutant.apply(source))
+    try:
+        return task, run_tests(_scratch.path, list(task.tests), task.seconds)
+    finally:
+        path.write_bytes(source)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
