@@ -6,7 +6,7 @@ other plugins score its nodes; inside a tier they decide.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -107,7 +107,7 @@ class ResourcePolicyPlugin:
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self._args = dict(args or {})
 
-    def reads(self, pod: PodFacts, view: View) -> Any:
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
         """The governing policies and the pod's group in each."""
         if not view.world.policies:
             return None

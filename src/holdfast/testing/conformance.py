@@ -35,6 +35,7 @@ from holdfast.testing.plugin_laws import (
     Case,
     check_changes,
     check_leaving,
+    check_promise,
     check_rows,
     check_table,
     check_twin,
@@ -127,6 +128,7 @@ def _check_answers(case: Case, cluster: RandomCluster) -> None:
         check_scores(case, cluster.random)
         check_table(case)
     check_twin(case)
+    check_promise(case, cluster.random)
 
 
 def _check_incremental(case: Case, memory: Memory, cluster: RandomCluster, pod: Any) -> None:

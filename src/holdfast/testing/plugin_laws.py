@@ -30,7 +30,9 @@ from holdfast.framework.plugin import (
     LimitsPods,
     Needs,
     NeedsRoom,
+    Placement,
     Plugin,
+    Reserves,
     RestsOnPods,
     Rows,
     ScalarTwin,
@@ -218,3 +220,26 @@ def check_twin(case: Case) -> None:
             scores is None or score == scores[i]
         )
         assert same, f"{plugin.name}: scalar twin equals vector"
+
+
+def check_promise(case: Case, random: Random) -> None:
+    """What reserve enters unreserve withdraws, however often it is asked to."""
+    if not implements(case.plugin, Reserves):
+        return
+    fork = prepare(case.plugin, case.world.fork(), case.pod.pod)
+    world, state, rows = fork.world, fork.prepared.state, fork.rows
+    before = fork.verdicts(rows) if fork.prepared.filters else np.zeros(len(rows), np.int8)
+    passing = rows[before == 0].tolist()
+    if not passing:
+        return
+    row = random.choice(passing)
+    placement = Placement(fork.pod, row, world.nodes.names[row], {case.plugin.name: state})
+    world.assume(fork.pod, row)
+    case.plugin.reserve(state, placement)
+    case.plugin.unreserve(state, placement)
+    case.plugin.unreserve(state, placement)
+    world.forget(fork.pod.uid)
+    again = prepare(case.plugin, world, case.pod.pod)
+    if fork.prepared.filters:
+        same = (again.verdicts(rows) == before).all()
+        assert same, f"{case.plugin.name}: reserve then unreserve is identity"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +34,7 @@ from holdfast.framework.plugin import (
     Traits,
     Verdicts,
 )
+from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import writing
 from holdfast.plugins.dynamic_resources.demand import Demand, with_allocation
@@ -80,7 +81,7 @@ class DynamicResources:
         wrong.refuse_if_wrong()
         self._steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
 
-    def reads(self, pod: PodFacts, view: View) -> Any:
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
         """Nothing is kept between pods here: ``devices.tables`` does that, by claim."""
         return pod.uid
 
@@ -138,7 +139,7 @@ class DynamicResources:
         highest = raw.max(initial=0)
         return np.floor(raw * 100 / highest) if highest > 0 else np.zeros(len(raw))
 
-    def after_reject(self, state: Demand | None, rejection: Any, view: View) -> Effect:
+    def after_reject(self, state: Demand | None, rejection: Rejection, view: View) -> Effect:
         """Free a claim that keeps its pod from every node, or delete an old special claim."""
         if state is None:
             return Effect(self.name, "no new claims to deallocate")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -81,7 +81,7 @@ class Reservation:
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self.args = read_args(args or {})
 
-    def reads(self, pod: PodFacts, view: View) -> Any:
+    def reads(self, pod: PodFacts, view: View) -> Hashable:
         """Which offers match, what is asked for, and what the annotations demand."""
         notes = pod.pod.metadata.annotations
         if pod.stands_in:
@@ -99,7 +99,7 @@ class Reservation:
         where = None if affinity is None else required_nodes(pod.pod)
         return (matched.key, pod.request, affinity, pod.host_ports, where)
 
-    def prepare(self, pod: PodFacts, view: View) -> Any:
+    def prepare(self, pod: PodFacts, view: View) -> AnyState | Part | Narrow | Skip | Reject:
         """Tell reserve pods, owners and everybody else apart."""
         if pod.stands_in:
             return prepare_heir(pod, view, self.args.pre_allocation_config)
@@ -204,7 +204,7 @@ class Reservation:
         scaled /= high
         return np.floor(scaled)
 
-    def after_reject(self, _state: Any, rejection: Any, view: View) -> Effect:
+    def after_reject(self, _state: AnyState | None, rejection: Rejection, view: View) -> Effect:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""
         pod = view.pod
         if pod.stands_in:
@@ -266,7 +266,7 @@ class Reservation:
         elif state.nodes.is_assumed(uid) or state.nodes.pod(uid) is None:
             state.offers.withdraw(uid)
 
-    def bind(self, state: Any, placement: Placement) -> Calls | Skip:
+    def bind(self, state: AnyState | None, placement: Placement) -> Calls | Skip:
         """Bind reserve pods by their status; ordinary pods are the next binder's."""
         if not placement.pod.stands_in:
             return Skip()
@@ -286,6 +286,6 @@ class Reservation:
         return hears(self, event)
 
 
-def _event(told: list[str], rejection: Any) -> tuple[tuple[str, str], ...]:
+def _event(told: list[str], rejection: Rejection) -> tuple[tuple[str, str], ...]:
     histogram = rejection.histogram() if rejection.prefilter is None else {}
     return ((diagnosis.EVENT, diagnosis.event_of(told, histogram)),)

@@ -1,4 +1,4 @@
-"""A plugin whose traits promise too much is found out."""
+"""A plugin whose traits promise too much, or that breaks a promise, is found out."""
 
 from dataclasses import dataclass, replace
 
@@ -119,3 +119,33 @@ def test_a_promise_too_much_is_found_out(plugin, law):
 def test_a_plugin_that_is_asked_unprepared_is_asked_without_a_state():
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'node'"):
         check_plugin(lambda: NeedsItsState({}))
+
+
+class NeverLetsGo:
+    """Keeps the row that was promised after the promise is withdrawn."""
+
+    name = "NeverLetsGo"
+    traits = Traits()
+
+    def __init__(self):
+        self.taken = []
+
+    def reads(self, pod, view):
+        return None
+
+    def filter(self, state, rows, change=None):
+        return np.isin(rows, self.taken).astype(np.int8)
+
+    def reasons(self, state, row, change=None):
+        return ("node(s) were promised",)
+
+    def reserve(self, state, placement):
+        self.taken.append(placement.row)
+
+    def unreserve(self, state, placement):
+        pass
+
+
+def test_a_promise_that_is_not_withdrawn_is_found_out():
+    with pytest.raises(AssertionError, match="reserve then unreserve is identity"):
+        check_plugin(NeverLetsGo)
