@@ -7,7 +7,7 @@ drives it (the scheduler, a test, a what-if) decides what a call means.
 
 One pod's way through a plugin::
 
-    pre_enqueue ───────────── keep the pod out of the queue, until something about it changes
+    pre_enqueue ────────────── keep the pod out of the queue until something about it changes
     prepare ─┬─ Skip ───────── this plugin has nothing to say about this pod
              ├─ Reject ─────── no node will do
              └─ state

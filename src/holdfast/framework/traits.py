@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Protocol, TypeGuard, TypeVar
 
 from holdfast.framework.events import ClusterEvent
 
@@ -33,7 +33,8 @@ class Scope(Enum):
 class Traits:
     """How long a plugin's answers hold and how it may be asked; ``check_plugin`` proves it.
 
-    The defaults are always right and cost the most: every other value is a promise.
+    ``Traits()`` is right for every plugin and costs the most. With another scope, ``epochs`` and
+    ``beyond_spec`` must tell what answers rest on; all other values are promises.
     """
 
     scope: Scope = Scope.CLUSTER
@@ -119,6 +120,6 @@ def methods_of(point: type[Plugin]) -> list[str]:
 NAMES = tuple(field.name for field in fields(Traits))
 
 
-def misplaced(plugin: Any) -> tuple[str, ...]:
+def misplaced(plugin: object) -> tuple[str, ...]:
     """Name the traits that a plugin sets as attributes of its own, where they have no effect."""
     return tuple(name for name in NAMES if hasattr(plugin, name))
