@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check fmt bench compare bench-real parity scenarios real binaries kubectl differential attack fuzz lock clean
+.PHONY: help up test check fmt bench compare bench-real parity scenarios real binaries kubectl differential attack fuzz mutants soak lock clean
 
 help:
 	@echo "make up [ARGS=...]  run the embedded cluster      make test       run the tests"
@@ -21,6 +21,7 @@ help:
 	@echo "make compare ARGS=REV                             measure beside another revision"
 	@echo "make kubectl        test with kubectl 1.30, 1.36  make differential  hunt for other decisions"
 	@echo "make attack         load without credentials      make fuzz          send random requests"
+	@echo "make mutants        change code, see tests fail   make soak [SEED=7] [MINUTES=60]  long checks"
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -101,6 +102,15 @@ attack: .venv/.dev
 # Requests that no client should send; ARGS="--requests 100000 --seed 7", or --replay FILE.
 fuzz: .venv/.dev
 	@$(BIN)/python tests/fuzz/run.py $(ARGS)
+
+# Small wrong changes of the code that some test should notice; ARGS="--seed 7 --count 20".
+mutants: .venv/.dev
+	@$(BIN)/python tools/mutants.py $(ARGS)
+
+# The long checks, each for its share of the time: fuzzers, kill rounds, mutants, differential.
+MINUTES ?= 60
+soak: .venv/.dev
+	@$(BIN)/python tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lock: .venv/bin/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv

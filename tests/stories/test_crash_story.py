@@ -5,6 +5,7 @@ more than it has, and the room of a reservation is still there for its owner.
 """
 
 import asyncio
+import os
 import random
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
@@ -22,7 +23,8 @@ from holdfast.clock import SystemClock
 from holdfast.errors import AlreadyExists, Unavailable
 from holdfast.testing import a_pod, a_reservation
 
-SEED = 20
+SEED = int(os.environ.get("HOLDFAST_SEED", "20"))
+"""``make soak`` gives others."""
 ROUNDS = 10
 PODS_A_ROUND = 20
 SIZE = 700
