@@ -320,3 +320,18 @@ def test_ends_of_a_scaled_score_follow_when_many_rows_change(tainted):
     record = record_of(cluster)
     assert record.scaled[0] is part
     assert part.flat == bool(tainted)
+
+
+def test_scores_are_normalized_over_the_rows_that_are_left():
+    """A filter that is asked every time rules out the row at one end of a kept score."""
+    taints = [{"key": f"old-{i}", "value": "", "effect": "PreferNoSchedule"} for i in range(2)]
+    cluster = FakeCluster(
+        a_node("a", labels={"zone": "z0"}),
+        a_node("b", labels={"zone": "z0"}, taints=taints[:1]),
+        a_node("c", labels={"zone": "z1"}, taints=taints),
+        a_pod("there", labels={"app": "web"}, node="c"),
+    )
+    found = ask(cluster, labels={"app": "web"}, topologySpreadConstraints=[SPREAD])
+    assert found.rows.tolist() == [0, 1]
+    assert not found.record.flat
+    assert not faults(cluster, found)

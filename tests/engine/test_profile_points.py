@@ -4,9 +4,11 @@ import numpy as np
 
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
+    Code,
     Filters,
     Placement,
     Prepares,
+    Reject,
     Reserves,
     Scores,
     Skip,
@@ -127,3 +129,21 @@ def test_a_plugin_that_skips_the_pod_takes_no_part():
     keeper = Skips()
     assert FakeCluster(a_node("n"), profile=profile(keeper)).place(a_pod("p")) == "n"
     assert keeper.kept == []
+
+
+class RefusesAtOnce(Refuses):
+    """Says no before any node is looked at."""
+
+    def prepare(self, _pod, _view):
+        return Reject(Code.UNSCHEDULABLE, (f"{self.name} says no at once",))
+
+    def filter(self, state, rows, _change=None):
+        raise AssertionError("asked without having prepared")
+
+
+def test_a_plugin_off_at_prepare_that_rejects_there_is_asked_nothing_more():
+    refuses = RefusesAtOnce("a")
+    on = FakeCluster(a_node("n"), profile=profile(refuses))
+    assert "a says no at once" in on.why(a_pod("p"))
+    off = FakeCluster(a_node("n"), profile=profile(refuses, Prepares=DEFAULT.plugins))
+    assert off.place(a_pod("p")) == "n"

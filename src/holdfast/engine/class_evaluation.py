@@ -54,6 +54,8 @@ class Record:
     - ``ok`` has exactly the nodes that every kept filter passes and every plugin that narrows
       allows; ``count``, ``rows()`` and ``left_by`` follow from it.
     - ``total`` of a feasible row is the sum of its ``plain`` and ``scaled`` scores.
+    - ``summed``: no plugin has tiers, and every kept score is plain or normalized by its ends.
+      ``simple``: besides, no score is ``apart``, so ``best_rows`` are the best if all are ranked.
     - ``_settled``: every scaled score is flat and of nodes alone, so they give each feasible row
       the same ``_constant`` until a node changes or another row becomes feasible.
     - ``flat``: every scaled score is the same for all feasible rows, so totals hold for any part

@@ -1,0 +1,42 @@
+"""Rows that pods are nominated to: those pods take room, and filters answer with them there."""
+
+import pytest
+
+from holdfast.testing import FakeCluster, a_node, a_pod, typed
+
+
+def with_port(pod):
+    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    return pod
+
+
+def cluster_of(count, *, nominated):
+    """Nodes to each of which, up to a number, a pod with a host port is nominated."""
+    cluster = FakeCluster(*(a_node(f"n{i}", cpu="4") for i in range(count)))
+    for i in range(nominated):
+        facts = cluster.world.facts(typed(with_port(a_pod(f"coming-{i}", cpu="3"))))
+        cluster.world.nominations.set(facts, f"n{i}")
+    return cluster
+
+
+def test_nominated_pods_take_room_from_pods_that_are_not_more_important():
+    cluster = cluster_of(2, nominated=1)
+    assert cluster.place(a_pod("a", cpu="2")) == "n1"
+    assert cluster.place(a_pod("b", cpu="1")) in ("n0", "n1")
+    assert cluster.place(a_pod("above", cpu="3", priority=10)) == "n0"
+
+
+@pytest.mark.parametrize(
+    ("nominated", "message"),
+    [
+        (16, "16 node(s) didn't have free ports for the requested pod ports, 4 Insufficient cpu."),
+        (17, "20 Insufficient cpu."),
+    ],
+)
+def test_a_row_that_will_not_do_anyway_says_what_is_said_first_with_those_pods_there(
+    nominated, message
+):
+    """Only the words differ, so only a few rows are asked again."""
+    cluster = cluster_of(20, nominated=nominated)
+    assert message in cluster.why(with_port(a_pod("big", cpu="5")))
+    cluster.place(with_port(a_pod("big", cpu="5")))
