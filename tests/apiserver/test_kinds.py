@@ -6,6 +6,8 @@ from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.kinds.definitions import OWN
+from holdfast.apiserver.schema.fields import type_of
+from holdfast.apiserver.verbs.subresources import SHARED
 from holdfast.store.indexing import index_object
 from holdfast.store.records import ObjectKey
 
@@ -34,3 +36,17 @@ def test_fields_said_to_be_indexed_are_those_that_the_store_indexes():
     for served in BUILT_IN:
         said = {name for name, field in served.selectable.items() if field.indexed}
         assert said == set(index_object(ObjectKey(*served.id, "", "x"), sample).fields), served.id
+
+
+def test_every_subresource_of_a_kind_is_described_and_no_other():
+    for served in BUILT_IN:
+        named, described = set(served.resource.subresources), set(served.subresources)
+        assert described <= named <= described | set(SHARED), served.id
+        for part in served.subresources.values():
+            assert bool(part.handlers) != bool(part.unbuilt), served.id
+            assert set(part.handlers) <= set(part.verbs), served.id
+
+
+def test_every_kind_that_is_stored_has_a_published_schema():
+    stored = [s for s in BUILT_IN if s.answered_by is None]
+    assert [s.id for s in stored if type_of(s.resource) is None] == []
