@@ -5,7 +5,7 @@ from collections import Counter
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.kinds.definitions import OWN
+from holdfast.apiserver.kinds.custom import OWN
 from holdfast.apiserver.schema.fields import type_of
 from holdfast.apiserver.verbs.subresources import SHARED
 from holdfast.store.indexing import index_object

@@ -9,7 +9,7 @@ import pytest
 from apiserver import every_kind
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.kinds.definitions import OWN
+from holdfast.apiserver.kinds.custom import OWN
 from holdfast.apiserver.user import MASTERS, User, component
 from holdfast.apiserver.verbs.patching import merge
 from holdfast.client.transport import Request

@@ -11,7 +11,7 @@ from collections import deque
 
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.apiserver.operation import Context
-from holdfast.apiserver.verbs.writing import builder, decode
+from holdfast.apiserver.schema.stored_objects import builder, decode
 from holdfast.errors import HoldfastError
 from holdfast.store import Stored
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,17 +13,14 @@ import msgspec
 from holdfast.api import causes
 from holdfast.api.decode import JsonObject
 from holdfast.api.defaults import default_object
-from holdfast.api.resource import Resource
-from holdfast.apiserver.descriptor import Served, selectable
-from holdfast.apiserver.kinds import scheduling_koordinator_sh, scheduling_sigs_x_k8s_io
+from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.kinds.admission.definitions import CLEANUP, mark_unserved
+from holdfast.apiserver.kinds.custom import served_by
 from holdfast.apiserver.kinds.validation.definitions import ID, check_definition, prevents_serving
 from holdfast.apiserver.operation import Context, Operation
-from holdfast.apiserver.schema.structural import Schema
-from holdfast.apiserver.tables import columns_of, custom_printer
+from holdfast.apiserver.schema.stored_objects import builder, decode
 from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.verbs.deletion import DeleteOptions, delete_stored
-from holdfast.apiserver.verbs.writing import builder, decode
 from holdfast.apiserver.wire.negotiation import PLAIN
 from holdfast.apiserver.wire.routing import RequestInfo
 from holdfast.client.transport import Request
@@ -32,11 +29,6 @@ from holdfast.store import ObjectKey, Stored
 
 T = TypeVar("T")
 _AT_ONCE = 100  # objects deleted together
-OWN = {
-    served.id: served
-    for served in (*scheduling_koordinator_sh.KINDS, *scheduling_sigs_x_k8s_io.KINDS)
-}
-"""What the server knows of custom resources besides their definitions."""
 log = logging.getLogger(__name__)
 
 
@@ -248,38 +240,3 @@ def _read(definition: JsonObject) -> tuple[tuple[Served, ...], list[Cause]]:
     except Exception as misfit:  # a stored object of any shape must not stop the server
         words = f"cannot be read: {type(misfit).__name__}: {misfit}"
         return (), [causes.invalid("spec", None, words)]
-
-
-def served_by(definition: Mapping[str, Any]) -> list[Served]:
-    """List the resources a definition describes, one a served version."""
-    spec = definition["spec"]
-    storage = next((v["name"] for v in spec["versions"] if v.get("storage")), "")
-    served = [version for version in spec["versions"] if version.get("served")]
-    return [_version(spec, version, storage) for version in served]
-
-
-def _version(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> Served:
-    names, parts = spec["names"], version.get("subresources") or {}
-    resource: Resource[Any] = Resource(
-        spec["group"], version["name"], names["plural"], names["kind"], dict,
-        namespaced=spec["scope"] == "Namespaced",
-        short_names=tuple(names.get("shortNames") or ()),
-        categories=tuple(names.get("categories") or ()),
-        subresources=tuple(name for name in ("status", "scale") if name in parts),
-    )  # fmt: skip
-    schema = Schema.compile((version.get("schema") or {}).get("openAPIV3Schema") or {})
-    paths = [one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()]
-    return replace(
-        OWN.get((resource.group, resource.plural)) or Served(resource),
-        resource=resource,
-        stored_as=f"{resource.group}/{storage}",
-        list_kind=names.get("listKind") or "",
-        schema=schema,
-        defined_by=f"{resource.plural}.{resource.group}",
-        printer=custom_printer(columns_of(version)),
-        selectable=selectable(*paths),
-        scale=parts.get("scale"),
-        counts_generations=True,
-        needs_version=True,
-        status_metadata=(),
-    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.verbs.incoming import read_body
 from holdfast.apiserver.verbs.metadata import check_version, next_metadata
 from holdfast.apiserver.verbs.updating import current, keep
-from holdfast.apiserver.verbs.writing import decode, show, typed_first
+from holdfast.apiserver.verbs.writing import show, typed_first
 from holdfast.client.transport import Response
 
 PROTECTED = frozenset({"default", "kube-public", "kube-system"})

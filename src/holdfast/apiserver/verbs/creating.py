@@ -5,11 +5,12 @@ from __future__ import annotations
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.stored_objects import builder
 from holdfast.apiserver.verbs.admission import admit
 from holdfast.apiserver.verbs.incoming import read_body
 from holdfast.apiserver.verbs.metadata import generate_name, metadata_of, new_metadata
 from holdfast.apiserver.verbs.namespaces import check_namespace_lives
-from holdfast.apiserver.verbs.writing import builder, pretended, show, typed_first
+from holdfast.apiserver.verbs.writing import pretended, show, typed_first
 from holdfast.client.transport import Response
 from holdfast.errors import AlreadyExists
 

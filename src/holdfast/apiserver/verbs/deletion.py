@@ -10,10 +10,11 @@ import msgspec
 from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.stored_objects import builder, decode
 from holdfast.apiserver.verbs.forms import render_list
 from holdfast.apiserver.verbs.selection import selection_of
 from holdfast.apiserver.verbs.updating import current, is_finished
-from holdfast.apiserver.verbs.writing import builder, decode, pretended, show, typed_first
+from holdfast.apiserver.verbs.writing import pretended, show, typed_first
 from holdfast.apiserver.wire.answers import answer, success
 from holdfast.apiserver.wire.body import read_value
 from holdfast.apiserver.wire.options import unknown_choice, whole_number, wrong_option

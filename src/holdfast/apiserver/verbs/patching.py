@@ -10,12 +10,13 @@ import msgspec
 from holdfast.api import causes
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.verbs.conversion import inward, outward_object
 from holdfast.apiserver.verbs.incoming import known_fields
 from holdfast.apiserver.verbs.json_patch import REJECTED, apply_json_patch, undecodable
 from holdfast.apiserver.verbs.metadata import metadata_of
 from holdfast.apiserver.verbs.updating import current, write
-from holdfast.apiserver.verbs.writing import decode, show
+from holdfast.apiserver.verbs.writing import show
 from holdfast.apiserver.wire.body import check_size, parse_json
 from holdfast.apiserver.wire.nesting import check_nesting
 from holdfast.client.transport import Response

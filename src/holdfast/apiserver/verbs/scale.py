@@ -11,6 +11,7 @@ from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.verbs.incoming import read_of, typed
 from holdfast.apiserver.verbs.patching import (
     JSON_PATCH,
@@ -20,7 +21,6 @@ from holdfast.apiserver.verbs.patching import (
     read_patch,
 )
 from holdfast.apiserver.verbs.updating import current, write
-from holdfast.apiserver.verbs.writing import decode
 from holdfast.apiserver.wire.answers import answer_value
 from holdfast.apiserver.wire.body import check_size
 from holdfast.client.transport import Response

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.shapes import content_changed
+from holdfast.apiserver.schema.stored_objects import builder, decode
 from holdfast.apiserver.verbs.admission import admit
 from holdfast.apiserver.verbs.incoming import read_body
 from holdfast.apiserver.verbs.metadata import (
@@ -13,7 +14,7 @@ from holdfast.apiserver.verbs.metadata import (
     metadata_of,
     next_metadata,
 )
-from holdfast.apiserver.verbs.writing import builder, decode, pretended, show, typed_first
+from holdfast.apiserver.verbs.writing import pretended, show, typed_first
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest
 from holdfast.store import Stored

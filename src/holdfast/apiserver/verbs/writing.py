@@ -10,14 +10,11 @@ import msgspec
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import Served
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.schema.stored_objects import builder, decode
 from holdfast.apiserver.verbs.forms import render
 from holdfast.apiserver.wire.answers import answer, with_headers
 from holdfast.apiserver.wire.warning_header import warning_header
 from holdfast.client.transport import Response
 from holdfast.store import Stored
-
-__all__ = ["builder", "decode", "pretended", "show", "typed_first"]
 
 _encode = msgspec.json.Encoder().encode
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from holdfast.api import causes
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.verbs.incoming import read_of
 from holdfast.apiserver.verbs.metadata import conflict, metadata_of, stamp
 from holdfast.apiserver.verbs.updating import keep
-from holdfast.apiserver.verbs.writing import decode
 from holdfast.apiserver.wire.answers import success
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, NotAllowed, aggregated

@@ -9,11 +9,11 @@ from holdfast.api.labels import readable
 from holdfast.api.meta import LabelSelector
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema.stored_objects import builder, decode
 from holdfast.apiserver.verbs.deletion import DeleteOptions, check_preconditions, delete_stored
 from holdfast.apiserver.verbs.incoming import read_of
 from holdfast.apiserver.verbs.metadata import metadata_of
 from holdfast.apiserver.verbs.updating import current
-from holdfast.apiserver.verbs.writing import builder, decode
 from holdfast.apiserver.wire.answers import answer_value, success
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Cause, Details, Forbidden, TooManyRequests
