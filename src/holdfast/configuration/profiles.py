@@ -17,6 +17,7 @@ from holdfast.configuration.points import POINTS, Point
 from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
 from holdfast.framework.plugin import Plugin, Prepares, implements
+from holdfast.plugins.reservation import Reservation
 
 MOST_TOTAL = 2**63 - 1
 RESERVATION = "Reservation"
@@ -173,8 +174,9 @@ class ProfileReading:
             )
 
     def _reservations_preempt(self, lists: Lists) -> bool:
-        args = getattr(self._plugins.get(RESERVATION), "args", None)
-        return RESERVATION in lists[points.FILTER] and getattr(args, "enable_preemption", False)
+        plugin = self._plugins.get(RESERVATION)
+        on = isinstance(plugin, Reservation) and plugin.args.enable_preemption
+        return on and RESERVATION in lists[points.FILTER]
 
 
 def _camel(field: str) -> str:
