@@ -59,12 +59,11 @@ def tree_files(root: Path) -> list[str]:
     return [name for name in listed.stdout.splitlines() if (root / name).is_file()]
 
 
-def tree_digest(root: Path) -> str:
-    """Name the content of sources and tests."""
+def digest_of(root: Path, files: list[str]) -> str:
+    """Name the content of files."""
     total = hashlib.sha256()
-    for name in sorted(tree_files(root)):
-        if name.endswith((".py", ".toml")) and name.startswith(("src/", "tests/")):
-            total.update(name.encode() + (root / name).read_bytes())
+    for name in files:
+        total.update(name.encode() + (root / name).read_bytes())
     return total.hexdigest()
 
 

@@ -21,7 +21,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from mutant_changes import Mutant, changes_of, is_change
-from mutant_tests import Coverage, Follower, Run, Scratch, preload, run_tests, tree_digest
+from mutant_tests import Coverage, Follower, Run, Scratch, digest_of, preload, run_tests
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPLAINED = ROOT / "tests" / "mutants_explained.toml"
@@ -42,17 +42,23 @@ class Package:
 PACKAGES = {
     "queue": Package(
         ("src/holdfast/scheduler/scheduling_queue.py", "src/holdfast/scheduler/queued_pods.py"),
-        ("tests/scheduler",),
+        ("tests/scheduler/test_queue*.py",),
     ),
     "engine": Package(
-        ("src/holdfast/engine/*.py",), ("tests/engine", "tests/framework", "tests/conformance")
+        ("src/holdfast/engine/*.py",),
+        ("tests/engine/*.py", "tests/framework/*.py", "tests/conformance/*.py"),
     ),
     "kinds": Package(
-        ("src/holdfast/apiserver/kinds/**/*.py",), ("tests/apiserver",),
+        ("src/holdfast/apiserver/kinds/**/*.py",),
+        tuple(f"tests/apiserver/test_{name}.py" for name in (
+            "recorded_answers", "*validation", "custom_resources", "definition_faults", "deletion",
+            "pod_binding", "priority_classes", "reservation_warnings", "role_bindings", "secrets",
+            "unbuilt", "warning_headers", "writing",
+        )),
         ("tests/apiserver/test_recorded_answers.py",),
     ),
     "capacity": Package(
-        ("src/holdfast/capacity/*.py",), ("tests/capacity", "tests/reservations")
+        ("src/holdfast/capacity/*.py",), ("tests/capacity/*.py", "tests/reservations/*.py")
     ),
 }  # fmt: skip
 
@@ -98,11 +104,11 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def sources_of(package: Package) -> list[str]:
-    """The files of a package."""
-    found = {str(p.relative_to(ROOT)) for glob in package.sources for p in ROOT.glob(glob)}
+def files_of(globs: tuple[str, ...]) -> list[str]:
+    """The files that match, by their paths from the root."""
+    found = {str(p.relative_to(ROOT)) for glob in globs for p in ROOT.glob(glob)}
     if not found:
-        sys.exit(f"no file matches {package.sources}: correct PACKAGES in tools/mutants.py")
+        sys.exit(f"no file matches {', '.join(globs)}: correct PACKAGES in tools/mutants.py")
     return sorted(found)
 
 
@@ -113,7 +119,7 @@ def _sample(names: list[str], wanted: argparse.Namespace) -> list[tuple[str, Mut
     """
     drawn = []
     for name in names:
-        found = [m for file in sources_of(PACKAGES[name]) for m in changes_of(ROOT, file)]
+        found = [m for file in files_of(PACKAGES[name].sources) for m in changes_of(ROOT, file)]
         if wanted.only:
             file, _, line = wanted.only.partition(":")
             found = [m for m in found if m.file == file and line in ("", str(m.line))]
@@ -139,27 +145,30 @@ def read_explained() -> set[tuple[str, str, str, str]]:
 
 def _coverage(pool: multiprocessing.pool.Pool, name: str) -> Coverage:
     """Read or find out which tests execute which lines of a package."""
+    package = PACKAGES[name]
+    sources = files_of(package.sources)
+    files = files_of(package.tests)
     kept = ROOT / "build" / f"mutants-{name}.json"
-    digest = tree_digest(ROOT)
+    digest = digest_of(ROOT, [*sources, *files])
     if kept.exists():
         known = json.loads(kept.read_text())
         if known["digest"] == digest:
             return Coverage(known["tests"])
-    package = PACKAGES[name]
-    sources = sources_of(package)
-    files = [str(path.relative_to(ROOT)) for where in package.tests
-             for path in sorted((ROOT / where).rglob("test_*.py"))] + sources  # fmt: skip
+    asked = [(file, sources) for file in [*files, *sources] if _has_tests(file)]
     tests: dict[str, dict[str, object]] = {}
-    found = pool.imap_unordered(_follow, [(file, sources) for file in files])
-    for number, one in enumerate(found, 1):
+    for number, one in enumerate(pool.imap_unordered(_follow, asked), 1):
         tests |= one
-        _progress(f"{name}: followed {number} of {len(files)} files of tests")
+        _progress(f"{name}: followed {number} of {len(asked)} files of tests")
     _progress("")
     if not tests:
         sys.exit(f"no test of {name} passes: see tests {', '.join(package.tests)}")
     kept.parent.mkdir(exist_ok=True)
     kept.write_text(json.dumps({"digest": digest, "tests": tests}))
     return Coverage(tests)
+
+
+def _has_tests(file: str) -> bool:
+    return Path(file).name.startswith("test_") or b">>> " in (ROOT / file).read_bytes()
 
 
 def _task(name: str, mutant: Mutant, coverage: Coverage, end: float) -> Task:
@@ -169,7 +178,7 @@ def _task(name: str, mutant: Mutant, coverage: Coverage, end: float) -> Task:
     if is_table:
         tests = list(dict.fromkeys([*package.of_tables, *tests]))
         if not tests:
-            tests = list(package.tests)
+            tests = files_of(package.tests)
     known = coverage.seconds([test for test in tests if "::" in test])
     return Task(name, mutant, tuple(tests), 5 * known + _LEAST_SECONDS + 60 * is_table, end)
 
