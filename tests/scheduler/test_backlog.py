@@ -65,9 +65,9 @@ def test_pods_that_differ_in_labels_nobody_looks_at_are_asked_about_once(backlog
     assert len(backlog.try_all()) == 10
     backlog.grow("n1", cpu="4", memory="9Gi")
     assert len(backlog.judged) == 1
-    assert backlog.queue.count("unschedulable") == 10
+    assert backlog.queue.counts()["unschedulable"] == 10
     backlog.grow("n1", cpu="8", memory="9Gi")
-    assert backlog.queue.count("unschedulable") == 0
+    assert backlog.queue.counts()["unschedulable"] == 0
 
 
 def a_picky_pod(name, node, app):

@@ -148,7 +148,7 @@ async def test_S016_a_pod_deleted_during_the_attempt_is_not_missed(cluster):
     await cluster.delete(PODS, "blocker", "default")
     queue, now = cluster.components.scheduler.queue, cluster.clock.now()
     queue.reject(queued, {"NodeResourcesFit"}, (), now)
-    assert queue.count("backoff") == 1
+    assert queue.counts()["backoff"] == 1
 
 
 async def test_S017_an_event_that_is_no_help_leaves_the_pod_unschedulable(cluster):
@@ -159,7 +159,7 @@ async def test_S017_an_event_that_is_no_help_leaves_the_pod_unschedulable(cluste
     await cluster.settle()
     queue, now = cluster.components.scheduler.queue, cluster.clock.now()
     queue.reject(queued, {"NodeResourcesFit"}, (), now)
-    assert queue.count("unschedulable") == 1
+    assert queue.counts()["unschedulable"] == 1
 
 
 async def test_S027_a_long_message_is_cut_in_the_event_and_whole_in_the_condition(cluster):

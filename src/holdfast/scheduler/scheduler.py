@@ -245,11 +245,6 @@ class Scheduler:
     def _uncounted(self, resource: str) -> bool:
         return any(profile.uncounted(resource) for profile in self.profiles.values())
 
-    @property
-    def binding(self) -> int:
-        """How many bindings are under way."""
-        return len(self._bindings)
-
     def metrics_page(self) -> bytes:
         """Render /metrics as things are now."""
         return self.metrics.page()

@@ -92,12 +92,8 @@ class SchedulingQueue:
         return uid in self._known
 
     def counts(self) -> Counter[str]:
-        """How many pods wait in each place."""
+        """How many pods wait in ``active``, ``backoff``, ``unschedulable`` and ``gated``."""
         return Counter(pod.place for pod in self._known.values())
-
-    def count(self, place: str) -> int:
-        """How many pods wait in ``active``, ``backoff``, ``unschedulable`` or ``gated``."""
-        return self.counts()[place]
 
     def blamed(self) -> Counter[tuple[str, str]]:
         """How many waiting pods each plugin rejected, by plugin and profile."""
@@ -249,10 +245,6 @@ class SchedulingQueue:
             if pod.place == "unschedulable" and now - pod.since > LONGEST_WAIT:
                 pod.flushed = True
                 self._to_backoff(pod, TIMED_OUT, now)
-
-    def backoff_expiry(self, pod: QueuedPod) -> float:
-        """When the pod's backoff is over; it still waits during that very second."""
-        return self._backoff.expiry(pod)
 
     def _move(self, pod: QueuedPod, place: str) -> None:
         pod.place = place
