@@ -1,6 +1,6 @@
 """What the metrics page and the debug view say of reservations."""
 
-from holdfast.scheduler.reservation_view import node_reservations
+from holdfast.scheduler.dump import node_reservations
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.harness import Harness
 

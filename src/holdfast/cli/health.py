@@ -15,8 +15,8 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.clock import Clock
 from holdfast.errors import Refused
 from holdfast.health_checks import HealthCheck, page, single
+from holdfast.scheduler.dump import node_reservations
 from holdfast.scheduler.object_metrics import resources_page
-from holdfast.scheduler.reservation_view import node_reservations
 from holdfast.scheduler.scheduler import Scheduler
 
 EMULATES = "v1.36"
