@@ -38,7 +38,7 @@ class Mutant:
     function: str
     """Where it is: the names of classes and functions with dots, empty at module level."""
     before: str
-    """The expression or statement that changes."""
+    """The line that changes, or the expression, statement or entry of several lines."""
     after: str
 
     @property
@@ -83,11 +83,11 @@ class Changes:
             yield from self._module_level(node)
             return
         if _can_go(node):
-            yield self._change(node, node, "pass")
+            yield self._change(node, "pass")
         for name in ("test", "value", "targets", "target", "iter", "exc", "items", "subject"):
             yield from self._expressions(getattr(node, name, None))
         if isinstance(node, ast.If) and not isinstance(node.test, ast.Compare | ast.UnaryOp):
-            yield self._change(node.test, node.test, f"not ({self._text(node.test)})")
+            yield self._change(node.test, f"not ({self._text(node.test)})")
         for block in _blocks(node):
             yield from self._body(block)
 
@@ -104,7 +104,7 @@ class Changes:
         for node in _walk(root):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
                 if not isinstance(node, ast.JoinedStr):
-                    yield self._change(node, node, repr(node.value + "-"))
+                    yield self._change(node, repr(node.value + "-"))
             elif isinstance(node, _TABLES):
                 yield from self._without(node)
             elif isinstance(node, ast.Call):
@@ -156,38 +156,41 @@ class Changes:
     def _expression(self, node: ast.expr) -> Iterator[Mutant]:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             left, right = self._text(node.left), self._text(node.comparators[0])
-            yield self._change(node, node, f"{left} {_FLIPPED[type(node.ops[0])]} {right}")
+            yield self._change(node, f"{left} {_FLIPPED[type(node.ops[0])]} {right}")
         elif isinstance(node, ast.BoolOp):
             word = "or" if isinstance(node.op, ast.And) else "and"
             parts = [f"({self._text(value)})" for value in node.values]
-            yield self._change(node, node, f" {word} ".join(parts))
+            yield self._change(node, f" {word} ".join(parts))
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            yield self._change(node, node, f"({self._text(node.operand)})")
+            yield self._change(node, f"({self._text(node.operand)})")
         elif isinstance(node, ast.IfExp):
-            yield self._change(node, node.test, f"not ({self._text(node.test)})")
+            yield self._change(node.test, f"not ({self._text(node.test)})")
         elif isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
             left, right = self._text(node.left), self._text(node.right)
             if not _is_text_constant(node.left) and not _is_text_constant(node.right):
-                yield self._change(node, node, f"{left} {_SIGNS[type(node.op)]} {right}")
+                yield self._change(node, f"{left} {_SIGNS[type(node.op)]} {right}")
         elif isinstance(node, ast.Constant):
             yield from self._constant(node)
 
     def _constant(self, node: ast.Constant) -> Iterator[Mutant]:
         if isinstance(node.value, bool):
-            yield self._change(node, node, str(not node.value))
+            yield self._change(node, str(not node.value))
         elif isinstance(node.value, int | float):
-            yield self._change(node, node, str(node.value + 1))
+            yield self._change(node, str(node.value + 1))
             if node.value > 0:
-                yield self._change(node, node, str(node.value - 1))
+                yield self._change(node, str(node.value - 1))
 
-    def _change(self, shown: ast.AST, node: ast.AST, text: str) -> Mutant:
-        """Replace a node; ``shown`` is the part of the code that is told about."""
+    def _change(self, node: ast.AST, text: str) -> Mutant:
+        """Replace a node; told about is the line it stands on, or the node itself if it is long."""
         start, end = self._at(node)
-        first, last = self._at(shown)
+        line = self._source.count(b"\n", 0, start) + 1
+        first, last = start, end
+        if b"\n" not in self._source[start:end]:
+            first, last = self._starts[line - 1], self._starts[line]
+        text = _joined(text, node)
         before = self._source[first:last].decode()
         after = self._source[first:start].decode() + text + self._source[end:last].decode()
-        line = getattr(node, "lineno", 0)
-        return Mutant(self._file, line, start, end, _joined(text, node), ".".join(self._where),
+        return Mutant(self._file, line, start, end, text, ".".join(self._where),
                       " ".join(before.split()), " ".join(after.split()))  # fmt: skip
 
     def _at(self, node: ast.AST) -> tuple[int, int]:

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from contextlib import suppress
@@ -35,19 +34,13 @@ _OPTIONS = ("-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "n
 _PASSED, _FAILED, _NOTHING_RUN = 0, 1, 5
 
 
-class Scratch:
-    """A copy of the tracked and new files of the tree."""
-
-    def __init__(self, root: Path) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="mutants-"))
-        for name in tree_files(root):
-            target = self.path / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(root / name, target)
-
-    def remove(self) -> None:
-        """Delete the copy."""
-        shutil.rmtree(self.path, ignore_errors=True)
+def copy_tree(root: Path, target: Path) -> Path:
+    """Copy the files of the tree that git knows or would know."""
+    for name in tree_files(root):
+        copy = target / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / name, copy)
+    return target
 
 
 def tree_files(root: Path) -> list[str]:

@@ -14,6 +14,7 @@ import multiprocessing
 import multiprocessing.pool
 import os
 import sys
+import tempfile
 import time
 import tomllib
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from mutant_changes import Mutant, changes_of, is_change
-from mutant_tests import Coverage, Follower, Run, Scratch, digest_of, preload, run_tests
+from mutant_tests import Coverage, Follower, Run, copy_tree, digest_of, preload, run_tests
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPLAINED = ROOT / "tests" / "mutants_explained.toml"
@@ -83,11 +84,14 @@ def main() -> int:
     names = wanted.package or list(PACKAGES)
     sample = _sample(names, wanted)
     preload()
-    with multiprocessing.get_context("fork").Pool(wanted.workers, _start) as pool:
+    context = multiprocessing.get_context("fork")
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as where,
+        context.Pool(wanted.workers, _start, (Path(where),)) as pool,
+    ):
         coverage = {name: _coverage(pool, name) for name in names}
         tasks = [_task(package, mutant, coverage[package], end) for package, mutant in sample]
         survivors = _run_all(pool, tasks)
-        pool.map(_stop, range(wanted.workers * 4), chunksize=1)
     print(f"{time.monotonic() - began:.0f} s")
     return 1 if survivors else 0
 
@@ -125,14 +129,12 @@ def _sample(names: list[str], wanted: argparse.Namespace) -> list[tuple[str, Mut
             found = [m for m in found if m.file == file and line in ("", str(m.line))]
         found.sort(key=lambda m: hashlib.sha256(f"{wanted.seed} {m.key}".encode()).digest())
         drawn.append([(name, mutant) for mutant in found])
-    explained = read_explained()
     turns = (one for turn in zip_longest(*drawn) for one in turn if one is not None)
-    runnable = (
-        one for one in turns
-        if one[1].key not in explained and is_change(one[1], (ROOT / one[1].file).read_bytes())
-    )  # fmt: skip
+    runnable = (one for one in turns if is_change(one[1], (ROOT / one[1].file).read_bytes()))
     first, of = (int(part) for part in wanted.slice.split("/"))
-    return list(islice(runnable, wanted.count))[first - 1 :: of]
+    sample = list(islice(runnable, wanted.count))[first - 1 :: of]
+    explained = read_explained()
+    return [one for one in sample if one[1].key not in explained]
 
 
 def read_explained() -> set[tuple[str, str, str, str]]:
@@ -220,24 +222,20 @@ def _progress(text: str) -> None:
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
-_scratch: Scratch
+_scratch: Path
 
 
-def _start() -> None:
+def _start(where: Path) -> None:
     """Give a worker its own copy of the tree."""
     global _scratch  # noqa: PLW0603
-    _scratch = Scratch(ROOT)
-
-
-def _stop(_number: int) -> None:
-    _scratch.remove()
+    _scratch = copy_tree(ROOT, where / str(os.getpid()))
 
 
 def _follow(what: tuple[str, list[str]]) -> dict[str, dict[str, object]]:
     file, sources = what
-    result = _scratch.path / "followed.json"
+    result = _scratch / "followed.json"
     result.unlink(missing_ok=True)
-    run_tests(_scratch.path, [file], _FOLLOW_SECONDS, Follower(_scratch.path, sources, result))
+    run_tests(_scratch, [file], _FOLLOW_SECONDS, Follower(_scratch, sources, result))
     return json.loads(result.read_text()) if result.exists() else {}
 
 
@@ -246,11 +244,11 @@ def _judge(task: Task) -> tuple[Task, Run]:
         return task, Run("out of time")
     if not task.tests:
         return task, Run("nothing run")
-    path = _scratch.path / task.mutant.file
+    path = _scratch / task.mutant.file
     source = path.read_bytes()
     path.write_bytes(task.mutant.apply(source))
     try:
-        return task, run_tests(_scratch.path, list(task.tests), task.seconds)
+        return task, run_tests(_scratch, list(task.tests), task.seconds)
     finally:
         path.write_bytes(source)
 
