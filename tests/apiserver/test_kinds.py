@@ -10,6 +10,8 @@ from holdfast.apiserver.schema.fields import type_of
 from holdfast.apiserver.verbs.subresources import SHARED
 from holdfast.store.indexing import index_object
 from holdfast.store.records import ObjectKey
+from holdfast.validation import list_limits
+from holdfast.validation.counting import tree_of
 
 RESOURCES = [served.resource for served in BUILT_IN]
 
@@ -50,3 +52,34 @@ def test_every_subresource_of_a_kind_is_described_and_no_other():
 def test_every_kind_that_is_stored_has_a_published_schema():
     stored = [s for s in BUILT_IN if s.answered_by is None]
     assert [s.id for s in stored if type_of(s.resource) is None] == []
+
+
+LIMITS = {
+    ("", "nodes"): list_limits.NODE,
+    ("", "persistentvolumes"): list_limits.PERSISTENT_VOLUME,
+    ("", "pods"): list_limits.POD,
+    ("", "podtemplates"): list_limits.POD_TEMPLATE,
+    ("", "replicationcontrollers"): list_limits.REPLICATION_CONTROLLER,
+    ("", "services"): list_limits.SERVICE,
+    ("apps", "daemonsets"): list_limits.WORKLOAD,
+    ("apps", "deployments"): list_limits.WORKLOAD,
+    ("apps", "replicasets"): list_limits.WORKLOAD,
+    ("apps", "statefulsets"): list_limits.WORKLOAD,
+    ("batch", "cronjobs"): list_limits.CRON_JOB,
+    ("batch", "jobs"): list_limits.WORKLOAD,
+    ("discovery.k8s.io", "endpointslices"): list_limits.ENDPOINT_SLICE,
+    ("policy", "poddisruptionbudgets"): list_limits.DISRUPTION_BUDGET,
+    ("resource.k8s.io", "deviceclasses"): list_limits.DEVICE_CLASS,
+    ("resource.k8s.io", "resourceclaims"): list_limits.RESOURCE_CLAIM,
+    ("resource.k8s.io", "resourceclaimtemplates"): list_limits.RESOURCE_CLAIM_TEMPLATE,
+    ("resource.k8s.io", "resourceslices"): list_limits.RESOURCE_SLICE,
+    ("scheduling.koordinator.sh", "reservations"): list_limits.RESERVATION,
+    ("scheduling.sigs.x-k8s.io", "resourcepolicies"): list_limits.RESOURCE_POLICY,
+    ("storage.k8s.io", "csinodes"): list_limits.CSI_NODE,
+}
+
+
+def test_the_lists_of_each_kind_are_limited():
+    for served in (*BUILT_IN, *OWN.values()):
+        wanted = tree_of(LIMITS.get(served.id, list_limits.METADATA))
+        assert served.lists == wanted, served.id
