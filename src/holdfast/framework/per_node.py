@@ -1,7 +1,7 @@
 """Plugins for authors who think of one node at a time.
 
 Derive from ``PerNodePlugin`` and write ``fits``, or ``score``, or both. ``columnar`` makes of it a
-plugin as the runner wants it: asked about rows, answering with arrays. It loops over nodes in
+plugin as the engine wants it: asked about rows, answering with arrays. It loops over nodes in
 Python, which the plugins that come with Holdfast never do: right first, fast enough for thousands
 of nodes and not for thousands of pods a second. docs/plugins.md says what to do then.
 """
