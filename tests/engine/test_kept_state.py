@@ -241,6 +241,22 @@ def test_a_wrong_word_about_a_row_with_nominated_pods_is_found(cluster):
     assert named(record, "beside nominated pods row 0")
 
 
+def test_a_wrong_word_about_a_row_that_will_not_do_anyway_is_found(cluster):
+    nominate(cluster, "coming", "n1")
+    record = rejected(cluster)
+    assert record.crowd._asides[1].reasons == ("Insufficient cpu",)
+    record.crowd._asides[1] = None
+    assert named(record, "beside nominated pods row 1")
+
+
+def test_objections_follow_the_cluster(cluster):
+    rejected(cluster)
+    cluster.add(a_node("n1", cpu="8", unschedulable=True))
+    rejected(cluster)
+    cluster.remove(a_node("n0"))
+    rejected(cluster)
+
+
 def test_a_wrong_column_about_nominated_pods_is_found(cluster):
     nominate(cluster, "coming", "n1")
     check_invariants(cluster.world)

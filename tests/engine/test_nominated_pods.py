@@ -40,3 +40,32 @@ def test_a_row_that_will_not_do_anyway_says_what_is_said_first_with_those_pods_t
     cluster = cluster_of(20, nominated=nominated)
     assert message in cluster.why(with_port(a_pod("big", cpu="5")))
     cluster.place(with_port(a_pod("big", cpu="5")))
+
+
+def test_a_nominated_pod_leaves_room_for_others_and_not_for_itself():
+    cluster = cluster_of(2, nominated=1)
+    alone = cluster.world.facts(typed(a_pod("alone", cpu="3")))
+    cluster.world.nominations.set(alone, "n1")
+    beside = cluster.world.facts(typed(a_pod("beside", cpu="2")))
+    cluster.world.nominations.set(beside, "n0")
+    assert cluster.why(a_pod("beside", cpu="2")) == "0/2 nodes are available: 2 Insufficient cpu."
+    assert cluster.place(a_pod("alone", cpu="3")) == "n1"
+
+
+def test_a_row_that_a_filter_asked_every_time_rejects_is_not_spoken_of_twice():
+    spread = {
+        "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }  # fmt: skip
+    cluster = cluster_of(17, nominated=17)
+    cluster.add(
+        *(a_node(f"n{i}", cpu="4", labels={"zone": "a"}) for i in range(17)),
+        a_node("full", cpu="1", labels={"zone": "b"}),
+        a_pod("there", cpu="100m", labels={"app": "web"}, node="n0"),
+    )
+    assert cluster.why(
+        a_pod("p", cpu="2", labels={"app": "web"}, topologySpreadConstraints=[spread])
+    ) == (
+        "0/18 nodes are available: 1 Insufficient cpu, "
+        "17 node(s) didn't match pod topology spread constraints."
+    )

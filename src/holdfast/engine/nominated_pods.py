@@ -72,7 +72,8 @@ class Crowd:
 
     Invariant after ``refresh``, until the picture or a nomination changes: ``words`` has of every
     feasible row what ``judge`` says with the pods nominated to it there, and of no other row
-    anything. Rows that lack the same resources get the same word.
+    anything; ``_asides`` has the same of some rows that are not feasible. Rows that lack the same
+    resources get the same word.
     """
 
     def __init__(
@@ -114,17 +115,23 @@ class Crowd:
     def aside(self, row: int) -> Word | None:
         """What is said first of a row that will not do anyway, those pods being there."""
         if row not in self._asides:
-            ahead = self._world.nominations.at_least(self._priority, row)
-            self._asides[row] = judge(self._filters, row, Change(added={row: ahead}))
+            self._asides[row] = self._judge(row)
         return self._asides[row]
+
+    def _judge(self, row: int) -> Word | None:
+        ahead = self._world.nominations.at_least(self._priority, row)
+        return judge(self._filters, row, Change(added={row: ahead}))
 
     def faults(self) -> Iterator[str]:
         """Judge every row again and name those of which something else is kept."""
-        if self._follower.current:
-            for row in range(self._world.nodes.size):
-                kept, expected = self.words.at(row), self.word(row)
-                if kept != expected:
-                    yield f"beside nominated pods row {row} is kept as {kept}, and is {expected}"
+        if not self._follower.current:
+            return
+        rows = range(self._world.nodes.size)
+        found = [(row, self.words.at(row), self.word(row)) for row in rows]
+        found += [(row, kept, self._judge(row)) for row, kept in self._asides.items()]
+        for row, kept, expected in found:
+            if kept != expected:
+                yield f"beside nominated pods row {row} is kept as {kept}, and is {expected}"
 
     def _word(self, row: int) -> Word | None:
         if self._room is None or not self._ok[row] or row in self._world.insiders.rows():
