@@ -94,6 +94,8 @@ class Changes:
     def _module_level(self, node: ast.stmt) -> Iterator[Mutant]:
         """Change tables and constants; a name like ``__all__`` is no table."""
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            if isinstance(node.value, ast.Call) and self._text(node.value.func) == "field":
+                return
             first = node.targets[0] if isinstance(node, ast.Assign) else node.target
             if not self._text(first).startswith("__"):
                 yield from self._expressions(node.value)
@@ -124,7 +126,7 @@ class Changes:
 
     def _without_keyword(self, call: ast.Call) -> Iterator[Mutant]:
         found = [*call.args, *(k for k in call.keywords if k.arg)]
-        if any(k.arg is None for k in call.keywords) or self._text(call.func) == "field":
+        if any(k.arg is None for k in call.keywords):
             return
         spans = [self._at(entry) for entry in found]
         for number, entry in enumerate(found):

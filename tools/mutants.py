@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import multiprocessing.pool
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 EXPLAINED = ROOT / "tests" / "mutants_explained.toml"
 _FOLLOW_SECONDS = 900.0
 _LEAST_SECONDS = 20.0
+_EVERY = 25
+"""How often a run that no terminal shows tells how far it is."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Task:
 def main() -> int:
     """Sample, run, report; 1 if a change went unnoticed that is not explained."""
     wanted = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # so that scratch copies are removed
     began = time.monotonic()
     end = began + wanted.minutes * 60 if wanted.minutes else float("inf")
     names = wanted.package or list(PACKAGES)
@@ -199,7 +203,10 @@ def _run_all(pool: multiprocessing.pool.Pool, tasks: list[Task]) -> list[Task]:
             _progress("")
             print(_shown(task, run), flush=True)
         spent = time.monotonic() - began
-        _progress(f"{number} of {len(tasks)}, {len(survivors)} unnoticed, {spent:.0f} s")
+        told = f"{number} of {len(tasks)}, {len(survivors)} unnoticed, {spent:.0f} s"
+        _progress(told)
+        if number % _EVERY == 0 and not sys.stderr.isatty():
+            print(told, flush=True)
     _progress("")
     for name, runs in outcomes.items():
         if runs:

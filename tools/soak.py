@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -165,10 +166,19 @@ def _round(part: Part, seed: int, left: float, most: float) -> tuple[int, Path]:
         try:
             return process.wait(most), log
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
             part.ended_early = True
+            _end(process)
             return 0, log
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and what it started, first with a chance to clean up."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def show(chosen: list[Part]) -> int:

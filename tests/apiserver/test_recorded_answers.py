@@ -64,6 +64,7 @@ def answers(request):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 @pytest.mark.xdist_group("recorded answers")
 @pytest.mark.parametrize("name", NAMES)
 def test_answers_are_as_recorded(answers, name):
@@ -76,6 +77,7 @@ def test_answers_are_as_recorded(answers, name):
     pytest.fail("\n".join([f"{name}: {len(lines)} lines differ", *lines[:MOST_LINES]]), False)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.xdist_group("recorded answers")
 def test_every_kind_is_recorded(answers):
     assert sorted(answers) == NAMES

@@ -50,7 +50,7 @@ def test_a_pod_that_waits_is_not_popped_through_an_older_entry():
     queue.update(facts("a"), 0.0)
     queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
     assert queue.pop(0.0) is None
-    assert queue.count("unschedulable") == 1
+    assert queue.counts()["unschedulable"] == 1
 
 
 def test_of_equal_pods_in_backoff_the_more_important_then_the_earlier_comes_first():
@@ -151,9 +151,9 @@ def test_long_waiting_pods_are_looked_for_every_thirty_seconds():
     rejected(queue, "b", 0.1)
     queue.flush(300.0)
     queue.flush(329.9)
-    assert queue.count("unschedulable") == 2
+    assert queue.counts()["unschedulable"] == 2
     queue.flush(330.0)
-    assert queue.count("active") == 2
+    assert queue.counts()["active"] == 2
 
 
 def test_a_pod_waits_five_minutes_and_not_a_moment_less():
@@ -162,12 +162,15 @@ def test_a_pod_waits_five_minutes_and_not_a_moment_less():
     rejected(queue, "b", 1.0)
     queue.flush(301.0)
     assert popped(queue, 301.0) == ["a"]
-    assert queue.count("unschedulable") == 1
+    assert queue.counts()["unschedulable"] == 1
 
 
 def test_a_pod_that_was_flushed_says_so_until_it_is_tried_again():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    pod = rejected(queue, "a", 0.0)
+    queue.add(facts("a"), 0.0)
+    pod = queue.pop(0.0)
+    assert not pod.flushed
+    queue.reject(pod, {"Fit"}, (), 0.0)
     assert not pod.flushed
     queue.flush(301.0)
     assert queue.pop(301.0).flushed
@@ -188,14 +191,14 @@ def test_a_gate_that_was_opened_is_looked_at_again():
     queue = a_queue(gatekeeper=lambda f: "gate" if f.name in closed else "")
     queue.add(facts("a"), 0.0)
     queue.reopen("a", "Opened", 1.0)
-    assert queue.count("gated") == 1
+    assert queue.counts()["gated"] == 1
     closed.clear()
     queue.reopen("a", "Opened", 1.0)
     assert popped(queue, 1.0) == ["a"]
     rejected(queue, "b", 1.0)
     queue.reopen("b", "Opened", 100.0)
     queue.reopen("nobody", "Opened", 100.0)
-    assert queue.count("unschedulable") == 1
+    assert queue.counts()["unschedulable"] == 1
 
 
 def test_activating_what_is_active_or_unknown_changes_nothing():
@@ -225,7 +228,10 @@ def test_backoff_never_exceeds_the_longest(tries):
     pod = queue.pop(0.0)
     pod.errors = tries - 1
     queue.fail(pod, 4.0)
-    assert queue.backoff_expiry(pod) == 13.0
+    queue.flush(13.9)
+    assert queue.counts() == {"backoff": 1}
+    queue.flush(14.0)
+    assert queue.counts() == {"active": 1}
 
 
 def test_without_anybody_to_blame_a_rejection_is_an_error():
@@ -237,7 +243,11 @@ def test_without_anybody_to_blame_a_rejection_is_an_error():
 
 
 def test_pods_are_alike_only_while_the_mark_stays():
-    asked, mark = [], [0]
+    asked, filed, mark = [], [], [0]
+
+    def alike(pod):
+        filed.append(pod.facts.name)
+        return kinds[pod.facts.name]
 
     def judge(pod, _event):
         asked.append(pod.facts.name)
@@ -245,8 +255,7 @@ def test_pods_are_alike_only_while_the_mark_stays():
 
     kinds = {"a": 1, "b": 1}
     queue = SchedulingQueue(
-        judge=judge, hearers=lambda _: {"Fit"}, alike=lambda pod: kinds[pod.facts.name],
-        mark=lambda: mark[0],
+        judge=judge, hearers=lambda _: {"Fit"}, alike=alike, mark=lambda: mark[0]
     )  # fmt: skip
     for name in "ab":
         rejected(queue, name)
@@ -254,9 +263,12 @@ def test_pods_are_alike_only_while_the_mark_stays():
     kinds["b"] = 2
     queue.notify(EVENT, 0.0)
     assert asked == ["a", "a"]
+    filed.clear()
     mark[0] = 1
-    queue.notify(EVENT, 0.0)
-    assert asked == ["a", "a", "a", "b"]
+    for _ in range(2):
+        queue.notify(EVENT, 0.0)
+    assert asked == ["a", "a", "a", "b", "a", "b"]
+    assert filed == ["a", "b"], "filed anew once"
 
 
 def test_an_update_of_a_waiting_pod_is_weighed_event_by_event():
@@ -267,7 +279,7 @@ def test_an_update_of_a_waiting_pod_is_weighed_event_by_event():
     rejected(queue, "a")
     queue.on_move = lambda *move: moves.append(move)
     queue.update(facts("a"), 0.0, [ClusterEvent("Pod", "A")])
-    assert queue.count("unschedulable") == 1
+    assert queue.counts()["unschedulable"] == 1
     events = [ClusterEvent("Pod", action) for action in "ABB"]
     queue.update(facts("a"), 0.0, events)
     assert moves == [("active", "PodB")]
