@@ -6,7 +6,7 @@ from holdfast.api.scheme import DEPLOYMENTS, PODS, RESERVATIONS
 from holdfast.cli.connection import everything
 from holdfast.cli.reservation import listing, reasons, room
 from holdfast.cli.reservation.creating import create, placed, read_workload, standing
-from holdfast.cli.reservation.making import FOR, Wish, reservation_for, workload
+from holdfast.cli.reservation.making import FOR, ReservationFlags, reservation_for, workload
 from holdfast.cli.snapshot import built_in_profiles, world_of
 from holdfast.errors import Refused
 from holdfast.testing import a_deployment, a_node, a_pod, a_reservation
@@ -22,7 +22,9 @@ async def cluster(tmp_path):
 
 
 async def reserve(cluster, replicas=1, target="deployment/web", **wish):
-    body = reservation_for(await read_workload(cluster.client, target, "default"), Wish(**wish))
+    body = reservation_for(
+        await read_workload(cluster.client, target, "default"), ReservationFlags(**wish)
+    )
     made = await create(cluster.client, body, replicas)
     await cluster.settle()
     return await placed(cluster.client, cluster.clock, made, 0, lambda _words: None)
@@ -68,7 +70,9 @@ async def test_the_reservation_is_the_workloads_pod_for_the_workloads_pods(clust
     gates = {"scheduling_gates": [{"name": "g"}], "node_selector": {"zone": "a"}}
     await cluster.create(a_deployment("web", cpu="3", scheduler_name="koord-scheduler", **gates))
     raw = await read_workload(cluster.client, "deployment/web", "default")
-    made = reservation_for(raw, Wish(ttl="0", node="n1", policy="Restricted", reusable=True))
+    made = reservation_for(
+        raw, ReservationFlags(ttl="0", node="n1", policy="Restricted", reusable=True)
+    )
     assert made["metadata"] == {
         "generateName": "web-", "labels": {FOR: "deployment.default.web"},
     }  # fmt: skip

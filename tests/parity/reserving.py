@@ -9,7 +9,7 @@ from holdfast.engine.prepared import ask
 from holdfast.framework.plugin import Change
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.plugins.reservation import Reservation as Plugin
+from holdfast.plugins.reservation import ReservationPlugin as Plugin
 from parity.scheduling import Asked, node, pod
 
 PREFIX = "scheduling.koordinator.sh"

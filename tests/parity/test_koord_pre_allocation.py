@@ -11,7 +11,7 @@ from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.framework.plugin import NONE, Change, Code, Narrow, Part
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.plugins.reservation import Reservation as Plugin
+from holdfast.plugins.reservation import ReservationPlugin as Plugin
 from holdfast.plugins.reservation.inheriting import InheritState, reasons, verdicts
 from holdfast.plugins.reservation.reserve_pods import ReserveState
 from holdfast.testing import a_pod

@@ -10,14 +10,14 @@ from holdfast.engine.profile import Profile
 from holdfast.errors import NotFound, Refused
 from holdfast.framework.plugin import Placement, Skip
 from holdfast.framework.world import World
-from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.scheduler.cycle import attempt, release
 from parity.harness import parity
 from parity.reserving import ALLOCATED, EVERYBODY, reservation
 from parity.scheduling import node, pod
 
 FILE = "koord_reservation_commit.jsonl"
-PROFILE = Profile("p", (Reservation(),))
+PROFILE = Profile("p", (ReservationPlugin(),))
 
 
 def decided(given):
@@ -101,7 +101,7 @@ def test_bind(record):
     found = pod(raw, name="reserve-pod-0", annotations={**notes[0], **notes[1]})
     facts = world.facts(found, stands_in=bool(uid))
     placement = Placement(facts, 0, given["nodeName"], {})
-    steps = Reservation().bind(None, placement)
+    steps = ReservationPlugin().bind(None, placement)
     if want["want"]["code"] == "Skip":
         assert isinstance(steps, Skip)
         return

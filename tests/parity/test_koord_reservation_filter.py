@@ -6,7 +6,7 @@ from holdfast.capacity.held_room import given_back
 from holdfast.capacity.matching import RefusalGround
 from holdfast.framework.plugin import NONE, Change
 from holdfast.framework.world import World
-from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
 from holdfast.plugins.reservation.nomination import nominate, why_none
 from parity.harness import parity
@@ -40,7 +40,7 @@ def pre_allocating(record):
 def test_accounts(record):
     state = record.input["stateData"]
     account = Account(record.input["node"], state)
-    found = asked(Reservation(), asking(state), account.world)
+    found = asked(ReservationPlugin(), asking(state), account.world)
     change = account.change if any(account.change.removed.values()) else NONE
     assert found.filter(account.name, change) == record.expected["wantStatus"]
 
@@ -54,7 +54,7 @@ def test_nominating(record):
     world.upsert(target)
     if used := (record.input["targetReservation"]["status"].get("allocated")):
         world.upsert(a_user("before", where, used, target))
-    found = asked(Reservation(), record.input["pod"], world)
+    found = asked(ReservationPlugin(), record.input["pod"], world)
     chosen, _ = nominate(found.prepared.state, row := world.nodes.row_of[where])
     want = record.expected["wantStatus"]
     assert (chosen is not None) is (want["code"] == "Success")
@@ -133,7 +133,7 @@ def test_prefilter(record):
             world.upsert(reservation(given["reservation"]))
         found = asked_for(f"uid-{raw['metadata']['name']}", raw, world)
     else:
-        found = asked(Reservation(), raw, world)
+        found = asked(ReservationPlugin(), raw, world)
     assert found.prefilter == want["wantStatus"]
     nodes = want["wantPreRes"] and set(want["wantPreRes"]["nodeNames"])
     assert found.narrowed_to == nodes
@@ -187,7 +187,7 @@ def test_filter(record):
     if is_reserve_pod(raw):
         found = asked_for(incoming, raw, world)
     else:
-        found = asked(Reservation(), asking(state or {}, raw), world)
+        found = asked(ReservationPlugin(), asking(state or {}, raw), world)
     assert found.filter(name) == record.expected["want"]
 
 

@@ -2,7 +2,7 @@
 
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.framework.world import World
-from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.reservation.diagnosis import count
 from parity.harness import parity
 from parity.reserving import a_user, asked_for, asking_for, reservation
@@ -31,7 +31,7 @@ def the_world(given):
 
 def reaches(world, raw, where):
     """Whether the node affinity of a pod lets it go there at all; nodes it names are looked up."""
-    found = asked(NodeAffinity({}), raw, world)
+    found = asked(NodeAffinityPlugin({}), raw, world)
     if found.narrowed_to is not None:
         return where in found.narrowed_to
     return found.filter(where)["code"] == "Success"
@@ -85,7 +85,7 @@ def test_named_nodes(record):
         world.upsert(node({"metadata": {"name": name}}))
     affinity = record.input.get("nodeAffinity")
     spec = {"affinity": {"nodeAffinity": affinity}} if affinity else {}
-    found = asked(NodeAffinity({}), {"metadata": {}, "spec": spec}, world)
+    found = asked(NodeAffinityPlugin({}), {"metadata": {}, "spec": spec}, world)
     assert (found.prefilter["code"] not in ("Success", "Skip")) is record.expected["wantError"]
     want = record.expected["want"]
     assert found.narrowed_to == (want and set(want))

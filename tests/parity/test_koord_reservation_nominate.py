@@ -5,7 +5,7 @@ import numpy as np
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
-from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.nomination import nominate, why_none
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.scheduler.cycle import attempt
@@ -42,7 +42,7 @@ def requested(raw):
 
 def nominated(world, raw, where):
     """The name of the offer nominated for a pod on a node, or None."""
-    found = asked(Reservation(), raw, world)
+    found = asked(ReservationPlugin(), raw, world)
     if not isinstance(found.prepared.state, OwnerState):
         return None
     chosen, _ = nominate(found.prepared.state, world.nodes.row_of[where])
@@ -80,7 +80,7 @@ def test_status(record):
     if is_reserve_pod(given["pod"]):
         assert want == {"code": "Success"}
         return
-    found = asked(Reservation(), asking(given, given["pod"]), world)
+    found = asked(ReservationPlugin(), asking(given, given["pod"]), world)
     matched = (
         (given.get("nodeReservationStates") or {}).get("test-node", {}).get("matchedOrIgnored")
     )
@@ -105,7 +105,9 @@ def test_status_of_heirs(record):
     world.upsert(reservation({**raw, "status": {}}, owners=EVERYBODY))
     uid = raw["metadata"]["uid"]
     facts = world.facts(pod(given["pod"], uid=uid), stands_in=True)
-    placed = attempt(Profile("p", (Reservation(),)), facts, world, 0.0, np.random.default_rng(0))
+    placed = attempt(
+        Profile("p", (ReservationPlugin(),)), facts, world, 0.0, np.random.default_rng(0)
+    )
     assert isinstance(placed, Placement)
     assert placed.node == "test-node"
 
@@ -116,7 +118,7 @@ def test_score(record):
     if is_reserve_pod(given["pod"]):
         assert record.expected["wantScore"] == 0
         return
-    found = asked(Reservation(), given["pod"], the_world(given))
+    found = asked(ReservationPlugin(), given["pod"], the_world(given))
     assert found.scores(normalized=False)[name] == record.expected["wantScore"]
 
 
@@ -126,7 +128,7 @@ def test_order(record):
         **record.input,
         "nodes": [{"metadata": {"name": n}} for n in record.input["nodeNames"]],
     }
-    found = asked(Reservation(), given["pod"], the_world(given))
+    found = asked(ReservationPlugin(), given["pod"], the_world(given))
     for normalized, key in ((False, "scores"), (True, "normalizedScores")):
         assert found.scores(normalized=normalized) == by_name(record.expected[key])
 
@@ -134,7 +136,7 @@ def test_order(record):
 @parity(FILE, "TestMultiReservationsOnSameNode")
 def test_each_once(record):
     given, where = record.input, "node-1"
-    world, profile = World(), Profile("p", (Reservation(),))
+    world, profile = World(), Profile("p", (ReservationPlugin(),))
     status = {"allocatable": {**given["node"]["status"]["allocatable"], "pods": "99"}}
     world.upsert(node({**given["node"], "status": status}))
     for i in range(given["reservationCount"]):

@@ -13,7 +13,7 @@ from holdfast.framework.world import World
 from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.default_preemption.search import Search
 from holdfast.plugins.default_preemption.trial import trials_of
-from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.evicting import spared
 from parity.harness import parity
 from parity.reserving import EVERYBODY, is_reserve_pod, reservation
@@ -25,7 +25,7 @@ FILE = "koord_reservation_filter.jsonl"
 
 def refused_everywhere(world, facts):
     """A rejection by every node, where reservations are all there is to ask."""
-    view, plugin = View(world, facts, 0.0), Reservation({"enablePreemption": True})
+    view, plugin = View(world, facts, 0.0), ReservationPlugin({"enablePreemption": True})
     prepared, size = ask(PluginUse(plugin), facts, view, ()), world.nodes.size
     return Rejection(
         pod=facts, view=view, nodes=world.nodes.node_count,

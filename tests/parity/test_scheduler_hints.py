@@ -8,7 +8,7 @@ from holdfast.framework.plugin import ClusterEvent, hears
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources import DynamicResources
-from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.node_unschedulable import NodeUnschedulable
@@ -75,7 +75,7 @@ def test_taints_tolerated(record):
 
 @parity(FILE, "nodeaffinity/node_affinity_test.go:Test_isSchedulableAfterNodeChange")
 def test_affinity(record):
-    plugin = NodeAffinity(record.input["args"] or {})
+    plugin = NodeAffinityPlugin(record.input["args"] or {})
     assert after_node(record, plugin, "UpdateNodeLabel") == wanted(record)
 
 

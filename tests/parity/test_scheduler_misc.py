@@ -14,7 +14,7 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets
 from holdfast.plugins.default_preemption.victims import importance
-from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.scheduler.cycle import fit_error
 from holdfast.scheduler.queued_pods import Worth
@@ -27,7 +27,7 @@ FILE = "scheduler_misc.jsonl"
 
 @parity(FILE, "TestDefaultNormalizeScore")
 def test_scale(record):
-    plugin = TaintToleration({}) if record.input["reverse"] else NodeAffinity({})
+    plugin = TaintToleration({}) if record.input["reverse"] else NodeAffinityPlugin({})
     raw = np.array(record.input["scores"], np.float64)
     assert record.input["maxScore"] == 100
     scaled = plugin.scale(None, raw, raw.min(), raw.max())

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.engine.scoring import InvalidScore
-from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_unschedulable import NodeUnschedulable
@@ -47,7 +47,9 @@ def test_taints_score(record):
 @parity("nodeaffinity.jsonl", "TestNodeAffinity")
 def test_affinity_filter(record):
     here = node(record.input["node"])
-    found = asked(NodeAffinity(record.input["args"] or {}), record.input["pod"], world_of([here]))
+    found = asked(
+        NodeAffinityPlugin(record.input["args"] or {}), record.input["pod"], world_of([here])
+    )
     prefilter = record.expected["wantPreFilterStatus"]
     if record.input["runPreFilter"]:
         assert found.prefilter == prefilter
@@ -68,7 +70,7 @@ def test_affinity_filter(record):
 @parity("nodeaffinity.jsonl", "TestNodeAffinityPriority")
 def test_affinity_score(record):
     world = world_of([node(raw) for raw in record.input["nodes"]])
-    found = asked(NodeAffinity(record.input["args"] or {}), record.input["pod"], world)
+    found = asked(NodeAffinityPlugin(record.input["args"] or {}), record.input["pod"], world)
     wanted = record.expected["wantPreScoreStatus"]
     if record.input["runPreScore"] and wanted["code"] == "Error":
         with pytest.raises(InvalidScore):

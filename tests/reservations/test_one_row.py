@@ -15,7 +15,7 @@ from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.kept import Kept, kept_of, offer_scores
 from holdfast.plugins.reservation.nomination import choose, nominate
 from holdfast.plugins.reservation.one_row import judge, offer_score
@@ -73,7 +73,7 @@ def an_owner(random, name):
 
 def state_of(world, pod):
     facts = world.facts(typed(pod))
-    found = Reservation({}).prepare(facts, View(world, facts, 0.0))
+    found = ReservationPlugin({}).prepare(facts, View(world, facts, 0.0))
     part = found.state if isinstance(found, Narrow) else found
     state = part.state if isinstance(part, Part) else part
     assert isinstance(state, OwnerState)

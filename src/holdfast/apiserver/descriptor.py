@@ -34,7 +34,7 @@ Id = tuple[str, str]
 Gvk = tuple[str, str, str]
 """A group, version and kind."""
 Handler = Callable[["Operation"], Awaitable["Response"]]
-Check = Callable[[JsonObject, JsonObject | None], Iterable[Cause]]
+ObjectCheck = Callable[[JsonObject, JsonObject | None], Iterable[Cause]]
 """List what is wrong with an object that is new, or that changes from the second."""
 Admit = Callable[["Operation", JsonObject, JsonObject | None], Awaitable[None] | None]
 """Take part in a write of the first object in place of the second, which a new one has not.
@@ -47,7 +47,7 @@ _SCALE_PATHS: Mapping[str, str] = {
 }
 
 
-def each_write(check: Callable[[JsonObject], Iterable[Cause]]) -> Check:
+def each_write(check: Callable[[JsonObject], Iterable[Cause]]) -> ObjectCheck:
     """Make a check of what an object says, whatever it said before."""
     return lambda new, old: check(new)
 
@@ -162,7 +162,7 @@ class Served:
     name_check: names.NameCheck = names.dns_subdomain
     lists: Tree = field(default_factory=lambda: ANY_TREE)
     """How many entries lists and maps may have."""
-    checks: tuple[Check, ...] = ()
+    checks: tuple[ObjectCheck, ...] = ()
     immutable: tuple[str, ...] = ()
     """Paths of fields that cannot change."""
     admitters: tuple[Admitter, ...] = ()

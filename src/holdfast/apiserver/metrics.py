@@ -12,7 +12,7 @@ from holdfast.client.transport import Response
 _LABELS = ("verb", "group", "version", "resource", "subresource")
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _UNLABELLED = (404, 405)  # answers to paths that clients may make up
-Labels = tuple[str, str, str, str, str]
+RequestLabels = tuple[str, str, str, str, str]
 
 
 class RequestMetrics:
@@ -32,15 +32,15 @@ class RequestMetrics:
             "apiserver_longrunning_requests", "Watches that are open.", registry=self._registry
         )
         watches.set_function(lambda: len(context.watches))
-        self._counters: dict[tuple[Labels, int], Counter] = {}
-        self._timers: dict[Labels, Histogram] = {}
+        self._counters: dict[tuple[RequestLabels, int], Counter] = {}
+        self._timers: dict[RequestLabels, Histogram] = {}
 
     def count(self, call: RequestInfo | None, status: int, seconds: float) -> None:
         """Count one answered request; ``call`` is None for one that was not authorized.
 
         Unknown resources share one label: a client can make up any number of them.
         """
-        labels: Labels = ("", "", "", "", "")
+        labels: RequestLabels = ("", "", "", "", "")
         if call is not None and call.is_resource and status not in _UNLABELLED:
             labels = (
                 call.verb.upper(), call.group, call.version, call.plural, call.subresource,

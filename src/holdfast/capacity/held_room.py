@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
 _NOTHING: Mapping[int, int] = {}
-Amounts = dict[int, dict[int, int]]
+RowAmounts = dict[int, dict[int, int]]
 
 
 class Lifted:
@@ -99,8 +99,8 @@ class Lifted:
 class FreedCapacity:
     """Amounts given back (taken, if negative) to rows, and to offers by slot."""
 
-    rows: Amounts
-    slots: Amounts
+    rows: RowAmounts
+    slots: RowAmounts
     vacated: frozenset[int] = frozenset()
     """Offers, by slot, that serve once and could be had again: who took them is gone."""
 
@@ -196,7 +196,7 @@ def offer_for(offers: Offers, row: int, pod: PodFacts) -> Offer | None:
     return min(usable, default=None, key=rank)
 
 
-def _picked(amounts: Amounts, places: NDArray[np.intp], resource: int) -> Ints | int:
+def _picked(amounts: RowAmounts, places: NDArray[np.intp], resource: int) -> Ints | int:
     if not amounts:
         return 0
     return np.array([amounts.get(int(p), {}).get(resource, 0) for p in places], np.int64)

@@ -15,7 +15,7 @@ from holdfast.capacity.owners import OwnerGroup
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
 
-Amounts = Mapping[int, int]
+AmountsByResource = Mapping[int, int]
 Place = tuple[str, str]
 """A reservation's uid and the node on which somebody draws on it."""
 _NOWHERE: tuple[Place, ...] = ()
@@ -27,10 +27,10 @@ class Drawn:
     __slots__ = ("by_pod", "sums")
 
     def __init__(self) -> None:
-        self.by_pod: dict[str, Amounts] = {}
+        self.by_pod: dict[str, AmountsByResource] = {}
         self.sums: dict[int, int] = {}
 
-    def put(self, pod_uid: str, amounts: Amounts | None) -> bool:
+    def put(self, pod_uid: str, amounts: AmountsByResource | None) -> bool:
         """Enter what a pod draws instead of what it drew, None for nothing; tell if it is news."""
         old = self.by_pod.get(pod_uid)
         if old == amounts:
@@ -43,7 +43,7 @@ class Drawn:
             self._add(amounts, 1)
         return True
 
-    def _add(self, amounts: Amounts, sign: int) -> None:
+    def _add(self, amounts: AmountsByResource, sign: int) -> None:
         for resource, amount in amounts.items():
             self.sums[resource] = self.sums.get(resource, 0) + sign * amount
 
@@ -78,7 +78,7 @@ class DrawLedger:
         """Where a pod draws."""
         return self._places_of.get(pod_uid, _NOWHERE)
 
-    def assign(self, pod_uid: str, draws: Mapping[Place, Amounts]) -> list[Place]:
+    def assign(self, pod_uid: str, draws: Mapping[Place, AmountsByResource]) -> list[Place]:
         """Enter what a pod draws where, instead of what it drew; answers where that is news."""
         old = self._places_of.pop(pod_uid, _NOWHERE)
         if draws:
@@ -102,8 +102,8 @@ class Offer:
     facts: PodFacts
     slot: int
     group: OwnerGroup
-    reserved: Amounts
-    inner: Amounts
+    reserved: AmountsByResource
+    inner: AmountsByResource
     restricted: frozenset[int]
     order: int
     created: float
@@ -125,7 +125,7 @@ class Offer:
         return self.reservation.spec.allocate_policy
 
     @property
-    def draws(self) -> dict[str, Amounts]:
+    def draws(self) -> dict[str, AmountsByResource]:
         """What each assigned pod takes, by pod uid."""
         return self.drawn.by_pod
 
@@ -165,7 +165,7 @@ class Offer:
         return left if left > 0 else 0
 
     def regained(
-        self, gone: Collection[str], coming: Amounts | None = None
+        self, gone: Collection[str], coming: AmountsByResource | None = None
     ) -> tuple[dict[int, int], dict[int, int]]:
         """What more it would hold beside its owners, and what more lend, were some of them gone.
 

@@ -27,7 +27,14 @@ from holdfast.api.node import Node
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.held_room import Lifted
 from holdfast.capacity.matching import OfferMatch, OfferMatcher
-from holdfast.capacity.offer import Amounts, DrawLedger, Offer, Place, WaitingOffers, alike
+from holdfast.capacity.offer import (
+    AmountsByResource,
+    DrawLedger,
+    Offer,
+    Place,
+    WaitingOffers,
+    alike,
+)
 from holdfast.capacity.offer_columns import Holding
 from holdfast.capacity.owners import OwnerIndex
 from holdfast.capacity.reading import Content, read_content, read_draws
@@ -122,7 +129,7 @@ class Offers:
         self._leaving.pop(uid, None)
         self.withdraw(uid)
 
-    def assign(self, pod_uid: str, draws: Mapping[str, Amounts]) -> None:
+    def assign(self, pod_uid: str, draws: Mapping[str, AmountsByResource]) -> None:
         """Enter what a pod takes from which offers (by uid), instead of what it took."""
         self._assign(pod_uid, {(uid, self.by_uid[uid].node): a for uid, a in draws.items()})
 
@@ -164,14 +171,14 @@ class Offers:
         """The id of a resource name in the columns."""
         return self._picture.resources.id(name)
 
-    def draws_of(self, pod_uid: str) -> dict[int, Amounts]:
+    def draws_of(self, pod_uid: str) -> dict[int, AmountsByResource]:
         """What a pod draws, by offer slot."""
         found = map(self._offer, self._ledger.places_of(pod_uid))
         return {offer.slot: offer.draws[pod_uid] for offer in found if offer is not None}
 
     def regained(
-        self, gone: Iterable[str], coming: Mapping[Place, Amounts] | None = None
-    ) -> list[tuple[Offer, Amounts, Amounts]]:
+        self, gone: Iterable[str], coming: Mapping[Place, AmountsByResource] | None = None
+    ) -> list[tuple[Offer, AmountsByResource, AmountsByResource]]:
         """Per offer that pods draw on: what more it would hold, and lend, were they gone.
 
         ``coming`` is what others would draw there instead.
@@ -316,7 +323,7 @@ class Offers:
         self._matcher.forget()
         self._picture.epochs.bump("reservations")
 
-    def _assign(self, pod_uid: str, draws: Mapping[Place, Amounts]) -> None:
+    def _assign(self, pod_uid: str, draws: Mapping[Place, AmountsByResource]) -> None:
         for place in self._ledger.assign(pod_uid, draws):
             offer = self._offer(place)
             if offer is None:

@@ -26,7 +26,7 @@ from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 
-Amounts = Mapping[int, int]
+AmountsByResource = Mapping[int, int]
 _WHOLE = 100
 CLUSTER = "Cluster"
 
@@ -35,9 +35,9 @@ CLUSTER = "Cluster"
 class Will:
     """What a reservation asks for, and how it may choose the pods it inherits from."""
 
-    wanted: Amounts
+    wanted: AmountsByResource
     """Everything it takes, its pod slot included."""
-    reserved: Amounts
+    reserved: AmountsByResource
     """What it reserves: of these a pod may have no more than the reservation."""
     multiple: bool = False
     ranked: bool = False
@@ -47,11 +47,11 @@ class Will:
     prefers_none: bool = False
     """Where there is room it inherits from nobody."""
 
-    def short(self, free: Amounts, given: Amounts) -> list[int]:
+    def short(self, free: AmountsByResource, given: AmountsByResource) -> list[int]:
         """The resources of which there is too little, with what pods give."""
         return [r for r, a in self.wanted.items() if a > free.get(r, 0) + given.get(r, 0)]
 
-    def exceeded(self, given: Amounts) -> list[int]:
+    def exceeded(self, given: AmountsByResource) -> list[int]:
         """The reserved resources of which pods have more than the reservation."""
         return [r for r, a in self.reserved.items() if given.get(r, 0) > a]
 
@@ -90,7 +90,7 @@ class Inheritance(NamedTuple):
         return will.score(self.pods[0]) if self.pods else 0
 
 
-def inherit(will: Will, free: Amounts, candidates: Sequence[PodFacts]) -> Inheritance:
+def inherit(will: Will, free: AmountsByResource, candidates: Sequence[PodFacts]) -> Inheritance:
     """Choose from whom to inherit on a node with so much free room, or say why not at all."""
     alone = will.short(free, {})
     if will.prefers_none and not will.required and not alone:
@@ -130,7 +130,7 @@ _Found = tuple[list[PodFacts], set[int], dict[int, None]]
 """Whom it inherits from; else what is short by the node, and inside the reservation."""
 
 
-def _one(will: Will, free: Amounts, ordered: Iterable[PodFacts]) -> _Found:
+def _one(will: Will, free: AmountsByResource, ordered: Iterable[PodFacts]) -> _Found:
     by_node: set[int] = set()
     inside: dict[int, None] = {}
     for pod in ordered:
@@ -143,7 +143,7 @@ def _one(will: Will, free: Amounts, ordered: Iterable[PodFacts]) -> _Found:
     return [], by_node, inside
 
 
-def _several(will: Will, free: Amounts, ordered: Iterable[PodFacts]) -> _Found:
+def _several(will: Will, free: AmountsByResource, ordered: Iterable[PodFacts]) -> _Found:
     chosen: list[PodFacts] = []
     total: Counter[int] = Counter()
     for pod in ordered:
@@ -157,7 +157,7 @@ def _several(will: Will, free: Amounts, ordered: Iterable[PodFacts]) -> _Found:
     return [], set(will.short(free, total)) if chosen else set(), {}
 
 
-def _lacking(will: Will, free: Amounts, resource: int) -> int:
+def _lacking(will: Will, free: AmountsByResource, resource: int) -> int:
     wanted = will.wanted[resource]
     missing = min(wanted - free.get(resource, 0), wanted)
     return max(1, _WHOLE * missing // wanted)

@@ -16,7 +16,7 @@ from holdfast.capacity.annotations import (
     inner_reserved,
     restricted_names,
 )
-from holdfast.capacity.offer import Amounts
+from holdfast.capacity.offer import AmountsByResource
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU, PODS, ResourceNames
@@ -31,8 +31,8 @@ class Content(NamedTuple):
 
     facts: PodFacts
     """Those of its reserve pod."""
-    reserved: Amounts
-    inner: Amounts
+    reserved: AmountsByResource
+    inner: AmountsByResource
     restricted: frozenset[int]
     order: int
     created: float
@@ -55,7 +55,7 @@ def read_content(reservation: Reservation, picture: Picture) -> Content:
     )  # fmt: skip
 
 
-def read_draws(facts: PodFacts, ids: ResourceNames) -> dict[str, Amounts]:
+def read_draws(facts: PodFacts, ids: ResourceNames) -> dict[str, AmountsByResource]:
     """Read off a pod what it draws on which reservation, by uid.
 
     Its pod slot is of the one it was allocated from, however many it draws on. One that ignores

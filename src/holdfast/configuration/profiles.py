@@ -17,7 +17,7 @@ from holdfast.configuration.points import POINTS, Point
 from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
 from holdfast.framework.plugin import Plugin, Prepares, implements
-from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation import ReservationPlugin
 
 MOST_TOTAL = 2**63 - 1
 RESERVATION = "Reservation"
@@ -175,7 +175,7 @@ class ProfileReading:
 
     def _reservations_preempt(self, lists: Lists) -> bool:
         plugin = self._plugins.get(RESERVATION)
-        on = isinstance(plugin, Reservation) and plugin.args.enable_preemption
+        on = isinstance(plugin, ReservationPlugin) and plugin.args.enable_preemption
         return on and RESERVATION in lists[points.FILTER]
 
 

@@ -19,7 +19,7 @@ from holdfast.controllers.reservation_usage import Ground
 from holdfast.controllers.writes import carry_out_all
 from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.plugins.reservation import Reservation as ReservationPlugin
+from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.arguments import ReservationArgs
 from holdfast.settings import ReservationSettings
 

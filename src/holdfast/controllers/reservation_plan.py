@@ -22,7 +22,7 @@ from holdfast.api.requests import nanos
 from holdfast.api.reservation import AVAILABLE, FAILED, FINAL, SUCCEEDED, WAITING, Reservation
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.controllers.reservation_usage import Ground, Nanos
+from holdfast.controllers.reservation_usage import Ground, ResourceNanos
 from holdfast.controllers.writes import Delete, Note, Patch, Plan
 from holdfast.errors import BadRequest
 
@@ -124,7 +124,7 @@ def _synced(
     return news | kept, notes
 
 
-def _usage(reservation: Reservation, owners: list[Pod], used: Nanos) -> Status:
+def _usage(reservation: Reservation, owners: list[Pod], used: ResourceNanos) -> Status:
     status = reservation.status
     known = {n: nanos(amount) for n, amount in status.allocated.items()}
     same_amounts = {n: a for n, a in known.items() if a} == dict(used)

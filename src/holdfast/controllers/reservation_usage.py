@@ -15,7 +15,7 @@ from holdfast.api.reservation import AVAILABLE, WAITING, Reservation
 from holdfast.capacity import names
 from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 
-Nanos = Mapping[str, int]
+ResourceNanos = Mapping[str, int]
 PODS, ONE = "pods", 10**9
 
 
@@ -23,7 +23,7 @@ class Use(NamedTuple):
     """What a pod takes of one Reservation; its slot is one Reservation's alone."""
 
     pod: Pod
-    amounts: Nanos
+    amounts: ResourceNanos
 
 
 @dataclass(frozen=True)

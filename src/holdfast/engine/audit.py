@@ -27,7 +27,7 @@ PODS_A_CHECK = 500
 """With so many pods more, adding everything up anew is left out one attempt more often."""
 NODES_A_CHECK = 500
 """With so many nodes more, deciding again is left out one decision more often."""
-Amounts = NDArray[np.int64]
+AmountArray = NDArray[np.int64]
 
 
 class Auditor:
@@ -36,7 +36,7 @@ class Auditor:
     def __init__(self, world: World) -> None:
         self._world = world
         self._broken = ""
-        self._requested: Amounts = np.zeros((0, 0), np.int64)
+        self._requested: AmountArray = np.zeros((0, 0), np.int64)
         self._offers = OfferAudit(world.offers)
         self._attempts = self._decisions = 0
 
@@ -92,13 +92,13 @@ class Auditor:
                 taken = f"{now[resource]} of {what}"
                 yield f"I1: with {pod.key}, {placement.node} promises {taken} and has {has}"
 
-    def _standing(self, row: int, only: str = "") -> Amounts:
+    def _standing(self, row: int, only: str = "") -> AmountArray:
         """What the pods on a node take, or one of them, whatever reservations hold besides."""
         there = self._world.nodes.pods_on(row).values()
         sums = sum_of(p for p in there if not p.stands_in and only in ("", p.uid))
         return np.array([sums[resource] for resource in range(len(self._requested))], np.int64)
 
-    def _now(self) -> Amounts:
+    def _now(self) -> AmountArray:
         """What is taken now, in as many resources as there were before."""
         nodes = self._world.nodes
         return nodes.requested[: self._requested.shape[0], : self._requested.shape[1]]

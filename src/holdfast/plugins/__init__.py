@@ -19,7 +19,7 @@ from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.dynamic_resources import DynamicResources
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
-from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.node_declared_features import NodeDeclaredFeatures
 from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_ports import NodePorts
@@ -28,7 +28,7 @@ from holdfast.plugins.node_unschedulable import NodeUnschedulable
 from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.priority_sort import PrioritySort
-from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.resource_policy import ResourcePolicyPlugin
 from holdfast.plugins.scheduling_gates import SchedulingGates
 from holdfast.plugins.taint_toleration import TaintToleration
@@ -42,7 +42,7 @@ REGISTRY: tuple[Entry, ...] = (
     Entry(NodeUnschedulable, "NodeUnschedulable"),
     Entry(NodeName, "NodeName"),
     Entry(TaintToleration, "TaintToleration", weight=3),
-    Entry(NodeAffinity, "NodeAffinity", weight=2),
+    Entry(NodeAffinityPlugin, "NodeAffinity", weight=2),
     Entry(NodePorts, "NodePorts"),
     Entry(NodeResourcesFit, "NodeResourcesFit"),
     Entry(VolumeRestrictions, "VolumeRestrictions"),
@@ -57,7 +57,7 @@ REGISTRY: tuple[Entry, ...] = (
     Entry(ImageLocality, "ImageLocality"),
     Entry(DefaultBinder, "DefaultBinder"),
     Entry(NodeDeclaredFeatures, "NodeDeclaredFeatures"),
-    Entry(Reservation, "Reservation", weight=5000),
+    Entry(ReservationPlugin, "Reservation", weight=5000),
     Entry(ResourcePolicyPlugin, "resourcepolicy"),
 )
 

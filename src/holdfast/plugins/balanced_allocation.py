@@ -29,7 +29,7 @@ from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import AnyRows, RawScores, Rows, Scope, Skip, Traits
 from holdfast.framework.view import View
 
-Terms = tuple[tuple[int, int], ...]
+ResourceTerms = tuple[tuple[int, int], ...]
 """(resource id, amount the pod adds)."""
 _USUAL = ("cpu", "memory")
 _BOTH_FIFTIES = 150.0
@@ -39,7 +39,7 @@ _BOTH_FIFTIES = 150.0
 @dataclass(frozen=True, slots=True)
 class _State:
     nodes: Picture
-    terms: Terms
+    terms: ResourceTerms
     before: Derived | None
     """150 less how even a row is without the pod, so that half of the sum with how even it then is
     is the score. None where devices serve some of the resources: those in ``served``.
@@ -49,7 +49,7 @@ class _State:
     """Room held for the pod, which does not count as taken."""
 
     @property
-    def nothing(self) -> Terms:
+    def nothing(self) -> ResourceTerms:
         """The terms of a pod that asks for nothing."""
         return tuple((id_, 0) for id_, _ in self.terms)
 
@@ -92,7 +92,7 @@ class BalancedAllocation:
         """What the pod adds of the resources looked at, and what room is held for it."""
         return (self._terms(pod, view.nodes), view.lifts)
 
-    def _terms(self, pod: PodFacts, nodes: Picture) -> Terms:
+    def _terms(self, pod: PodFacts, nodes: Picture) -> ResourceTerms:
         asked, names = dict(pod.request), nodes.resources
         if self._names == _USUAL:
             return ((CPU, asked.get(CPU, 0)), (MEMORY, asked.get(MEMORY, 0)))
@@ -173,13 +173,13 @@ class BalancedAllocation:
         return 0, gain // 2.0
 
 
-def _less(terms: Terms, less: Mapping[int, int]) -> tuple[Terms, Terms]:
+def _less(terms: ResourceTerms, less: Mapping[int, int]) -> tuple[ResourceTerms, ResourceTerms]:
     """The terms of a pod where some room does not count as taken, and of nobody there."""
     nobody = [(id_, -less.get(id_, 0)) for id_, _ in terms]
     return tuple([(id_, a - less.get(id_, 0)) for id_, a in terms]), tuple(nobody)
 
 
-def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
+def evenness(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
     """100 times one less the standard deviation of what is used of each resource, whole."""
     usual = len(terms) == 2 and (terms[0][0], terms[1][0]) == (CPU, MEMORY)
     if usual and not (amounts.zeros[CPU] or amounts.zeros[MEMORY]):
@@ -200,7 +200,7 @@ def evenness(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float6
     return whole
 
 
-def _evenness_usual(amounts: Amounts, terms: Terms, rows: AnyRows) -> NDArray[np.float64]:
+def _evenness_usual(amounts: Amounts, terms: ResourceTerms, rows: AnyRows) -> NDArray[np.float64]:
     """The same for cpu and memory on nodes that have both."""
     taken = amounts.cpu_memory(amounts.taken, rows)
     have = amounts.cpu_memory(amounts.divisor, rows)
@@ -241,7 +241,7 @@ def _deviation(shares: NDArray[np.float64], has: NDArray[np.bool_]) -> NDArray[n
     return np.where(count > 2, general, pair)
 
 
-def evenness_at(amounts: Amounts, terms: Terms, row: int) -> float:
+def evenness_at(amounts: Amounts, terms: ResourceTerms, row: int) -> float:
     """The same for one row."""
     have_at, used_at = amounts.allocatable_at, amounts.requested_at
     if len(terms) == 2:

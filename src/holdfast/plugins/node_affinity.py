@@ -19,8 +19,7 @@ from holdfast.api.node_selection import (
     preferred_nodes,
     required_nodes,
 )
-from holdfast.api.pod import NodeAffinity as AffinitySpec
-from holdfast.api.pod import NodeSelectorTerm, Pod
+from holdfast.api.pod import NodeAffinity, NodeSelectorTerm, Pod
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.selection import required_selected, term_selected, terms_selected
@@ -62,10 +61,10 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class _Args(PluginArgs, frozen=True):
-    added_affinity: AffinitySpec | None = None
+    added_affinity: NodeAffinity | None = None
 
 
-class NodeAffinity:
+class NodeAffinityPlugin:
     """Rule out nodes the pod must not run on, prefer those it would like."""
 
     name: ClassVar[str] = "NodeAffinity"
@@ -80,7 +79,7 @@ class NodeAffinity:
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)
-        added = wrong.read(_Args, args).added_affinity or AffinitySpec()
+        added = wrong.read(_Args, args).added_affinity or NodeAffinity()
         self._enforced: NodeTerms | None = None
         self._added = PreferredNodes()
         needed = added.required_during_scheduling_ignored_during_execution

@@ -23,7 +23,7 @@ from prometheus_client.utils import floatToGoString
 from holdfast.framework.world import World
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
-Labels = tuple[str, ...]
+LabelValues = tuple[str, ...]
 Reading = Callable[[], Mapping[Any, float]]
 """Label values (a tuple, or just the one) to a number."""
 
@@ -54,7 +54,7 @@ class Count:
 
     def __init__(self, name: str, words: str, labels: Sequence[str] = ()) -> None:
         self._name, self._help, self._labels = name, words, labels
-        self._cells: dict[Labels, list[float]] = {} if labels else {(): [0.0]}
+        self._cells: dict[LabelValues, list[float]] = {} if labels else {(): [0.0]}
 
     def cell(self, *labels: str) -> list[float]:
         """One number in a list, for whoever counts often."""
@@ -86,7 +86,7 @@ class Spread:
     ) -> None:
         self._name, self._help, self._labels = name, words, labels
         self._bounds = bounds
-        self._cells: dict[Labels, list[float]] = {}
+        self._cells: dict[LabelValues, list[float]] = {}
         """How many fell into each bucket, then into none of them, then the sum."""
         if not labels:
             self._cells[()] = self._empty()

@@ -52,7 +52,7 @@ class QueuedPod:
         return self.facts.uid
 
 
-Entry = tuple[float, int, float, int, QueuedPod]
+HeapEntry = tuple[float, int, float, int, QueuedPod]
 
 
 @dataclass(slots=True)
@@ -69,8 +69,8 @@ class BackoffQueue:
 
     initial: float
     longest: float
-    _rejected: list[Entry] = field(default_factory=list)
-    _failed: list[Entry] = field(default_factory=list)
+    _rejected: list[HeapEntry] = field(default_factory=list)
+    _failed: list[HeapEntry] = field(default_factory=list)
 
     def expiry(self, pod: QueuedPod) -> float:
         """When the pod's backoff is over; it still waits during that very second."""
@@ -108,7 +108,7 @@ class BackoffQueue:
         return None
 
 
-def _waits(entry: Entry) -> bool:
+def _waits(entry: HeapEntry) -> bool:
     pod = entry[-1]
     return pod.place == "backoff" and pod.order == entry[3]
 

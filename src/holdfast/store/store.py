@@ -39,7 +39,7 @@ __all__ = ["MAX_VALUE", "Build", "Store", "check_value_size", "restore"]
 Build = Callable[[int], bytes]
 """Make the bytes to store, given the revision to embed as ``metadata.resourceVersion``."""
 Objects = list[Stored]
-Resources = list[tuple[str, str]]
+ResourceKeys = list[tuple[str, str]]
 
 MAX_VALUE = 1_572_864
 """The largest object, as etcd's default request limit: 1.5 MiB."""
@@ -167,7 +167,7 @@ class Store:
         return self._revision
 
     @property
-    def resources(self) -> Resources:
+    def resources(self) -> ResourceKeys:
         """Name the (group, plural) of every resource that has objects."""
         return self._state.resources
 

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.apiserver.user import User
 from holdfast.apiserver.wire.routing import RequestInfo
 
-Rule = Mapping[str, Any]
+PolicyRule = Mapping[str, Any]
 GROUP = "rbac.authorization.k8s.io"
 
 
@@ -18,10 +18,10 @@ class Grant:
     """Rules and where they hold; an empty namespace is everywhere."""
 
     namespace: str
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRule, ...]
 
 
-def rule_allows(rule: Rule, call: RequestInfo) -> bool:
+def rule_allows(rule: PolicyRule, call: RequestInfo) -> bool:
     """Tell whether one rule covers a call.
 
     >>> pods = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
@@ -63,7 +63,7 @@ class RoleBook:
     """All grants, found by subject."""
 
     grants: dict[tuple[str, str], list[Grant]] = field(default_factory=dict)
-    rules: Mapping[tuple[str, str], tuple[Rule, ...]] = field(default_factory=dict)
+    rules: Mapping[tuple[str, str], tuple[PolicyRule, ...]] = field(default_factory=dict)
     """By namespace (empty for cluster roles) and name of the role."""
 
     @classmethod
@@ -118,7 +118,7 @@ def _subject_key(subject: Mapping[str, Any], space: str) -> tuple[str, str]:
 
 def _rules_by_role(
     roles: Iterable[Mapping[str, Any]],
-) -> dict[tuple[str, str], tuple[Rule, ...]]:
+) -> dict[tuple[str, str], tuple[PolicyRule, ...]]:
     known = list(roles)
     rules = {}
     for role in known:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.api import scheme
 from holdfast.apiserver.descriptor import Deletion, Served, selectable
 from holdfast.apiserver.tables.printer import (
-    Cells,
     Obj,
     Printer,
+    TableCells,
     age,
     columns,
     items,
@@ -20,7 +20,7 @@ from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
 
-def _claim(obj: Obj, now: float) -> Cells:
+def _claim(obj: Obj, now: float) -> TableCells:
     return [name(obj), _state(obj), age(obj, now)]
 
 
@@ -36,7 +36,7 @@ def _state(obj: Obj) -> str:
     return ",".join(words)
 
 
-def _slice(obj: Obj, now: float) -> Cells:
+def _slice(obj: Obj, now: float) -> TableCells:
     spec = part(obj, "spec")
     return [
         name(obj),

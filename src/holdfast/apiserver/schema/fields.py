@@ -16,12 +16,12 @@ from holdfast.apiserver import data
 
 # group, version, kind
 Gvk = tuple[str, str, str]
-Shape = Literal["scalar", "object", "list", "map", "any"]
+FieldShape = Literal["scalar", "object", "list", "map", "any"]
 
 _SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 # Fields that hold a schema or something else; the published schemas do not say so.
 _UNIONS = {"items": "list", "additionalItems": "bool", "additionalProperties": "bool"}
-_SHAPES: dict[str, Shape] = {"o": "object", "l": "list", "m": "map", "*": "any"}
+_SHAPES: dict[str, FieldShape] = {"o": "object", "l": "list", "m": "map", "*": "any"}
 _DEFAULTS: list[Any] = ["", "", "", "", "", ()]  # trailing empty parts are not written
 
 
@@ -35,7 +35,7 @@ class FieldInfo:
     rule server-side apply.
     """
 
-    shape: Shape
+    shape: FieldShape
     type: str = ""
     merge_key: str = ""
     strategies: frozenset[str] = frozenset()

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.api.causes import go_quoted
 from holdfast.api.quantity import Quantity
 from holdfast.api.resource import Resource
-from holdfast.apiserver.schema.fields import FieldInfo, Gvk, Shape, fields_of, type_of
+from holdfast.apiserver.schema.fields import FieldInfo, FieldShape, Gvk, fields_of, type_of
 from holdfast.apiserver.schema.scalars import check_scalars, fill_nulls, misfit
 from holdfast.errors import BadRequest
 
@@ -110,7 +110,7 @@ def _put_fitting(
 
 
 def _item(place: _Place, step: str) -> _Place:
-    shape: Shape = "object" if place.info.type else "scalar" if place.info.scalar else "any"
+    shape: FieldShape = "object" if place.info.type else "scalar" if place.info.scalar else "any"
     info = FieldInfo(shape, place.info.type, scalar=place.info.scalar)
     return _Place(place.holder, info, place.path + step)
 

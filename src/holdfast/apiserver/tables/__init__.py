@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.apiserver.tables.custom import columns_of, custom_printer
-from holdfast.apiserver.tables.printer import Column, Printer, age_text
+from holdfast.apiserver.tables.printer import Printer, PrinterColumn, age_text
 from holdfast.errors import BadRequest
 from holdfast.repeated_log import RepeatFilter
 
@@ -47,7 +47,7 @@ def table(
     }
 
 
-def _definition(column: Column) -> dict[str, Any]:
+def _definition(column: PrinterColumn) -> dict[str, Any]:
     described = column.description
     if not described and column.json_path:
         described = f"Custom resource definition column (in JSONPath format): {column.json_path}"

@@ -7,20 +7,28 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.apiserver.schema import jsonpath
-from holdfast.apiserver.tables.printer import Cells, Column, Obj, Printer, columns, name, since
+from holdfast.apiserver.tables.printer import (
+    Obj,
+    Printer,
+    PrinterColumn,
+    TableCells,
+    columns,
+    name,
+    since,
+)
 from holdfast.errors import HoldfastError
 
-_AGE = Column("Age", "date", ".metadata.creationTimestamp")
+_AGE = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 
 
-def columns_of(version: Mapping[str, Any]) -> tuple[Column, ...]:
+def columns_of(version: Mapping[str, Any]) -> tuple[PrinterColumn, ...]:
     """Read the printer columns of one entry of a CRD's ``spec.versions``.
 
     A version that names none gets the Age column, as upstream gives it.
     """
     listed = version.get("additionalPrinterColumns") or ()
     return tuple(
-        Column(
+        PrinterColumn(
             one["name"],
             one["type"],
             one["jsonPath"],
@@ -32,16 +40,16 @@ def columns_of(version: Mapping[str, Any]) -> tuple[Column, ...]:
     ) or (_AGE,)
 
 
-def custom_printer(named: tuple[Column, ...]) -> Printer:
+def custom_printer(named: tuple[PrinterColumn, ...]) -> Printer:
     """Make the printer of a custom resource: its name, then the columns it names."""
 
-    def cells(obj: Obj, now: float) -> Cells:
+    def cells(obj: Obj, now: float) -> TableCells:
         return [name(obj), *(_cell(column, obj, now) for column in named)]
 
     return Printer(columns("Name") + named, cells)
 
 
-def _cell(column: Column, obj: Obj, now: float) -> Any:
+def _cell(column: PrinterColumn, obj: Obj, now: float) -> Any:
     try:
         found = jsonpath.find(column.json_path, obj)
     except HoldfastError:  # a broken path leaves its cell empty, not the whole list unread

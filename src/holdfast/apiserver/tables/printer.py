@@ -10,12 +10,12 @@ from holdfast.api.timestamps import parse_rfc3339
 from holdfast.errors import BadRequest
 
 Obj = Mapping[str, Any]
-Cells = list[Any]
+TableCells = list[Any]
 NONE, UNSET, UNKNOWN = "<none>", "<unset>", "<unknown>"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """One printer column of ``kubectl get``; priority > 0 shows only with ``-o wide``."""
 
     name: str
@@ -30,12 +30,12 @@ class Column:
 class Printer:
     """How one kind is shown: its columns, and the cells of an object at a time."""
 
-    columns: tuple[Column, ...]
-    cells: Callable[[Obj, float], Cells]
+    columns: tuple[PrinterColumn, ...]
+    cells: Callable[[Obj, float], TableCells]
     conditions: Callable[[Obj], list[dict[str, str]]] | None = None
 
 
-def columns(*words: str) -> tuple[Column, ...]:
+def columns(*words: str) -> tuple[PrinterColumn, ...]:
     """Describe columns in short: ``+`` means only ``-o wide``, ``:integer`` is the type.
 
     >>> [(c.name, c.type, c.priority) for c in columns("Name", "Count:integer", "+Node")]
@@ -45,7 +45,7 @@ def columns(*words: str) -> tuple[Column, ...]:
     for word in words:
         name, _, kind = word.removeprefix("+").partition(":")
         made.append(
-            Column(
+            PrinterColumn(
                 name,
                 type=kind or "string",
                 format="name" if name in ("Name", "Attacher") else "",
@@ -163,7 +163,7 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
     return ",".join(text for _, text in sorted(terms, key=lambda t: t[0])) or NONE
 
 
-def container_cells(template: Obj) -> Cells:
+def container_cells(template: Obj) -> TableCells:
     """The names and the images of a pod template's containers."""
     containers = items(template, "spec", "containers")
     return [

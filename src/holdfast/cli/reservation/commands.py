@@ -42,9 +42,9 @@ def create(
 ) -> None:
     """Create one reservation a replica, for the pods the workload's selector chooses."""
     from holdfast.cli.reservation.creating import run
-    from holdfast.cli.reservation.making import Wish
+    from holdfast.cli.reservation.making import ReservationFlags
 
-    wish = Wish(ttl, expires, node, policy, reusable, scheduler_name)
+    wish = ReservationFlags(ttl, expires, node, policy, reusable, scheduler_name)
     raise typer.Exit(
         run(target, namespace, replicas, wish, patience=wait, dry_run=dry_run,
             kubeconfig=kubeconfig)

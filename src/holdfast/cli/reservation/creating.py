@@ -15,7 +15,7 @@ from rich.console import Console
 from holdfast.api import scheme
 from holdfast.api.reservation import PENDING, Reservation
 from holdfast.cli.connection import connected
-from holdfast.cli.reservation.making import Wish, reservation_for, workload
+from holdfast.cli.reservation.making import ReservationFlags, reservation_for, workload
 from holdfast.client.client import Client
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import NotFound, Refused
@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.3
 
 
 def run(
-    target: str, namespace: str, replicas: int, wish: Wish, *,
+    target: str, namespace: str, replicas: int, wish: ReservationFlags, *,
     patience: float, dry_run: bool, kubeconfig: Path | None,
 ) -> int:  # fmt: skip
     """Create the reservations and wait for their nodes; 1 if some found none in time."""
@@ -33,8 +33,8 @@ def run(
 
 
 async def _run(
-    target: str, namespace: str, replicas: int, wish: Wish, patience: float, dry_run: bool,
-    kubeconfig: Path | None,
+    target: str, namespace: str, replicas: int, wish: ReservationFlags, patience: float,
+    dry_run: bool, kubeconfig: Path | None,
 ) -> int:  # fmt: skip
     async with connected(kubeconfig, "holdfast-reservation") as (client, _endpoint):
         body = reservation_for(await read_workload(client, target, namespace), wish)

@@ -27,7 +27,7 @@ _NOT_RESERVED = ("nodeName", "schedulingGates")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReservationFlags:
     """What the flags say beyond the workload itself."""
 
     ttl: str = ""
@@ -50,7 +50,7 @@ def workload(text: str) -> tuple[Resource[Any], str]:
     return found, name
 
 
-def reservation_for(raw: Mapping[str, Any], wish: Wish) -> Raw:
+def reservation_for(raw: Mapping[str, Any], wish: ReservationFlags) -> Raw:
     """Make the reservation for one more pod of a workload.
 
     The pod is the workload's own template; its owners are the workload's pods, by its selector

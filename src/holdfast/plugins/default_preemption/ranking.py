@@ -18,12 +18,12 @@ SHIFT = 2**31
 """Added to priorities, so that one victim more never costs less."""
 NO_USE = 2**62
 """The weight of a row on which eviction makes no room, or is not needed."""
-Key = tuple[int, int, float]
+RankingKey = tuple[int, int, float]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _VIOLATION, _VICTIM = 2**33, 2**16
 _MOST_VICTIMS = 2**14
-_LAST: Key = (NO_USE, -1, 0.0)
+_LAST: RankingKey = (NO_USE, -1, 0.0)
 _LEADERS = 64
 
 
@@ -159,7 +159,7 @@ class LossColumns:
         found: list[int] = rows.tolist()
         return found
 
-    def _key(self, row: int) -> Key:
+    def _key(self, row: int) -> RankingKey:
         return int(self.weight[row]), int(self.total[row]), -float(self.start[row])
 
 
@@ -171,7 +171,7 @@ class Leaders:
 
     __slots__ = ("_few", "_key_of", "_leading", "bar")
 
-    def __init__(self, leading: list[tuple[Key, int]], bar: Key) -> None:
+    def __init__(self, leading: list[tuple[RankingKey, int]], bar: RankingKey) -> None:
         self._leading = leading
         self._key_of = {row: key for key, row in leading}
         self.bar = bar
@@ -182,7 +182,7 @@ class Leaders:
         """Whether most of them are gone; where many rows are equal there were none."""
         return len(self._leading) < self._few
 
-    def change(self, row: int, key: Key) -> None:
+    def change(self, row: int, key: RankingKey) -> None:
         """A row has another key now."""
         old = self._key_of.pop(row, None)
         if old is not None:
@@ -194,7 +194,7 @@ class Leaders:
     def first(self, among: Callable[[int], bool]) -> list[int] | None:
         """The rows with the smallest key of those that are ``among``; None if they cannot tell."""
         found: list[int] = []
-        least: Key | None = None
+        least: RankingKey | None = None
         for key, row in self._leading:
             if least is not None and key != least:
                 break
@@ -203,7 +203,7 @@ class Leaders:
                 found.append(row)
         return found or None
 
-    def faults(self, keys: Mapping[int, Key]) -> Iterator[str]:
+    def faults(self, keys: Mapping[int, RankingKey]) -> Iterator[str]:
         """Name what contradicts: the leading rows are all those with a key below the bar."""
         below = sorted((key, row) for row, key in keys.items() if key < self.bar)
         if self._leading != below:

@@ -67,7 +67,7 @@ class Written:
 
 
 @dataclass(slots=True)
-class Demand:
+class ClaimDemand:
     """The claims of a pod in one attempt.
 
     ``claims`` are those of its spec; ``extended`` its resources that a class serves; ``leftover``

@@ -37,7 +37,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.dynamic_resources import writing
-from holdfast.plugins.dynamic_resources.demand import Demand, with_allocation
+from holdfast.plugins.dynamic_resources.demand import ClaimDemand, with_allocation
 
 _FIRST_OTHER_RESOURCE = 4
 _STEPS_A_SECOND = 100_000
@@ -89,7 +89,7 @@ class DynamicResources:
         """Keep the pod out until all its claims are there."""
         return self._unmet(pod.pod, view)
 
-    def prepare(self, pod: PodFacts, view: View) -> Demand | Part | Skip | Reject:
+    def prepare(self, pod: PodFacts, view: View) -> ClaimDemand | Part | Skip | Reject:
         """Find the pod's claims and what of them is still to be allocated."""
         inventory: Inventory | None = view.world.devices
         claimed = bool(pod.pod.spec.resource_claims)
@@ -109,37 +109,37 @@ class DynamicResources:
         if reason := next(filter(None, (_obstacle(c, inventory) for c in claims)), ""):
             return Reject(Code.UNRESOLVABLE, (reason,))
         leftover = inventory.claims.special_of(pod.pod) if extended else None
-        demand = Demand(
+        demand = ClaimDemand(
             pod, inventory, view.nodes, view.now, self._steps, claims, extended, leftover
         )
         alternatives = any(r.first_available for c in claims for r in c.spec.devices.requests)
         return demand if alternatives else Part(demand, scores=False)
 
-    def filter(self, state: Demand, rows: Rows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: ClaimDemand, rows: Rows, change: Change = NONE) -> Verdicts:
         """Ask each row for the devices; pods that come or go do not change the answer."""
         return state.verdicts(rows)
 
-    def rests_on_pods(self, _state: Demand) -> None:
+    def rests_on_pods(self, _state: ClaimDemand) -> None:
         """Nowhere: a device is free only once its claim is deallocated."""
 
-    def reasons(self, state: Demand, row: int, change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, state: ClaimDemand, row: int, change: Change = NONE) -> tuple[str, ...]:
         """Say why the row will not do."""
         return (state.words(row),)
 
-    def tally(self, state: Demand, rows: Rows) -> Mapping[str, int]:
+    def tally(self, state: ClaimDemand, rows: Rows) -> Mapping[str, int]:
         """Count the reasons of many rows at once."""
         return state.tally(rows)
 
-    def score(self, state: Demand, rows: Rows) -> RawScores:
+    def score(self, state: ClaimDemand, rows: Rows) -> RawScores:
         """Prefer nodes where earlier alternatives can be had."""
         return state.scores(rows)
 
-    def normalize(self, state: Demand, rows: Rows, raw: RawScores) -> RawScores:
+    def normalize(self, state: ClaimDemand, rows: Rows, raw: RawScores) -> RawScores:
         """Bring the best to 100."""
         highest = raw.max(initial=0)
         return np.floor(raw * 100 / highest) if highest > 0 else np.zeros(len(raw))
 
-    def after_reject(self, state: Demand | None, rejection: Rejection, view: View) -> Effect:
+    def after_reject(self, state: ClaimDemand | None, rejection: Rejection, view: View) -> Effect:
         """Free a claim that keeps its pod from every node, or delete an old special claim."""
         if state is None:
             return Effect(self.name, "no new claims to deallocate")
@@ -156,7 +156,7 @@ class DynamicResources:
             return Effect(self.name, "deletion of ResourceClaim completed", calls=calls)
         return Effect(self.name, "still not schedulable")
 
-    def reserve(self, state: Demand, placement: Placement) -> Reject | None:
+    def reserve(self, state: ClaimDemand, placement: Placement) -> Reject | None:
         """Search the chosen node and promise the devices found, before anything is written."""
         variant = state.variant_at(placement.row)
         if variant.allocator is None:
@@ -179,7 +179,7 @@ class DynamicResources:
             inventory.claims.promise(promised)
         return None
 
-    def unreserve(self, state: Demand, placement: Placement) -> None:
+    def unreserve(self, state: ClaimDemand, placement: Placement) -> None:
         """Withdraw the promises, unless somebody else has promised the claim devices since."""
         claims = state.inventory.claims
         while state.written.promises:
@@ -187,11 +187,11 @@ class DynamicResources:
             if claims.promised(mine.uid) is mine:
                 claims.withdraw(mine.uid)
 
-    def pre_bind(self, state: Demand, placement: Placement) -> Calls:
+    def pre_bind(self, state: ClaimDemand, placement: Placement) -> Calls:
         """Write allocations and reservations."""
         yield from writing.bind_claims(state, state.variant_at(placement.row))
 
-    def undo_bind(self, state: Demand, placement: Placement) -> Calls:
+    def undo_bind(self, state: ClaimDemand, placement: Placement) -> Calls:
         """Take the reservations back and delete the special claim."""
         yield from writing.undo(state)
 

@@ -20,7 +20,7 @@ from holdfast.devices.extended import Breakdown
 from holdfast.devices.failures import AllocationError
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.framework.plugin import Call, Calls
-from holdfast.plugins.dynamic_resources.demand import Demand, Variant
+from holdfast.plugins.dynamic_resources.demand import ClaimDemand, Variant
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 MERGE = "application/merge-patch+json"
@@ -30,7 +30,7 @@ Writes = Generator[Call, Any, ResourceClaim]
 Body = dict[str, Any]
 
 
-def bind_claims(demand: Demand, variant: Variant) -> Calls:
+def bind_claims(demand: ClaimDemand, variant: Variant) -> Calls:
     """Write the allocations and reserve every claim for the pod; the special claim comes last."""
     promised = {claim.uid: claim for claim in demand.written.promises}
     for claim in demand.claims:
@@ -42,7 +42,7 @@ def bind_claims(demand: Demand, variant: Variant) -> Calls:
         yield from _bind_special(demand, special, variant.breakdown)
 
 
-def undo(demand: Demand) -> Calls:
+def undo(demand: ClaimDemand) -> Calls:
     """Take back what was written; one failure does not keep the rest from being tried."""
     failures: list[HoldfastError] = []
     steps = [_look_again(demand, claim) for claim in _doubtful(demand)]
@@ -62,14 +62,14 @@ def undo(demand: Demand) -> Calls:
         raise failures[0]
 
 
-def _doubtful(demand: Demand) -> list[ResourceClaim]:
+def _doubtful(demand: ClaimDemand) -> list[ResourceClaim]:
     """Claims that may have been written although no answer said so."""
     promised = {claim.uid for claim in demand.written.promises}
     found = [claim for claim in demand.claims if claim.uid in promised]
     return found if demand.written.special is None else [*found, demand.written.special]
 
 
-def _look_again(demand: Demand, claim: ResourceClaim) -> Calls:
+def _look_again(demand: ClaimDemand, claim: ResourceClaim) -> Calls:
     """Know what a claim really holds before the promise that stands for it is withdrawn."""
     raw = yield Call("get", _path(claim))
     demand.inventory.upsert(convert_object(raw, ResourceClaim))
@@ -95,7 +95,7 @@ def _allocation(claim: ResourceClaim | None) -> Allocation | None:
     return None if claim is None else claim.status.allocation
 
 
-def _bind_claim(demand: Demand, claim: ResourceClaim, allocation: Allocation | None) -> Writes:
+def _bind_claim(demand: ClaimDemand, claim: ResourceClaim, allocation: Allocation | None) -> Writes:
     """Give the claim its allocation, if it has none yet, and reserve it for the pod."""
     known = demand.inventory.claims.get(claim.namespace, claim.name)
     current = known if known is not None and known.uid == claim.uid else claim
@@ -128,7 +128,7 @@ def _check(current: ResourceClaim, uid: str, allocation: Allocation | None) -> N
         raise AllocationError(f"claim {current.key} got deallocated elsewhere in the meantime")
 
 
-def _status(demand: Demand, current: ResourceClaim, allocation: Allocation | None) -> Body:
+def _status(demand: ClaimDemand, current: ResourceClaim, allocation: Allocation | None) -> Body:
     pod = demand.pod
     consumers = [_plain(c) for c in current.status.reserved_for if c.uid != pod.uid]
     status: Body = {
@@ -139,7 +139,7 @@ def _status(demand: Demand, current: ResourceClaim, allocation: Allocation | Non
     return status
 
 
-def _bind_special(demand: Demand, special: ResourceClaim, breakdown: Breakdown) -> Calls:
+def _bind_special(demand: ClaimDemand, special: ResourceClaim, breakdown: Breakdown) -> Calls:
     """Make the special claim, give it its devices, and tell the pod which request is whose."""
     pod = demand.pod
     try:
@@ -184,7 +184,7 @@ def _creation(special: ResourceClaim) -> Body:
     }
 
 
-def _tell_pod(demand: Demand, told: Body | None) -> Calls:
+def _tell_pod(demand: ClaimDemand, told: Body | None) -> Calls:
     pod = demand.pod
     body = {
         "metadata": {"uid": pod.pod.uid},
@@ -200,12 +200,12 @@ def _tell_pod(demand: Demand, told: Body | None) -> Calls:
         ) from failure
 
 
-def _clear_pod_status(demand: Demand) -> Calls:
+def _clear_pod_status(demand: ClaimDemand) -> Calls:
     yield from _tell_pod(demand, None)
     demand.written.pod_status = False
 
 
-def _unreserve(demand: Demand, claim: ResourceClaim) -> Calls:
+def _unreserve(demand: ClaimDemand, claim: ResourceClaim) -> Calls:
     """Take the pod out of the claim's consumers; the allocation stays."""
     known = demand.inventory.claims.get(claim.namespace, claim.name)
     if known is None or not reserved_for(known, demand.pod.uid):
@@ -219,7 +219,7 @@ def _unreserve(demand: Demand, claim: ResourceClaim) -> Calls:
     demand.inventory.upsert((yield from _until_no_conflict(known, write)))
 
 
-def _delete_special(demand: Demand, special: ResourceClaim) -> Calls:
+def _delete_special(demand: ClaimDemand, special: ResourceClaim) -> Calls:
     def write(current: ResourceClaim) -> Writes:
         without = [f for f in current.metadata.finalizers if f != FINALIZER]
         if len(without) == len(current.metadata.finalizers):

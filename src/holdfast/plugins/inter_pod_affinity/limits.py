@@ -12,7 +12,7 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.terms import PodTerms, Term
 from holdfast.columns.unseen import AnyDomains
 from holdfast.framework.making_room import ALWAYS, NEVER, Limit, Limits
-from holdfast.plugins.inter_pod_affinity.state import AffinityState, Choices, Counted, means
+from holdfast.plugins.inter_pod_affinity.state import AffinityCount, AffinityState, Choices, means
 
 Ints = NDArray[np.int64]
 
@@ -43,7 +43,7 @@ def limits_of(state: AffinityState) -> Limits:
     return Limits(tuple(found), apart, crowded_by=_anybody)
 
 
-def _total(counted: Counted) -> int:
+def _total(counted: AffinityCount) -> int:
     counted.domains.refresh()
     return counted.domains.total
 

@@ -32,7 +32,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 from holdfast.plugins.inter_pod_affinity.hints import worth_a_try
 from holdfast.plugins.inter_pod_affinity.limits import limits_of
-from holdfast.plugins.inter_pod_affinity.state import AffinityState, Counted, digest
+from holdfast.plugins.inter_pod_affinity.state import AffinityCount, AffinityState, digest
 
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -233,5 +233,5 @@ def _near_at(state: AffinityState, row: int, change: Change) -> bool:
     return state.self_sufficient and not any(_some(c, state, change) for c in near)
 
 
-def _some(counted: Counted, state: AffinityState, change: Change) -> bool:
+def _some(counted: AffinityCount, state: AffinityState, change: Change) -> bool:
     return counted.anywhere(state.nodes, change) > 0

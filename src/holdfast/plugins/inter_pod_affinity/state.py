@@ -19,7 +19,7 @@ Choices = tuple[PodChoice, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class AffinityCount:
     """Pods that all of ``choices`` mean, per domain of one topology key."""
 
     choices: Choices
@@ -72,9 +72,9 @@ class AffinityState:
     """
 
     nodes: Picture
-    near: tuple[Counted, ...] = ()
+    near: tuple[AffinityCount, ...] = ()
     self_sufficient: bool = False
-    far: tuple[Counted, ...] = ()
+    far: tuple[AffinityCount, ...] = ()
     shunned: tuple[AnyTerm, ...] = ()
     wishes: tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...] = ()
     pod: PodFacts | None = field(default=None, compare=False)
@@ -170,18 +170,18 @@ def _everywhere(term: Term) -> Term:
     return replace(term, choice=replace(term.choice, namespace_selector=EVERYTHING))
 
 
-def _near(terms: PodTerms, view: View) -> tuple[Counted, ...]:
+def _near(terms: PodTerms, view: View) -> tuple[AffinityCount, ...]:
     if not terms.required:
         return ()
     choices = tuple(dict.fromkeys(term.choice for term in terms.required))
     keys = dict.fromkeys(term.key for term in terms.required)
     counter = view.count(choices)
-    return tuple(Counted(choices, _by_domain(view, counter, key)) for key in keys)
+    return tuple(AffinityCount(choices, _by_domain(view, counter, key)) for key in keys)
 
 
-def _far(terms: Iterable[Term], view: View) -> Iterable[Counted]:
+def _far(terms: Iterable[Term], view: View) -> Iterable[AffinityCount]:
     for term in dict.fromkeys(terms):
-        yield Counted((term.choice,), _count(view, (term.choice,), term.key))
+        yield AffinityCount((term.choice,), _count(view, (term.choice,), term.key))
 
 
 def _count(view: View, choices: Choices, key: str) -> AnyDomains:

@@ -14,13 +14,13 @@ from holdfast.columns.request_fit import spare_of
 
 Backs = Callable[[str], bool]
 """Tells whether devices may serve a resource on nodes that have none of it."""
-Asked = Mapping[str, int]
+RequestsByName = Mapping[str, int]
 """What the pod requests, by name, leaving out zeros."""
 _read: deque[tuple[Node, Mapping[str, int]]] = deque(maxlen=2)
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
-def fits_empty(asked: Asked, node: Node, backs: Backs) -> bool:
+def fits_empty(asked: RequestsByName, node: Node, backs: Backs) -> bool:
     """Tell whether the pod would fit were the node empty."""
     has = _allocatable(node)
     if has.get("pods", 0) < 1:
@@ -31,7 +31,7 @@ def fits_empty(asked: Asked, node: Node, backs: Backs) -> bool:
     )
 
 
-def grew(asked: Asked, old: Node, new: Node, backs: Backs) -> bool:
+def grew(asked: RequestsByName, old: Node, new: Node, backs: Backs) -> bool:
     """Tell whether the node has more of something the pod asks for, or more pod slots."""
     had, has = _allocatable(old), _allocatable(new)
     if has.get("pods", 0) > had.get("pods", 0):
@@ -42,14 +42,14 @@ def grew(asked: Asked, old: Node, new: Node, backs: Backs) -> bool:
     )
 
 
-def node_helps(asked: Asked, old: Node | None, new: Node | None, backs: Backs) -> bool:
+def node_helps(asked: RequestsByName, old: Node | None, new: Node | None, backs: Backs) -> bool:
     """Tell whether a node that came or changed may take the pod."""
     if new is None or not fits_empty(asked, new, backs):
         return False
     return old is None or grew(asked, old, new, backs)
 
 
-def pod_helps(pod: Pod, asked: Asked, old: Pod | None, new: Pod | None) -> bool:
+def pod_helps(pod: Pod, asked: RequestsByName, old: Pod | None, new: Pod | None) -> bool:
     """Tell whether a pod that went or shrank leaves room; the pod itself may have shrunk."""
     if new is None:
         return old is not None and bool(old.spec.node_name or old.status.nominated_node_name)
@@ -61,7 +61,7 @@ def pod_helps(pod: Pod, asked: Asked, old: Pod | None, new: Pod | None) -> bool:
     return any(before.get(name, 0) > after.get(name, 0) for name in asked)
 
 
-def class_helps(asked: Asked, old: DeviceClass | None, new: DeviceClass | None) -> bool:
+def class_helps(asked: RequestsByName, old: DeviceClass | None, new: DeviceClass | None) -> bool:
     """Tell whether a device class now serves a resource the pod asks for."""
     if new is None:
         return False

@@ -22,8 +22,8 @@ from holdfast.framework.plugin import AnyRows, RawScores
 from holdfast.plugins.node_resources_fit.arguments import LEAST, MOST, FitArgs
 
 _NOTHING: Mapping[int, int] = {}
-Shape = Sequence[tuple[int, int]]
-Level = Callable[[Any, Any], Any]
+FunctionShape = Sequence[tuple[int, int]]
+ResourceScorer = Callable[[Any, Any], Any]
 """Score of one resource for c > 0, for arrays and for single numbers alike."""
 
 
@@ -49,7 +49,7 @@ def most(c: Any, q: Any) -> Any:
     return np.floor(np.minimum(q, c) * 100.0 / c)
 
 
-def by_shape(shape: Shape) -> Level:
+def by_shape(shape: FunctionShape) -> ResourceScorer:
     """Follow a broken line over utilization."""
 
     def level(c: Any, q: Any) -> Any:
@@ -62,7 +62,7 @@ def by_shape(shape: Shape) -> Level:
     return level
 
 
-def broken_line(shape: Shape, p: int) -> int:
+def broken_line(shape: FunctionShape, p: int) -> int:
     """The line's value at p, in integers that truncate toward zero.
 
     >>> broken_line(((0, 0), (100, 100)), 62)

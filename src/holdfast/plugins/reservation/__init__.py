@@ -9,6 +9,6 @@ room is this pod's.
 
 from __future__ import annotations
 
-from holdfast.plugins.reservation.plugin import Reservation
+from holdfast.plugins.reservation.plugin import ReservationPlugin
 
-__all__ = ["Reservation"]
+__all__ = ["ReservationPlugin"]

@@ -58,7 +58,7 @@ from holdfast.plugins.reservation.reserve_pods import (
 AnyState = OwnerState | ReserveState | InheritState | Unrelated
 
 
-class Reservation:
+class ReservationPlugin:
     """Holds room for owners and keeps everybody else out."""
 
     name: ClassVar[str] = "Reservation"

@@ -21,7 +21,7 @@ from holdfast.columns.volumes.matching import Mask, allowed, candidates, roomy
 CONFLICT, BIND, SPACE, MISSING = 1, 2, 4, 8
 """What may be wrong with a row, in the order it is told."""
 Faults = NDArray[np.uint8]
-Claims = Sequence[PersistentVolumeClaim]
+VolumeClaims = Sequence[PersistentVolumeClaim]
 _NONE = -1
 _NOT_OFFERED = -2
 
@@ -45,7 +45,9 @@ class Match:
 class Choice:
     """What is wrong with each row, and which volumes the others would give."""
 
-    def __init__(self, nodes: Picture, volumes: Volumes, bound: Claims, waiting: Claims) -> None:
+    def __init__(
+        self, nodes: Picture, volumes: Volumes, bound: VolumeClaims, waiting: VolumeClaims
+    ) -> None:
         self._nodes = nodes
         self._volumes = volumes
         self.faults: Faults = np.zeros(nodes.capacity, np.uint8)
@@ -69,7 +71,7 @@ class Choice:
         needed = {claim.key: claim for claim, rows in self._needs if rows[row]}
         return [claim for key, claim in needed.items() if key not in kept]
 
-    def _follow(self, bound: Claims) -> None:
+    def _follow(self, bound: VolumeClaims) -> None:
         """A bound volume must be reached; the first one that is not settles a row's fault."""
         undecided = np.ones(self._nodes.capacity, np.bool_)
         for claim in bound:
@@ -81,7 +83,7 @@ class Choice:
             self.faults[undecided & ~reached] |= CONFLICT
             undecided &= reached
 
-    def _choose(self, waiting: Claims) -> None:
+    def _choose(self, waiting: VolumeClaims) -> None:
         here = self._selected(waiting)
         self.faults[~here] |= BIND
         for claim in waiting:
@@ -94,7 +96,7 @@ class Choice:
             self._needs.append((claim, here & (match.index == _NONE)))
         self._provision(here)
 
-    def _selected(self, waiting: Claims) -> Mask:
+    def _selected(self, waiting: VolumeClaims) -> Mask:
         """Rows not ruled out because a claim's volume is being made for another node."""
         here = np.ones(self._nodes.capacity, np.bool_)
         for claim in waiting:

@@ -42,7 +42,7 @@ from holdfast.plugins.volume_binding.choice import (
     MISSING,
     SPACE,
     Choice,
-    Claims,
+    VolumeClaims,
 )
 from holdfast.plugins.volume_binding.writing import VolumesToBind, bind_volumes, given_to, kept_for
 
@@ -61,7 +61,9 @@ class _State:
 
     __slots__ = ("_choice", "_seq", "bound", "nodes", "volumes", "waiting")
 
-    def __init__(self, nodes: Picture, volumes: Volumes, bound: Claims, waiting: Claims) -> None:
+    def __init__(
+        self, nodes: Picture, volumes: Volumes, bound: VolumeClaims, waiting: VolumeClaims
+    ) -> None:
         self.nodes = nodes
         self.volumes = volumes
         self.bound = bound
@@ -226,7 +228,7 @@ class VolumeBinding:
         return False
 
 
-def _sorted_out(nodes: Picture, volumes: Volumes, claims: Claims) -> _State | Reject:
+def _sorted_out(nodes: Picture, volumes: Volumes, claims: VolumeClaims) -> _State | Reject:
     bound, waiting, immediate = [], [], False
     for claim in claims:
         if claim.fully_bound:

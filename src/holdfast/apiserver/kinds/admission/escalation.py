@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.api.decode import JsonMapping
-from holdfast.apiserver.access.rbac import GROUP, Rule, role_key
+from holdfast.apiserver.access.rbac import GROUP, PolicyRule, role_key
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.wire.routing import RequestInfo
 from holdfast.errors import Details, Forbidden, NotFound
@@ -13,7 +13,7 @@ from holdfast.errors import Details, Forbidden, NotFound
 _GC_FIELDS = frozenset(
     {"ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"}
 )
-_EVERYTHING: tuple[Rule, ...] = (
+_EVERYTHING: tuple[PolicyRule, ...] = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["*"]},
 )
@@ -76,12 +76,14 @@ def _lifting(op: Operation, verb: str, name: str, plural: str = "") -> RequestIn
     )
 
 
-def _granted(role: JsonMapping) -> tuple[Rule, ...]:
+def _granted(role: JsonMapping) -> tuple[PolicyRule, ...]:
     """List what a role may come to grant: one that aggregates others, anything."""
     return (*(role.get("rules") or ()), *(_EVERYTHING if role.get("aggregationRule") else ()))
 
 
-def _check_rules(op: Operation, written: str, lifting: RequestInfo, rules: Iterable[Rule]) -> None:
+def _check_rules(
+    op: Operation, written: str, lifting: RequestInfo, rules: Iterable[PolicyRule]
+) -> None:
     authorizer = op.context.authorizer
     if authorizer.allows(op.user, lifting):
         return
@@ -101,7 +103,7 @@ def _check_rules(op: Operation, written: str, lifting: RequestInfo, rules: Itera
         )
 
 
-def calls_of(rule: Rule, namespace: str) -> Iterator[RequestInfo]:
+def calls_of(rule: PolicyRule, namespace: str) -> Iterator[RequestInfo]:
     """List the smallest calls a rule allows; wildcards stand for themselves.
 
     >>> rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/log"]}
@@ -118,7 +120,7 @@ def calls_of(rule: Rule, namespace: str) -> Iterator[RequestInfo]:
                     yield RequestInfo(verb, "", group, "", namespace, plural, name, part)
 
 
-def _shown(rule: Rule) -> str:
+def _shown(rule: PolicyRule) -> str:
     parts = (
         ("APIGroups", "apiGroups"), ("Resources", "resources"), ("ResourceNames", "resourceNames"),
         ("NonResourceURLs", "nonResourceURLs"), ("Verbs", "verbs"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.apiserver.tables.printer import (
     NONE,
     UNSET,
-    Cells,
     Obj,
     Printer,
+    TableCells,
     age,
     age_text,
     columns,
@@ -20,7 +20,7 @@ from holdfast.apiserver.tables.printer import (
 )
 
 
-def _binding(obj: Obj, now: float) -> Cells:
+def _binding(obj: Obj, now: float) -> TableCells:
     ref, subjects = part(obj, "roleRef"), items(obj, "subjects")
 
     def named(kind: str) -> str:
@@ -41,7 +41,7 @@ def _binding(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _signing_request(obj: Obj, now: float) -> Cells:
+def _signing_request(obj: Obj, now: float) -> TableCells:
     spec, asked = part(obj, "spec"), part(obj, "spec").get("expirationSeconds")
     return [
         name(obj),
@@ -63,18 +63,18 @@ def _signing_state(obj: Obj) -> str:
     return ",".join(words)
 
 
-def _webhooks(obj: Obj, now: float) -> Cells:
+def _webhooks(obj: Obj, now: float) -> TableCells:
     return [name(obj), len(items(obj, "webhooks")), age(obj, now)]
 
 
-def _policy(obj: Obj, now: float) -> Cells:
+def _policy(obj: Obj, now: float) -> TableCells:
     rules = items(obj, "spec", "validations") or items(obj, "spec", "mutations")
     kind = part(obj, "spec", "paramKind")
     words = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
     return [name(obj), len(rules), words, age(obj, now)]
 
 
-def _policy_binding(obj: Obj, now: float) -> Cells:
+def _policy_binding(obj: Obj, now: float) -> TableCells:
     ref = part(obj, "spec", "paramRef")
     words = UNSET
     if ref.get("name"):
@@ -84,7 +84,7 @@ def _policy_binding(obj: Obj, now: float) -> Cells:
     return [name(obj), part(obj, "spec").get("policyName", ""), words, age(obj, now)]
 
 
-def _api_service(obj: Obj, now: float) -> Cells:
+def _api_service(obj: Obj, now: float) -> TableCells:
     service, state = part(obj, "spec", "service"), condition(obj, "Available")
     available = state.get("status") or "Unknown"
     if state and available != "True" and state.get("reason"):

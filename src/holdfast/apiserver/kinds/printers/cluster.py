@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.apiserver.tables.printer import (
     NONE,
     UNKNOWN,
-    Cells,
     Obj,
     Printer,
+    TableCells,
     age,
     columns,
     condition,
@@ -22,7 +22,7 @@ from holdfast.apiserver.tables.printer import (
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _node(obj: Obj, now: float) -> Cells:
+def _node(obj: Obj, now: float) -> TableCells:
     info = part(obj, "status", "nodeInfo")
     kernel = or_else(info.get("kernelVersion"), UNKNOWN)
     if info.get("architecture"):
@@ -60,11 +60,11 @@ def _address(obj: Obj, kind: str) -> str:
     return NONE
 
 
-def _namespace(obj: Obj, now: float) -> Cells:
+def _namespace(obj: Obj, now: float) -> TableCells:
     return [name(obj), part(obj, "status").get("phase", ""), age(obj, now)]
 
 
-def _event(obj: Obj, now: float) -> Cells:
+def _event(obj: Obj, now: float) -> TableCells:
     """Print an event of either group: ``events.k8s.io`` calls the same fields otherwise."""
     about = part(obj, "involvedObject") or part(obj, "regarding")
     source = part(obj, "source") or part(obj, "deprecatedSource")
@@ -96,19 +96,19 @@ def _event(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _lease(obj: Obj, now: float) -> Cells:
+def _lease(obj: Obj, now: float) -> TableCells:
     return [name(obj), part(obj, "spec").get("holderIdentity") or "", age(obj, now)]
 
 
-def _config_map(obj: Obj, now: float) -> Cells:
+def _config_map(obj: Obj, now: float) -> TableCells:
     return [name(obj), len(part(obj, "data")) + len(part(obj, "binaryData")), age(obj, now)]
 
 
-def _secret(obj: Obj, now: float) -> Cells:
+def _secret(obj: Obj, now: float) -> TableCells:
     return [name(obj), obj.get("type", ""), len(part(obj, "data")), age(obj, now)]
 
 
-def _quota(obj: Obj, now: float) -> Cells:
+def _quota(obj: Obj, now: float) -> TableCells:
     used = part(obj, "status", "used")
     sides: dict[bool, list[str]] = {False: [], True: []}
     for resource, hard in sorted(part(obj, "status", "hard").items()):
@@ -117,7 +117,7 @@ def _quota(obj: Obj, now: float) -> Cells:
     return [name(obj), ", ".join(sides[False]), ", ".join(sides[True]), age(obj, now)]
 
 
-def _priority_class(obj: Obj, now: float) -> Cells:
+def _priority_class(obj: Obj, now: float) -> TableCells:
     return [
         name(obj),
         obj.get("value") or 0,
@@ -127,7 +127,7 @@ def _priority_class(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _runtime_class(obj: Obj, now: float) -> Cells:
+def _runtime_class(obj: Obj, now: float) -> TableCells:
     return [name(obj), obj.get("handler", ""), age(obj, now)]
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from holdfast.apiserver.tables.printer import (
     NONE,
     UNKNOWN,
-    Cells,
     Obj,
     Printer,
+    TableCells,
     age,
     columns,
     first_few,
@@ -23,7 +23,7 @@ from holdfast.apiserver.tables.printer import (
 )
 
 
-def _service(obj: Obj, now: float) -> Cells:
+def _service(obj: Obj, now: float) -> TableCells:
     spec = part(obj, "spec")
     addresses = items(spec, "clusterIPs") or [spec.get("clusterIP") or NONE]
     return [
@@ -58,7 +58,7 @@ def _port(port: Obj) -> str:
     return f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}"
 
 
-def _endpoints(obj: Obj, now: float) -> Cells:
+def _endpoints(obj: Obj, now: float) -> TableCells:
     return [name(obj), first_few(_endpoint_addresses(obj), empty=NONE), age(obj, now)]
 
 
@@ -74,7 +74,7 @@ def _endpoint_addresses(obj: Obj) -> Iterator[str]:
             )
 
 
-def _endpoint_slice(obj: Obj, now: float) -> Cells:
+def _endpoint_slice(obj: Obj, now: float) -> TableCells:
     return [
         name(obj),
         obj.get("addressType", ""),
@@ -84,7 +84,7 @@ def _endpoint_slice(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _ingress(obj: Obj, now: float) -> Cells:
+def _ingress(obj: Obj, now: float) -> TableCells:
     spec = part(obj, "spec")
     hosts = [rule.get("host") for rule in items(spec, "rules") if rule.get("host")]
     return [
@@ -97,7 +97,7 @@ def _ingress(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _ingress_class(obj: Obj, now: float) -> Cells:
+def _ingress_class(obj: Obj, now: float) -> TableCells:
     annotations = meta(obj).get("annotations") or {}
     default = annotations.get("ingressclass.kubernetes.io/is-default-class") == "true"
     parameters = part(obj, "spec", "parameters")
@@ -113,15 +113,15 @@ def _ingress_class(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _network_policy(obj: Obj, now: float) -> Cells:
+def _network_policy(obj: Obj, now: float) -> TableCells:
     return [name(obj), selector_text(part(obj, "spec", "podSelector")), age(obj, now)]
 
 
-def _cidr(obj: Obj, now: float) -> Cells:
+def _cidr(obj: Obj, now: float) -> TableCells:
     return [name(obj), ",".join(items(obj, "spec", "cidrs")), age(obj, now)]
 
 
-def _address(obj: Obj, now: float) -> Cells:
+def _address(obj: Obj, now: float) -> TableCells:
     ref = part(obj, "spec", "parentRef")
     if not ref:
         return [name(obj), NONE]

@@ -7,9 +7,9 @@ from typing import Any
 
 from holdfast.apiserver.tables.printer import (
     NONE,
-    Cells,
     Obj,
     Printer,
+    TableCells,
     age,
     columns,
     container_cells,
@@ -46,7 +46,7 @@ class _Summary:
         self.restarted_at = max(self.restarted_at, finished)
 
 
-def _cells(pod: Obj, now: float) -> Cells:
+def _cells(pod: Obj, now: float) -> TableCells:
     summary = _summarise(pod)
     restarts = str(summary.restarts)
     if summary.restarts and summary.restarted_at:
@@ -165,7 +165,7 @@ def _conditions(pod: Obj) -> list[dict[str, str]]:
     return [{"type": "Completed", "status": "True", "reason": phase, "message": _DONE[phase]}]
 
 
-def _template_cells(obj: Obj, now: float) -> Cells:
+def _template_cells(obj: Obj, now: float) -> TableCells:
     template = part(obj, "template")
     return [name(obj), *container_cells(template), labels_text(meta(template).get("labels"))]
 

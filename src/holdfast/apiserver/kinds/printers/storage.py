@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.apiserver.tables.printer import (
     NONE,
     UNSET,
-    Cells,
     Obj,
     Printer,
+    TableCells,
     age,
     columns,
     items,
@@ -45,7 +45,7 @@ def _phase(obj: Obj) -> str:
     return str(part(obj, "status").get("phase", ""))
 
 
-def _volume(obj: Obj, now: float) -> Cells:
+def _volume(obj: Obj, now: float) -> TableCells:
     spec, claim = part(obj, "spec"), part(obj, "spec", "claimRef")
     return [
         name(obj),
@@ -62,7 +62,7 @@ def _volume(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _claim(obj: Obj, now: float) -> Cells:
+def _claim(obj: Obj, now: float) -> TableCells:
     spec, status = part(obj, "spec"), part(obj, "status")
     bound = bool(spec.get("volumeName"))
     return [
@@ -78,7 +78,7 @@ def _claim(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _storage_class(obj: Obj, now: float) -> Cells:
+def _storage_class(obj: Obj, now: float) -> TableCells:
     annotations = meta(obj).get("annotations") or {}
     default = any(annotations.get(key) == "true" for key in _DEFAULT_CLASS)
     return [
@@ -91,11 +91,11 @@ def _storage_class(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _attributes_class(obj: Obj, now: float) -> Cells:
+def _attributes_class(obj: Obj, now: float) -> TableCells:
     return [name(obj), obj.get("driverName", ""), age(obj, now)]
 
 
-def _attachment(obj: Obj, now: float) -> Cells:
+def _attachment(obj: Obj, now: float) -> TableCells:
     spec = part(obj, "spec")
     return [
         name(obj),
@@ -107,11 +107,11 @@ def _attachment(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _csi_node(obj: Obj, now: float) -> Cells:
+def _csi_node(obj: Obj, now: float) -> TableCells:
     return [name(obj), len(items(obj, "spec", "drivers")), age(obj, now)]
 
 
-def _csi_driver(obj: Obj, now: float) -> Cells:
+def _csi_driver(obj: Obj, now: float) -> TableCells:
     spec = part(obj, "spec")
     requests = spec.get("tokenRequests")
     attach = spec.get("attachRequired")

@@ -9,9 +9,9 @@ from holdfast.apiserver.tables.printer import (
     NONE,
     UNKNOWN,
     UNSET,
-    Cells,
     Obj,
     Printer,
+    TableCells,
     age,
     age_text,
     columns,
@@ -34,14 +34,14 @@ def _count(obj: Obj, *path: str) -> int:
     return part(obj, *path[:-1]).get(path[-1]) or 0
 
 
-def _wide(obj: Obj) -> Cells:
+def _wide(obj: Obj) -> TableCells:
     return [
         *container_cells(part(obj, "spec", "template")),
         selector_text(part(obj, "spec", "selector")),
     ]
 
 
-def _deployment(obj: Obj, now: float) -> Cells:
+def _deployment(obj: Obj, now: float) -> TableCells:
     # Unlike the others, a Deployment prints a selector that selects everything as nothing.
     names, images, selector = _wide(obj)
     return [
@@ -56,7 +56,7 @@ def _deployment(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _replicas(obj: Obj, now: float) -> Cells:
+def _replicas(obj: Obj, now: float) -> TableCells:
     return [
         name(obj),
         _count(obj, "spec", "replicas"),
@@ -66,21 +66,21 @@ def _replicas(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _replicaset(obj: Obj, now: float) -> Cells:
+def _replicaset(obj: Obj, now: float) -> TableCells:
     return [*_replicas(obj, now), *_wide(obj)]
 
 
-def _replication_controller(obj: Obj, now: float) -> Cells:
+def _replication_controller(obj: Obj, now: float) -> TableCells:
     template, selector = part(obj, "spec", "template"), part(obj, "spec", "selector")
     return [*_replicas(obj, now), *container_cells(template), labels_text(selector)]
 
 
-def _statefulset(obj: Obj, now: float) -> Cells:
+def _statefulset(obj: Obj, now: float) -> TableCells:
     ready = f"{_count(obj, 'status', 'readyReplicas')}/{_count(obj, 'spec', 'replicas')}"
     return [name(obj), ready, age(obj, now), *container_cells(part(obj, "spec", "template"))]
 
 
-def _daemonset(obj: Obj, now: float) -> Cells:
+def _daemonset(obj: Obj, now: float) -> TableCells:
     counts = (
         "desiredNumberScheduled", "currentNumberScheduled", "numberReady",
         "updatedNumberScheduled", "numberAvailable",
@@ -94,7 +94,7 @@ def _daemonset(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _job(obj: Obj, now: float) -> Cells:
+def _job(obj: Obj, now: float) -> TableCells:
     return [name(obj), _job_status(obj), _completions(obj), _duration(obj, now), age(obj, now),
             *_wide(obj)]  # fmt: skip
 
@@ -129,7 +129,7 @@ def _duration(obj: Obj, now: float) -> str:
     return age_text(end - parse_rfc3339(status["startTime"]))
 
 
-def _cronjob(obj: Obj, now: float) -> Cells:
+def _cronjob(obj: Obj, now: float) -> TableCells:
     spec, last = part(obj, "spec"), part(obj, "status").get("lastScheduleTime")
     suspended = spec.get("suspend")
     return [
@@ -144,7 +144,7 @@ def _cronjob(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _revision(obj: Obj, now: float) -> Cells:
+def _revision(obj: Obj, now: float) -> TableCells:
     owner = next((o for o in meta(obj).get("ownerReferences") or () if o.get("controller")), None)
     controller = NONE
     if owner is not None:
@@ -154,7 +154,7 @@ def _revision(obj: Obj, now: float) -> Cells:
     return [name(obj), controller, obj.get("revision") or 0, age(obj, now)]
 
 
-def _budget(obj: Obj, now: float) -> Cells:
+def _budget(obj: Obj, now: float) -> TableCells:
     spec = part(obj, "spec")
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     return [
@@ -166,7 +166,7 @@ def _budget(obj: Obj, now: float) -> Cells:
     ]
 
 
-def _autoscaler(obj: Obj, now: float) -> Cells:
+def _autoscaler(obj: Obj, now: float) -> TableCells:
     spec = part(obj, "spec")
     target = part(spec, "scaleTargetRef")
     return [

@@ -42,10 +42,10 @@ _REFUSED = {
     "quadratic",
 }
 
-Schema = Mapping[str, Any]
+RawSchema = Mapping[str, Any]
 
 
-def problems(schema: Schema) -> list[Cause]:
+def problems(schema: RawSchema) -> list[Cause]:
     """List what keeps a schema from being structural, sorted by path."""
     return sorted(_node(schema, "", "root"), key=lambda c: (c.field, c.message))
 
@@ -65,7 +65,7 @@ def _node(schema: Any, path: str, level: str) -> Iterator[Cause]:
         yield from _restriction(nested, where)
 
 
-def _type(schema: Schema, path: str, level: str) -> Iterator[Cause]:
+def _type(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
     kind = schema.get("type", "")
     at = _child(path, "type")
     if schema.get(f"{_X}embedded-resource") and kind != "object":
@@ -80,7 +80,7 @@ def _type(schema: Schema, path: str, level: str) -> Iterator[Cause]:
         yield _invalid(at, kind, "must be object at the root")
 
 
-def _extensions(schema: Schema, path: str) -> Iterator[Cause]:
+def _extensions(schema: RawSchema, path: str) -> Iterator[Cause]:
     preserve = f"{_X}preserve-unknown-fields"
     if schema.get(preserve) is False:
         yield _invalid(_child(path, preserve), False, "must be true or undefined")
@@ -98,7 +98,7 @@ def _extensions(schema: Schema, path: str) -> Iterator[Cause]:
             yield _forbidden(_child(path, name), rule)
 
 
-def _pattern(schema: Schema, path: str) -> Iterator[Cause]:
+def _pattern(schema: RawSchema, path: str) -> Iterator[Cause]:
     pattern = schema.get("pattern")
     if not pattern:
         return
@@ -109,7 +109,7 @@ def _pattern(schema: Schema, path: str) -> Iterator[Cause]:
         yield _invalid(_child(path, "pattern"), pattern, rule)
 
 
-def _lists(schema: Schema, path: str) -> Iterator[Cause]:
+def _lists(schema: RawSchema, path: str) -> Iterator[Cause]:
     kind = schema.get(f"{_X}list-type")
     if kind is None:
         return
@@ -122,7 +122,7 @@ def _lists(schema: Schema, path: str) -> Iterator[Cause]:
         yield from _map_keys(schema, path)
 
 
-def _map_keys(schema: Schema, path: str) -> Iterator[Cause]:
+def _map_keys(schema: RawSchema, path: str) -> Iterator[Cause]:
     at = _child(path, f"{_X}list-map-keys")
     keys, items = schema.get(f"{_X}list-map-keys") or [], schema.get("items") or {}
     if not isinstance(items, Mapping):
@@ -140,7 +140,7 @@ def _map_keys(schema: Schema, path: str) -> Iterator[Cause]:
                             "default or be a required property")  # fmt: skip
 
 
-def _whole_object(schema: Schema, path: str, level: str) -> Iterator[Cause]:
+def _whole_object(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
     """Check what holds only where an object has a kind and metadata of its own."""
     embedded = schema.get(f"{_X}embedded-resource")
     if level != "root" and not embedded:
@@ -160,7 +160,7 @@ def _whole_object(schema: Schema, path: str, level: str) -> Iterator[Cause]:
         yield _required(_child(path, "properties"), rule)
 
 
-def _metadata(schema: Schema, path: str, level: str) -> Iterator[Cause]:
+def _metadata(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
     if schema.get("type") != "object":
         yield _invalid(_child(path, "type"), schema.get("type", ""), "must be object")
     extra = set(schema) - {"type", "properties", "description"}
@@ -170,7 +170,7 @@ def _metadata(schema: Schema, path: str, level: str) -> Iterator[Cause]:
                          "metadata is implicitly specified")  # fmt: skip
 
 
-def _children(schema: Schema, path: str, level: str) -> Iterator[Cause]:
+def _children(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
     items, at = schema.get("items"), _child(path, "items")
     if isinstance(items, list):
         yield _forbidden(at, "items must be a schema object and not an array")
@@ -191,7 +191,7 @@ def _children(schema: Schema, path: str, level: str) -> Iterator[Cause]:
         yield from _node(more, at, "field")
 
 
-def _nested(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+def _nested(schema: RawSchema, path: str) -> Iterator[tuple[str, RawSchema]]:
     """List the schemas under allOf, anyOf, oneOf and not, but for the int-or-string forms."""
     for key in _LOGIC:
         if key == "anyOf" and schema.get(key) == _INT_OR_STRING:
@@ -203,7 +203,7 @@ def _nested(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
         yield _child(path, "not"), schema["not"]
 
 
-def _restriction(nested: Schema, path: str) -> Iterator[Cause]:
+def _restriction(nested: RawSchema, path: str) -> Iterator[Cause]:
     """Check a schema that may only restrict what is described outside."""
     for name, rule in _ONLY_OUTSIDE.items():
         if nested.get(name) not in (None, "", False):
