@@ -157,7 +157,7 @@ def run(part: Part, seed: int, seconds: float) -> None:
 def _round(part: Part, seed: int, left: float, most: float) -> tuple[int, Path]:
     """Run a part once; with nothing found in ``most`` seconds it is ended, which is no fault."""
     log = LOGS / f"{part.name}-{seed}.log"
-    environment = {**os.environ, "HOLDFAST_SEED": str(seed)}
+    environment = {**os.environ, "HOLDFAST_SEED": str(seed), "HOLDFAST_ROUNDS": "10"}
     with log.open("w") as output:
         process = subprocess.Popen(
             part.command(seed, left), cwd=ROOT, env=environment, stdout=output,

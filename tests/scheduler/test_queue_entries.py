@@ -283,3 +283,13 @@ def test_an_update_of_a_waiting_pod_is_weighed_event_by_event():
     events = [ClusterEvent("Pod", action) for action in "ABB"]
     queue.update(facts("a"), 0.0, events)
     assert moves == [("active", "PodB")]
+
+
+def test_a_gated_pod_is_told_of_once_however_often_its_gate_is_tried():
+    moves = []
+    queue = a_queue(gatekeeper=lambda _: "gate")
+    queue.on_move = lambda *move: moves.append(move)
+    queue.add(facts("a"), 0.0)
+    queue.activate(["a"])
+    queue.reopen("a", "Opened", 1.0)
+    assert moves == [("unschedulable", "UnschedulablePodAdd")]

@@ -1,4 +1,4 @@
-"""kill -9 of everything, ten times over, while two hundred pods look for their nodes.
+"""kill -9 of everything, several times over, while twenty pods a time look for their nodes.
 
 What was acknowledged is there afterwards, every pod is bound once in its life, no node is given
 more than it has, and the room of a reservation is still there for its owner.
@@ -25,10 +25,10 @@ from holdfast.testing import a_pod, a_reservation
 
 SEED = int(os.environ.get("HOLDFAST_SEED", "20"))
 """``make soak`` gives others."""
-ROUNDS = 10
+ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "5"))
 PODS_A_ROUND = 20
-SIZE = 700
-"""Millicores of a pod: two hundred of them and the reservation nearly fill five nodes."""
+SIZE = 7000 // ROUNDS
+"""Millicores of a pod: all of them and the reservation nearly fill five nodes."""
 HELD = 8000
 
 
