@@ -116,9 +116,12 @@ def measuring(root: Path, arguments: list[str], seed: int) -> Iterator[Measuring
     path = os.pathsep.join([str(root / "src"), str(root / "benchmarks")])
     command = [sys.executable, "-P", str(HERE / "compare.py"), "--serve", *arguments]
     process = subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": str(seed)}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
+        command,
+        env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": str(seed)},
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     with process:
         yield Measuring(process)
 
@@ -151,8 +154,10 @@ def show(found: dict[str, list[dict[str, float]]]) -> None:
         ratios = [rates["after"] / rates["before"] for rates in rounds]
         before, after = (median(rates[name] for rates in rounds) for name in ("before", "after"))
         mark = " !" if median(ratios) < FLOOR else ""
-        print(f"{case:32}{before:>11,.0f}{after:>11,.0f}{median(ratios):>8.2f}{min(ratios):>8.2f}"
-              f"{max(ratios):>9.2f}{mark}")  # fmt: skip
+        print(
+            f"{case:32}{before:>11,.0f}{after:>11,.0f}{median(ratios):>8.2f}{min(ratios):>8.2f}"
+            f"{max(ratios):>9.2f}{mark}"
+        )
     print(f"\n! is below {FLOOR}: measure again on a quiet machine")
 
 
