@@ -16,10 +16,11 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.plugins.reservation.kept import Kept, kept_of, offer_scores
+from holdfast.plugins.reservation.kept import Kept, kept_of
 from holdfast.plugins.reservation.nomination import choose, nominate
 from holdfast.plugins.reservation.one_row import judge, offer_score
-from holdfast.plugins.reservation.owner import OwnerState, fit, nominable
+from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.plugins.reservation.owner_fit import fit, nominable, offer_scores
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 GPU = "example.com/gpu"
@@ -89,12 +90,12 @@ def check_rows(state, change):
     for here, row in enumerate(match.rows.tolist()):
         one = judge(state, row, back)
         assert one.passes == found.passes[here]
-        for i, chance in enumerate(one.chances, one.begin):
-            assert chance.offer.slot == match.slots[i]
-            vector = (found.shares[i], found.by_node[i], found.inside[i])
-            assert (chance.shares, chance.by_node, chance.inside) == vector
-            assert any(chance.offer is offer for offer in one.nominable) == named[i]
-            assert offer_score(chance.offer, request) == scores[i]
+        for i, (offer, chance) in enumerate(one.chances, one.begin):
+            assert offer.slot == match.slots[i]
+            assert chance._asdict() == {name: getattr(found, name)[i] for name in chance._fields}
+            assert (offer in one.nominable) == named[i]
+            assert offer_score(offer, request) == scores[i]
+            assert one.scores.get(offer.slot) == (scores[i] if found.serves[i] else None)
 
 
 def play(random, world, steps, told=lambda _state, _placement: None):

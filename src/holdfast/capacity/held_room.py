@@ -83,7 +83,7 @@ class Lifted:
     def _held_at(self, row: int) -> Mapping[int, int]:
         slots = self._slots_at.get(row)
         if slots is None:
-            slots = self._slots_at[row] = self._match.slots_at(row)
+            slots = self._slots_at[row] = self._match.slots[self._match.span(row)].tolist()
         offers = self._offers
         takable = [offers.at(slot) for slot in slots if offers.columns.matchable_at[slot]]
         if len(takable) == 1:

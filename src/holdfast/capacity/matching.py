@@ -164,14 +164,13 @@ class OfferMatch:
     at: Slots
     unseen: Unseen
 
-    def slots_at(self, row: int) -> list[int]:
-        """The slots on a row, if any."""
+    def span(self, row: int) -> slice:
+        """Where the slots of a row are among all of them; an empty slice if it has none."""
         here = int(self.rows.searchsorted(row))
         if not len(self.slots) or here == len(self.rows) or self.rows[here] != row:
-            return []
-        end = self.first[here + 1] if here + 1 < len(self.rows) else len(self.slots)
-        found: list[int] = self.slots[self.first[here] : end].tolist()
-        return found
+            return slice(0, 0)
+        end = int(self.first[here + 1]) if here + 1 < len(self.rows) else len(self.slots)
+        return slice(int(self.first[here]), end)
 
     @property
     def ignoring(self) -> bool:

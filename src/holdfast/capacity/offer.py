@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.owners import OwnerGroup
@@ -16,6 +20,7 @@ from holdfast.columns.interner import PODS
 from holdfast.columns.pod_facts import PodFacts
 
 AmountsByResource = Mapping[int, int]
+Amount = TypeVar("Amount", int, NDArray[np.int64])
 Place = tuple[str, str]
 """A reservation's uid and the node on which somebody draws on it."""
 _NOWHERE: tuple[Place, ...] = ()
@@ -196,6 +201,17 @@ class Offer:
     def slots(self) -> int:
         """Pod slots held beside those the owners use; without saying so it reserves one."""
         return max(self.reserved.get(PODS, 1) - self.used(PODS), self.inner.get(PODS, 0))
+
+
+def fullness(amount: Amount, reserved: Amount) -> Amount:
+    """How full so much makes what is reserved, 0 to 100; 0 if it is more than there is.
+
+    Takes numbers, or arrays of them; what is reserved is above zero.
+
+    >>> fullness(1, 3), fullness(3, 3), fullness(4, 3)
+    (33, 100, 0)
+    """
+    return 100 * amount // reserved * (amount <= reserved)
 
 
 def alike(old: Reservation, new: Reservation) -> bool:

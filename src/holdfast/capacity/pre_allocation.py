@@ -20,6 +20,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity import names
 from holdfast.capacity.matching import accepts, ignores
+from holdfast.capacity.offer import fullness
 from holdfast.capacity.offers import Offers
 from holdfast.capacity.owners import OwnerRule, compile_owners
 from holdfast.columns.interner import PODS
@@ -63,8 +64,7 @@ class Will:
         """How much of the reservation a pod fills, 0 to 100, as owners are scored."""
         has = dict(pod.request)
         named = [(r, a) for r, a in self.reserved.items() if a > 0]
-        filled = [_WHOLE * has.get(r, 0) // a if has.get(r, 0) <= a else 0 for r, a in named]
-        return sum(filled) // max(len(filled), 1)
+        return sum(fullness(has.get(r, 0), a) for r, a in named) // max(len(named), 1)
 
 
 class Inheritance(NamedTuple):

@@ -125,6 +125,8 @@ class RequestFit:
 
     def spare_at(self, row: int) -> list[int]:
         """What one row would have left of each need."""
+        if not self._backed:
+            return [free_at[row] - wanted for free_at, wanted in self._cells]
         return [
             spare_of(need.free_at[row], need.wanted, need.has_at[row], backed=need.backed)
             for need in self.needs

@@ -19,9 +19,11 @@ from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.selection import required_selected
 from holdfast.framework.plugin import NONE, Change, Rows
 from holdfast.framework.rejection import EXCLUDED, Rejection
-from holdfast.plugins.reservation.owner import Ints, OwnerState, Room, fit, rooms
+from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.plugins.reservation.owner_fit import Bools, Fit, Ints, fit
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
+TOO_MANY = "Too many pods"
 NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 NAMED = "exactly matches the requested reservation name"
 BY_NODE = "for node reason that"
@@ -48,25 +50,15 @@ def owner_reasons(state: OwnerState, row: int, change: Change = NONE) -> tuple[s
     here = state.on_row(row)
     if here is None or (state.must and none_matchable(state, row)):
         return (NO_MATCH,)
-    back = given_back(state.offers, change) if change else NOTHING
-    found, there = fit(here, back), list(rooms(here, back))
+    found = fit(here, given_back(state.offers, change) if change else NOTHING)
+    needs = range(len(state.needs))
     if state.ignoring or not found.shares.any():
         suffix = "" if state.ignoring else " by node"
-        alone = [room for room in there if max(room.free[0], *_lent(here, room)) < room.wanted]
-        return tuple(sorted(_short(here, room, suffix) for room in alone)) or (NONE_MEETS,)
+        alone = [n for n in needs if _short_alone(here, found, n).any()]
+        return tuple(sorted(_short(here, n, suffix) for n in alone)) or (NONE_MEETS,)
     tried = found.shares.nonzero()[0].tolist()
-    by_node = {
-        _short(here, room, " by node")
-        for i in tried
-        for room in there
-        if room.helped[i] < room.wanted
-    }
-    inside = [
-        _short_inside(here, room, i)
-        for i in tried
-        for room in there
-        if room.limits[i] and room.left[i] < room.wanted
-    ]
+    by_node = {_short(here, n, " by node") for i in tried for n in needs if found.reach[n][i] < 0}
+    inside = [_short_inside(here, found, n, i) for i in tried for n in needs if found.lacks[n][i]]
     return (*sorted(by_node), *inside) or (NONE_MEETS,)
 
 
@@ -108,41 +100,48 @@ def _counted_words(state: OwnerState) -> Iterator[tuple[str, Ints]]:
     yield NO_MATCH, closed.astype(np.int64)
     sharing = np.logical_or.reduceat(found.shares, match.first)
     alone = ~closed if state.ignoring else ~sharing & ~closed
-    for room in rooms(state):
-        lent = np.where(matchable & state.ignoring, room.helped, 0)
-        have = np.maximum(room.free, np.maximum.reduceat(lent, match.first))
-        short = alone & (have < room.wanted)
-        yield _short(state, room, "" if state.ignoring else " by node"), short.astype(np.int64)
+    for n in range(len(state.needs)):
+        short = alone & _short_alone(state, found, n)
+        yield _short(state, n, "" if state.ignoring else " by node"), short.astype(np.int64)
         if state.ignoring:
             continue
-        helpless = found.shares & (room.helped < room.wanted)
+        helpless = found.shares & (found.reach[n] < 0)
         lacking = ~closed & np.logical_or.reduceat(helpless, match.first)
-        yield _short(state, room, " by node"), lacking.astype(np.int64)
-        within = found.shares & room.limits & (room.left < room.wanted)
+        yield _short(state, n, " by node"), lacking.astype(np.int64)
+        within = found.shares & found.lacks[n]
         counts = np.add.reduceat(within.astype(np.int64), match.first)
-        yield f"Reservation(s) {_short(state, room, '')}", np.where(closed, 0, counts)
+        yield f"Reservation(s) {_short(state, n, '')}", np.where(closed, 0, counts)
 
 
-def _lent(state: OwnerState, room: Room) -> list[int]:
-    """What an ignoring pod could have with the help of all that is held."""
-    matchable = state.offers.columns.matchable[state.match.slots]
-    return [0, *room.helped[matchable].tolist()] if state.ignoring else [0]
+def _short_alone(state: OwnerState, found: Fit, need: int) -> Bools:
+    """Which matched rows have too little for a pod that takes no offer.
+
+    One that ignores reservations could have what is held as well.
+    """
+    short: Bools = found.spare[need] < 0
+    if state.ignoring:
+        match = state.match
+        helps = state.offers.columns.matchable[match.slots] & (found.reach[need] >= 0)
+        short &= ~np.logical_or.reduceat(helps, match.first)
+    return short
 
 
-def _short(state: OwnerState, room: Room, suffix: str) -> str:
-    if room.resource == PODS:
-        return "Too many pods"
-    return f"Insufficient {state.nodes.resources[room.resource]}{suffix}"
+def _short(state: OwnerState, need: int, suffix: str) -> str:
+    resource = state.needs[need][0]
+    return (
+        TOO_MANY if resource == PODS else f"Insufficient {state.nodes.resources[resource]}{suffix}"
+    )
 
 
-def _short_inside(state: OwnerState, room: Room, i: int) -> str:
-    words = f"Reservation(s) {_short(state, room, '')}"
+def _short_inside(state: OwnerState, found: Fit, need: int, i: int) -> str:
+    words = f"Reservation(s) {_short(state, need, '')}"
     if not state.named:
         return words
+    resource, wanted = state.needs[need]
     offer = state.offers.at(int(state.match.slots[i]))
-    capacity = offer.reserved.get(room.resource, 0) - offer.inner.get(room.resource, 0)
-    used = capacity - int(room.left[i])
-    return f"{words}, requested: {room.wanted}, used: {used}, capacity: {capacity}"
+    capacity = offer.reserved.get(resource, 0) - offer.inner.get(resource, 0)
+    used = capacity - int(found.left[need][i])
+    return f"{words}, requested: {wanted}, used: {used}, capacity: {capacity}"
 
 
 @dataclass(slots=True)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from holdfast.columns.cells import cells
 from holdfast.framework.plugin import AnyRows, Code, RawScores, Rows, Verdicts
-from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
-from holdfast.plugins.reservation.owner import OwnerState, fit, nominable
+from holdfast.plugins.reservation.one_row import OneRow, judge
+from holdfast.plugins.reservation.owner import OwnerState
+from holdfast.plugins.reservation.owner_fit import fit, nominable, offer_scores
 
 _FEW = 32
 """So many changed rows are judged one by one sooner than all rows at once."""
@@ -26,12 +27,11 @@ class Kept:
     """Verdicts and scores per row, and which of the matched offers can be nominated."""
 
     __slots__ = ("_cursor", "_judged", "_named", "_named_at", "_ordered", "_raw", "_raw_at",
-                 "_request", "_state", "_verdict_at", "verdicts")  # fmt: skip
+                 "_state", "_verdict_at", "verdicts")  # fmt: skip
 
     def __init__(self, state: OwnerState) -> None:
         self._state = state
         self._cursor = -1
-        self._request = state.compared
         self.verdicts: Verdicts = np.zeros(state.nodes.capacity, np.int8)
         self._raw: RawScores = np.zeros(state.nodes.capacity)
         self._named: NDArray[np.bool_] = np.zeros(len(state.match.slots), np.bool_)
@@ -91,14 +91,11 @@ class Kept:
         if found is None:
             return
         self._judged[row] = found
-        best = 0
-        for offer in found.serving:
-            best = max(best, offer_score(offer, self._request))
         if self._ordered:
             named = {offer.slot for offer in found.nominable}
-            for i, chance in enumerate(found.chances, found.begin):
-                self._named_at[i] = chance.offer.slot in named
-        self._raw_at[row] = float(best)
+            for i, (offer, _) in enumerate(found.chances, found.begin):
+                self._named_at[i] = offer.slot in named
+        self._raw_at[row] = float(max(found.scores.values(), default=0))
         self._verdict_at[row] = found.code(must=self._state.must)
 
     def _judge_all(self) -> None:
@@ -122,19 +119,3 @@ def kept_of(state: OwnerState) -> Kept:
         state.kept = Kept(state)
     state.kept.refresh()
     return state.kept
-
-
-def offer_scores(state: OwnerState) -> NDArray[np.int64]:
-    """Score each matched offer 0..100: how full it would be, averaged over what it reserves."""
-    columns, slots = state.offers.columns, state.match.slots
-    request = state.compared
-    total = np.zeros(len(slots), np.int64)
-    counted = np.zeros(len(slots), np.int64)
-    for resource in columns.resources:
-        reserved = columns.reserved[resource, slots]
-        then = columns.used[resource, slots] + request.get(resource, 0)
-        held = reserved > 0
-        total += np.where(held & (then <= reserved), 100 * then // np.maximum(reserved, 1), 0)
-        counted += held
-    scores: NDArray[np.int64] = total // np.maximum(counted, 1)
-    return scores

@@ -13,7 +13,7 @@ from holdfast.columns.interner import CPU, PODS
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.diagnosis import NO_MATCH, NONE_MEETS, none_matchable
-from holdfast.plugins.reservation.one_row import OneRow, judge, offer_score
+from holdfast.plugins.reservation.one_row import OneRow, judge
 from holdfast.plugins.reservation.owner import OwnerState
 
 _NO_ORDER = 2**63
@@ -54,20 +54,15 @@ def choose(state: OwnerState, found: OneRow | None) -> tuple[Offer | None, list[
     serving = found.nominable if found is not None else []
     if found is None or not serving:
         return None, []
-    request = state.compared
 
     def rank(offer: Offer) -> tuple[int, int, tuple[float, str]]:
-        score = 0 if offer.order else -offer_score(offer, request)
+        score = 0 if offer.order else -found.scores[offer.slot]
         return (offer.order or _NO_ORDER, score, _age(offer))
 
     chosen = min(serving, key=rank) if len(serving) > 1 else serving[0]
     if chosen.policy != "":
         return chosen, []
-    beside = [
-        chance.offer
-        for chance in found.chances
-        if chance.shares and chance.offer.policy == "" and chance.offer is not chosen
-    ]
+    beside = [offer for offer in found.sharing if offer.policy == "" and offer is not chosen]
     return chosen, sorted(beside, key=lambda offer: (offer.order or _NO_ORDER, _age(offer)))
 
 
