@@ -30,7 +30,7 @@ _PRELOADED = ("numpy", "msgspec", "aiohttp", "aiohttp.web", "pytest",
               "unittest.mock", "typer", "rich")  # fmt: skip
 _OPTIONS = ("-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist",
             "-m", "not real and not parity and not kubectl", "-o", "addopts=--doctest-modules",
-            "-W", "ignore::pytest.PytestAssertRewriteWarning")  # fmt: skip
+            "-o", "timeout=0", "-W", "ignore::pytest.PytestAssertRewriteWarning")  # fmt: skip
 _PASSED, _FAILED, _NOTHING_RUN = 0, 1, 5
 
 
@@ -111,7 +111,8 @@ def _test_and_exit(
         import pytest  # noqa: PLC0415
 
         options = [*_OPTIONS, *(() if plugin else ("-x",))]
-        code = int(pytest.main([*options, *tests], plugins=[plugin] if plugin else []))
+        plugins = [Untimed(), plugin] if plugin else [Untimed()]
+        code = int(pytest.main([*options, *tests], plugins=plugins))
         sys.stdout.flush()
     except BaseException as broken:
         print("ERROR", repr(broken), flush=True)
@@ -133,6 +134,15 @@ def _wait(child: int, seconds: float) -> int:
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return -signal.SIGKILL
+
+
+class Untimed:
+    """A pytest plugin that takes the time limits off tests: a run as a whole has one."""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Forget the marks."""
+        for item in items:
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "timeout"]
 
 
 class Follower:

@@ -293,3 +293,32 @@ def test_a_gated_pod_is_told_of_once_however_often_its_gate_is_tried():
     queue.activate(["a"])
     queue.reopen("a", "Opened", 1.0)
     assert moves == [("unschedulable", "UnschedulablePodAdd")]
+
+
+def test_events_are_dropped_attempt_by_attempt():
+    queue = a_queue(Worth.AFTER_BACKOFF)
+    for name in "abc":
+        queue.add(facts(name), 0.0)
+    pods = []
+    for action in ("One", "Two", "Three"):
+        pods.append(queue.pop(0.0))
+        queue.notify(ClusterEvent("Node", action), 0.0)
+    queue.done("a")
+    queue.done("b")
+    assert queue.events_in_flight() == {"NodeThree": 1, "PodPopped": 1}
+    queue.reject(pods[2], {"Fit"}, (), 0.0)
+    assert pods[2].place == "backoff"
+
+
+def test_by_default_a_pod_waits_one_second_and_never_more_than_ten():
+    queue = a_queue()
+    queue.add(facts("a"), 0.0)
+    waits, now = [], 0.0
+    for _ in range(6):
+        began = now
+        queue.fail(queue.pop(now), now)
+        while not queue.counts()["active"]:
+            now += 1
+            queue.flush(now)
+        waits.append(now - began - 1)  # it waits through the second in which its time is over
+    assert waits == [1, 2, 4, 8, 10, 10]
