@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
+from holdfast.api import reservation_names as names
 from holdfast.api.timestamps import rfc3339
-from holdfast.capacity import names
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation_usage import Ground
 from holdfast.testing import a_node, a_pod, a_reservation, typed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.capacity import names
+from holdfast.api import reservation_names as names
 from holdfast.columns.interner import CPU
 from holdfast.engine.audit import Auditor
 from holdfast.engine.invariants import check_invariants

@@ -5,7 +5,7 @@ Names are few, so that references between objects often meet something.
 
 from __future__ import annotations
 
-from holdfast.capacity import names as reservation_keys
+from holdfast.api import reservation_names as reservation_keys
 
 NAMESPACES = ("default", "one", "two", "kube-system")
 NAMES = ("a", "b", "c", "web", "n1", "n2", "gpu", "wait", "high", "r", "x")

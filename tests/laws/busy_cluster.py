@@ -2,9 +2,9 @@
 
 import msgspec
 
+from holdfast.api.reservation_names import ALLOCATED, PRIORITY
+from holdfast.api.reservation_names import DISABLE_PREEMPTIBLE as SPARED
 from holdfast.api.scheme import DISRUPTION_BUDGETS
-from holdfast.capacity.names import ALLOCATED, PRIORITY
-from holdfast.capacity.names import DISABLE_PREEMPTIBLE as SPARED
 from holdfast.testing import a_pod, a_reservation, typed
 from holdfast.testing.builders import an_object
 from holdfast.testing.random_cluster import RandomCluster

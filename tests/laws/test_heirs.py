@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
+from holdfast.api.reservation_names import ALLOCATED, DRAWS
 from holdfast.capacity.annotations import allocated_of
-from holdfast.capacity.names import ALLOCATED, DRAWS
 from holdfast.capacity.pre_allocation import Inheritance, given
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import PODS

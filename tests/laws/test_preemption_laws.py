@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.capacity.names import DISABLE_PREEMPTIBLE as SPARED
+from holdfast.api.reservation_names import DISABLE_PREEMPTIBLE as SPARED
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns import journal
 from holdfast.engine.audit import Auditor

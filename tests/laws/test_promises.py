@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.api.reservation import Reservation
-from holdfast.capacity.names import ALLOCATED, DRAWS
+from holdfast.api.reservation_names import ALLOCATED, DRAWS
 from holdfast.capacity.pre_allocation import Inheritance
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.configuration.reading import Configuration

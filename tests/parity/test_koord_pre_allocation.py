@@ -2,10 +2,10 @@
 
 import msgspec
 
+from holdfast.api import reservation_names as names
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.capacity import names
 from holdfast.capacity.pre_allocation import ClusterMode, Heritable, by_score, inherit, will_of
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.framework.plugin import NONE, Change, Code, Narrow, Part

@@ -2,8 +2,8 @@
 
 import pytest
 
+from holdfast.api.reservation_names import ALLOCATED
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NAMESPACES
-from holdfast.capacity.names import ALLOCATED
 from holdfast.columns.interner import CPU
 from holdfast.engine.post_filter import after_reject
 from holdfast.framework.values import Needs

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from holdfast.api import reservation_names as names
 from holdfast.api.scheme import NODES, PODS
-from holdfast.capacity import names
 from holdfast.client.telling import Teller
 from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU, MEMORY

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api import reservation_names as names
 from holdfast.api.causes import refuse
 from holdfast.api.meta import Struct
 from holdfast.api.node_selection import compile_term
 from holdfast.api.pod import NodeSelectorTerm, Pod, Toleration
 from holdfast.api.quantity import AmountText, units
 from holdfast.api.reservation import Reservation
-from holdfast.capacity import names
 from holdfast.errors import BadRequest
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api import reservation_names as names
 from holdfast.api.node import Taint
 from holdfast.api.node_selection import compile_term
 from holdfast.api.reservation import Reservation
 from holdfast.api.tolerations import find_untolerated, tolerated
-from holdfast.capacity import names
 from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
 from holdfast.capacity.owners import OwnerGroup
 from holdfast.columns.interner import ResourceNames

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from holdfast.api import reservation_names as names
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.api.names import parse_integer
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.capacity import names
 from holdfast.capacity.matching import accepts, ignores
 from holdfast.capacity.offer import fullness
 from holdfast.capacity.offers import Offers
@@ -167,8 +167,8 @@ def _lacking(will: Will, free: AmountsByResource, resource: int) -> int:
 class ClusterMode:
     """How pods of the whole cluster say that their room may be inherited, and in which order."""
 
-    label: str = "pod.koordinator.sh/is-pre-allocatable"
-    priority: str = "pod.koordinator.sh/pre-allocatable-priority"
+    label: str = names.PRE_ALLOCATABLE
+    priority: str = names.PRE_ALLOCATABLE_PRIORITY
 
     def rank(self, pod: PodFacts) -> tuple[int, str]:
         """Higher priorities first, then by uid."""

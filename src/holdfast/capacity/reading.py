@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from holdfast.api import reservation_names as names
 from holdfast.api.names import parse_integer
 from holdfast.api.quantity import milli, units
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.capacity import names
 from holdfast.capacity.annotations import (
     allocated_of,
     draws_of,

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import msgspec
 
+from holdfast.api import reservation_names as names
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import parse_integer
 from holdfast.api.pod import Container, Pod, PodSpec, PodStatus, Resources
 from holdfast.api.quantity import AmountText
 from holdfast.api.requests import request_nanos, whole
 from holdfast.api.reservation import PodTemplate, Reservation
-from holdfast.capacity import names
 from holdfast.capacity.annotations import resized
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -(2**31), 2**31 - 1

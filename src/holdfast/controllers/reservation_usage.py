@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from holdfast.api import reservation_names as names
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import nanos, request_nanos
 from holdfast.api.reservation import AVAILABLE, WAITING, Reservation
-from holdfast.capacity import names
 from holdfast.capacity.annotations import allocated_of, draws_of, inner_reserved
 
 ResourceNanos = Mapping[str, int]

@@ -16,7 +16,7 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
-from holdfast.capacity.names import ALLOCATED
+from holdfast.api.reservation_names import ALLOCATED
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api import reservation_names as names
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.capacity import names
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_node, a_pod, a_reservation, a_resource_policy, a_unit, typed

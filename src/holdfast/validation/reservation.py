@@ -10,6 +10,7 @@ import msgspec
 from holdfast.api import causes, durations
 from holdfast.api.quantity import AmountText
 from holdfast.api.reservation import ControllerOwner, Reservation, ReservationOwner, ReservationSpec
+from holdfast.api.reservation_names import INNER_RESERVED, RESIZE, RESTRICTED_OPTIONS
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.counting import count_beyond
@@ -18,9 +19,6 @@ from holdfast.validation.template import EFFECTS, check_amounts, check_selector,
 
 POLICIES = ("", "Aligned", "Restricted")
 MODES = ("Default", "Cluster")
-_RESIZE = "scheduling.koordinator.sh/reservation-resize-allocatable"
-_RESTRICTED = "scheduling.koordinator.sh/reservation-restricted-options"
-_INNER = "node.koordinator.sh/reservation"
 
 
 class _Amounts(msgspec.Struct):
@@ -31,7 +29,11 @@ class _Names(msgspec.Struct):
     resources: list[str] | None = None
 
 
-_ANNOTATIONS: dict[str, type[Any]] = {_RESIZE: _Amounts, _INNER: _Amounts, _RESTRICTED: _Names}
+_ANNOTATIONS: dict[str, type[Any]] = {
+    RESIZE: _Amounts,
+    INNER_RESERVED: _Amounts,
+    RESTRICTED_OPTIONS: _Names,
+}
 
 
 def check_reservation(reservation: Reservation) -> Iterator[Cause]:

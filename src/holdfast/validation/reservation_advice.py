@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from holdfast.api.names import parse_integer
 from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import Reservation
+from holdfast.api.reservation_names import ORDER, PRIORITY, RESIZE
 
-_ORDER = "scheduling.koordinator.sh/reservation-order"
-_PRIORITY = "koordinator.sh/priority"
-_RESIZED = "scheduling.koordinator.sh/reservation-resize-allocatable"
 _MOST = 2**31
 _AT = "spec.template.spec"
 
@@ -26,7 +24,7 @@ def advise(new: Reservation, old: Reservation | None = None) -> Iterator[str]:
 
 def _labels(new: Reservation, old: Reservation | None) -> Iterator[str]:
     before = {} if old is None else old.metadata.labels
-    for key, most, counts in ((_ORDER, 2**63, "no order"), (_PRIORITY, _MOST, "no priority")):
+    for key, most, counts in ((ORDER, 2**63, "no order"), (PRIORITY, _MOST, "no priority")):
         text = new.metadata.labels.get(key)
         if text is None or text == before.get(key):
             continue
@@ -44,15 +42,15 @@ def _policy(new: Reservation, old: Reservation | None) -> Iterator[str]:
     template = spec.template
     if template is None or not template.spec.priority_class_name:
         return
-    if template.spec.priority is None and _PRIORITY not in new.metadata.labels:
+    if template.spec.priority is None and PRIORITY not in new.metadata.labels:
         yield (
             f"{_AT}.priorityClassName: is not looked up for a reservation, which is above every "
-            f"pod unless {_AT}.priority or the label {_PRIORITY} gives its number"
+            f"pod unless {_AT}.priority or the label {PRIORITY} gives its number"
         )
 
 
 def _emptiness(new: Reservation, old: Reservation | None) -> Iterator[str]:
-    if old is not None or new.spec.template is None or _RESIZED in new.metadata.annotations:
+    if old is not None or new.spec.template is None or RESIZE in new.metadata.annotations:
         return
     if not _asks(new.spec.template.spec):
         yield (

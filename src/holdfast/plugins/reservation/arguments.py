@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.causes import invalid
+from holdfast.api.reservation_names import PRE_ALLOCATABLE, PRE_ALLOCATABLE_PRIORITY
 from holdfast.api.resource_names import is_extended
 from holdfast.capacity.pre_allocation import ClusterMode
 from holdfast.framework.arguments import Arguments, PluginArgs
@@ -22,8 +23,8 @@ class PreAllocation(msgspec.Struct, frozen=True, rename="camel"):
     """How reservations may be made of room that running pods still have."""
 
     enable_cluster_mode: bool = False
-    cluster_label_key: str = "pod.koordinator.sh/is-pre-allocatable"
-    cluster_priority_annotation_key: str = "pod.koordinator.sh/pre-allocatable-priority"
+    cluster_label_key: str = PRE_ALLOCATABLE
+    cluster_priority_annotation_key: str = PRE_ALLOCATABLE_PRIORITY
     prefer_no_pre_allocated_pods: bool = False
 
     @property

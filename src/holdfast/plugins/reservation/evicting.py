@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from holdfast.capacity import names
+from holdfast.api import reservation_names as names
 from holdfast.capacity.held_room import given_back
 from holdfast.capacity.matching import ReservationWishes, ignores, refusal
 from holdfast.capacity.offer import Offer

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.capacity import names
+from holdfast.api import reservation_names as names
 from holdfast.capacity.held_room import NOTHING, given_back
 from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import CPU, PODS

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api import reservation_names as names
 from holdfast.api.node_selection import required_nodes
-from holdfast.capacity import names
 from holdfast.capacity.held_room import NOTHING, given_back
 from holdfast.capacity.matching import OfferMatch, ReservationWishes, ignores
 from holdfast.columns.pod_facts import PodFacts

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from holdfast.api import reservation_names as names
 from holdfast.api.quantity import AmountText
 from holdfast.api.requests import request_nanos, whole
 from holdfast.api.reservation import AVAILABLE, WAITING
 from holdfast.api.reservation_status import placed, waiting
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.capacity import names
 from holdfast.capacity.annotations import resized
 from holdfast.capacity.offers import Offers
 from holdfast.capacity.pre_allocation import Inheritance

@@ -9,10 +9,9 @@ from typing import Any
 from holdfast.api import causes, names
 from holdfast.api.decode import JsonObject, without_nulls
 from holdfast.api.defaults import default_object
+from holdfast.api.reservation_names import RESERVE_POD
 from holdfast.apiserver.kinds.validation.scheduling import check_amounts, check_placing
 from holdfast.errors import BadRequest, Cause
-
-RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
 
 _FORBIDDEN_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
