@@ -56,8 +56,8 @@ PACKAGES = {
         ("src/holdfast/apiserver/kinds/**/*.py",),
         tuple(f"tests/apiserver/test_{name}.py" for name in (
             "recorded_answers", "*validation", "custom_resources", "definition_faults", "deletion",
-            "pod_binding", "priority_classes", "reservation_warnings", "role_bindings", "secrets",
-            "unbuilt", "warning_headers", "writing",
+            "list_limits", "pod_binding", "priority_classes", "reservation_warnings",
+            "role_bindings", "secrets", "security", "unbuilt", "warning_headers", "writing",
         )),
         ("tests/apiserver/test_recorded_answers.py",),
     ),
