@@ -2,7 +2,8 @@
 
 import pytest
 
-from holdfast.capacity import annotations, names
+from holdfast.api import reservation_names as names
+from holdfast.capacity import annotations
 from holdfast.errors import BadRequest
 from holdfast.testing import a_pod, a_reservation, typed
 
