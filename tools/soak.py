@@ -83,8 +83,8 @@ def mutate(seed: int, seconds: float) -> list[str]:
 
 
 def differ(seed: int, seconds: float) -> list[str]:
-    """Decisions against kube-scheduler's, some hundred cases of every family."""
-    cases = max(20, int(seconds * 2))
+    """Decisions against kube-scheduler's, as many cases of every family."""
+    cases = max(10, int(seconds / 4))
     return [sys.executable, "tools/differential.py", "--seed", str(seed * 100_000), "--cases",
             str(cases)]  # fmt: skip
 
