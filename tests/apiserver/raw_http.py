@@ -7,7 +7,7 @@ import ssl
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from holdfast.apiserver.access.credentials import client_context
+from tls_client import client_context
 
 GUARD_SECONDS = 30.0
 """No test waits this long unless something hangs."""

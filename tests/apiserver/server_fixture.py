@@ -20,7 +20,6 @@ import msgspec
 
 from holdfast.apiserver.access.credentials import (
     Credentials,
-    client_context,
     ensure_credentials,
     write_kubeconfig,
 )
@@ -36,6 +35,7 @@ from holdfast.settings import FrontLimits
 from holdfast.store import Retention, Store
 from holdfast.store.database import WriteFault
 from kubectl_program import find_kubectl
+from tls_client import client_context
 
 
 @dataclass

@@ -6,8 +6,9 @@ import msgspec
 from apiserver.lonely_server import server_process
 from apiserver.server_fixture import start_server
 from apiserver.shapes import CONFIGMAPS, configmap
-from holdfast.apiserver.access.credentials import client_context, ensure_credentials
+from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.clock import SystemClock
+from tls_client import client_context
 
 
 async def create_until_it_dies(url, context, process, wanted):

@@ -13,13 +13,13 @@ import pytest
 from apiserver.raw_http import GUARD_SECONDS, ask, connect
 from apiserver.server_fixture import start_server
 from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
-from holdfast.apiserver.access.credentials import client_context
 from holdfast.apiserver.user import ADMIN, ANONYMOUS, User
 from holdfast.apiserver.wire.connections import Connections
 from holdfast.apiserver.wire.in_flight import InFlightLimits
 from holdfast.apiserver.wire.listener import Listener
 from holdfast.errors import TooManyRequests
 from holdfast.settings import FrontLimits
+from tls_client import client_context
 
 HALF_POST = f"POST {PODS} HTTP/1.1\nhost: HOST\ncontent-length: 3000000\n\n{{"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -9,8 +9,9 @@ import pytest
 
 from apiserver.lonely_server import server_process
 from apiserver.shapes import CONFIGMAPS, PODS, configmap
-from holdfast.apiserver.access.credentials import client_context, ensure_credentials
+from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.clock import SystemClock
+from tls_client import client_context
 
 JSON = "application/json"
 YAML = "application/yaml"

@@ -8,8 +8,8 @@ import yaml
 from apiserver.server_fixture import start_server
 from apiserver.shapes import NAMESPACES, PODS, pod
 from holdfast.apiserver.access.certificates import make_authority, make_client
-from holdfast.apiserver.access.credentials import client_context
 from holdfast.apiserver.user import component
+from tls_client import client_context
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -18,7 +18,7 @@ def session_for(api, user=None, groups=(), token=""):
     """A session with a certificate for a user, or with a token, or with nothing."""
     context = client_context(api.credentials, certificate=False)
     if user:
-        pair = api.credentials.issue_client(user, groups, _now(api))
+        pair = make_client(api.credentials.authority, user, groups, _now(api))
         for part, data in (("crt", pair.certificate), ("key", pair.key)):
             (api.directory / f"{user}.{part}").write_bytes(data)
         context.load_cert_chain(api.directory / f"{user}.crt", api.directory / f"{user}.key")

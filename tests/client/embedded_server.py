@@ -4,7 +4,7 @@ import random
 import time
 from contextlib import asynccontextmanager
 
-from holdfast.apiserver.access.credentials import client_context, ensure_credentials
+from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.apiserver.http import serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
@@ -12,6 +12,7 @@ from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.store import Store
 from holdfast.store.records import Retention
+from tls_client import client_context
 
 RETENTION = Retention(seconds=300, least=0)
 

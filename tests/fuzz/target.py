@@ -20,7 +20,7 @@ from yarl import URL
 
 from fuzz.fuzzer import Probe
 from fuzz.kinds import AGGREGATED, Kind, Schemas, read_discovery
-from holdfast.apiserver.access.credentials import client_context, ensure_credentials
+from holdfast.apiserver.access.credentials import ensure_credentials
 from holdfast.apiserver.http import HttpsFront, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
@@ -36,6 +36,7 @@ from holdfast.testing import builders as build
 from holdfast.testing import device_builders as devices
 from holdfast.testing import storage_builders as storage
 from holdfast.testing.harness import Harness
+from tls_client import client_context
 
 _WATCH_TURNS = 12
 HANG_SECONDS = 30.0

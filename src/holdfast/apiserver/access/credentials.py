@@ -54,10 +54,6 @@ class Credentials:
         write_private(self.directory / "tokens.json", msgspec.json.encode(entries))
         return token
 
-    def issue_client(self, user: str, groups: Sequence[str], now: float) -> KeyPair:
-        """Sign a client certificate: CN is the user, O are the groups."""
-        return make_client(self.authority, user, groups, now)
-
 
 def hash_token(token: str) -> str:
     """Digest a bearer token; what we keep instead of it."""
@@ -153,16 +149,6 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
         context.load_verify_locations(cadata=credentials.authority.certificate.decode())
         context.load_cert_chain(
             credentials.directory / "server.crt", credentials.directory / "server.key"
-        )
-    return context
-
-
-def client_context(credentials: Credentials, *, certificate: bool = True) -> ssl.SSLContext:
-    """Build the TLS settings of a client of this server, as admin unless told otherwise."""
-    context = ssl.create_default_context(cadata=credentials.authority.certificate.decode())
-    if certificate:
-        context.load_cert_chain(
-            credentials.directory / "admin.crt", credentials.directory / "admin.key"
         )
     return context
 
