@@ -88,11 +88,9 @@ class RepeatFilter(logging.Filter):
     Lines are the same if their formatted text is, and the exception if there is one.
     """
 
-    def __init__(
-        self, seconds: float = SECONDS, *, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._repeats = Repeats(seconds, now=now)
+        self._repeats = Repeats(now=now)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether a record is logged; one that is may carry the number of those left out."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from holdfast.agent.addresses import AddressPool
 from holdfast.agent.claims import claims_used, why_not_ready
-from holdfast.agent.heartbeat import INTERVAL, Heartbeat
+from holdfast.agent.heartbeat import Heartbeat
 from holdfast.agent.nodes import (
     LEASE_NAMESPACE,
     NodeShape,
@@ -50,23 +50,15 @@ class Fleet:
     ``pod:`` and the object's key.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        recorder: EventRecorder | None = None,
-        *,
-        interval: float = INTERVAL,
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._own_recorder = recorder is None
-        self._recorder = recorder or EventRecorder(client, clock, component="kubelet")
+        self._recorder = EventRecorder(client, clock, component="kubelet")
         self._informers = InformerSet(client, clock=clock)
         self._nodes = self._informers.get(AGENT_NODES)
         self._pods = self._informers.get(AGENT_PODS)
         self._claims = self._informers.get(RESOURCE_CLAIMS)
-        self._heartbeat = Heartbeat(client, clock, interval)
+        self._heartbeat = Heartbeat(client, clock)
         self._queue = WorkQueue(clock)
         self._pod_ips = AddressPool(POD_NETWORK)
         self._node_ips = AddressPool(NODE_NETWORK)
@@ -79,8 +71,7 @@ class Fleet:
 
     async def start(self) -> None:
         """Read the cluster once, adopt what is free, and go on in the background."""
-        if self._own_recorder:
-            self._recorder.start()
+        self._recorder.start()
         await self._informers.start()
         self._tasks = [
             asyncio.create_task(
@@ -96,8 +87,7 @@ class Fleet:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._own_recorder:
-            await self._recorder.stop()
+        await self._recorder.stop()
 
     @property
     def healthy(self) -> bool:

@@ -203,23 +203,9 @@ class Served:
         ):
             object.__setattr__(self, name, value)
 
-    def in_version(
-        self,
-        resource: Resource[Any],
-        conversion: Conversion | None = None,
-        *,
-        schema: Schema | None = None,
-        printer: Printer | None = None,
-    ) -> Served:
+    def in_version(self, resource: Resource[Any], conversion: Conversion | None = None) -> Served:
         """Describe another version of the kind, stored where and as this one is."""
-        return replace(
-            self,
-            resource=resource,
-            stored=self,
-            conversion=conversion,
-            schema=schema or self.schema,
-            printer=printer or self.printer,
-        )
+        return replace(self, resource=resource, stored=self, conversion=conversion)
 
     @property
     def has_status(self) -> bool:

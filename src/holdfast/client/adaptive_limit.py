@@ -29,10 +29,8 @@ class AdaptiveLimit:
     overloads the server again, up to 16.
     """
 
-    def __init__(self, start: int = START, *, lowest: int = LOWEST, highest: int = HIGHEST) -> None:
+    def __init__(self, start: int = START) -> None:
         self.limit = self._start = start
-        self._lowest = lowest
-        self._highest = highest
         self._changed = float("-inf")
         """When the limit last changed: requests sent earlier say nothing about it."""
         self._skip = start
@@ -64,7 +62,7 @@ class AdaptiveLimit:
         if sent > self._changed:
             self._hold = self._next_hold
             self._next_hold = min(2 * self._next_hold, LONGEST_HOLD)
-            self._change(max(self._lowest, self.limit // 2), now)
+            self._change(max(LOWEST, self.limit // 2), now)
 
     def _sample(self, latency: float, now: float) -> None:
         if self._skip:
@@ -83,9 +81,9 @@ class AdaptiveLimit:
         if self._hold:
             self._hold -= 1
         elif self.limit < self._start or (
-            self.limit < self._highest and latency <= QUEUEING * self._lowest_latency
+            self.limit < HIGHEST and latency <= QUEUEING * self._lowest_latency
         ):
-            self._change(min(2 * self.limit, self._highest), now)
+            self._change(min(2 * self.limit, HIGHEST), now)
             self._on_trial = True
 
     def _change(self, limit: int, now: float) -> None:

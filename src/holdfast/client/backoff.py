@@ -101,10 +101,9 @@ class Patience:
     server is well. After attempts that brought nothing, longer each time.
     """
 
-    def __init__(self, clock: Clock, rng: random.Random, backoff: Backoff = RECONNECT) -> None:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
         self._rng = rng
-        self._backoff = backoff
         self._failures = 0
         self._expired = False
         self._progressed = False
@@ -133,6 +132,6 @@ class Patience:
         self._failures = 1 if well else self._failures + 1
         if well:
             return 0.0
-        wait = self._backoff.delay(self._failures, self._rng)
+        wait = RECONNECT.delay(self._failures, self._rng)
         asked = failure.after if isinstance(failure, Retryable) else None
         return max(wait, asked or 0.0)

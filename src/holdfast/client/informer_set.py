@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
@@ -32,13 +31,11 @@ class InformerSet:
         client: Client,
         *,
         clock: Clock,
-        rng: random.Random | None = None,
         transforms: Mapping[Resource[Any], Callable[[Any], Any]] = NONE,
         on_unreadable: Mapping[Resource[Any], Callable[[Unreadable], None]] = NONE,
     ) -> None:
         self._client = client
         self._clock = clock
-        self._rng = rng
         self._transforms = transforms
         self._on_unreadable = on_unreadable
         self._informers: dict[tuple[Any, ...], Informer[Any]] = {}
@@ -52,7 +49,7 @@ class InformerSet:
         if key not in self._informers:
             self._informers[key] = Informer(
                 self._client, resource, clock=self._clock, namespace=namespace, labels=labels,
-                fields=fields, rng=self._rng, transform=self._transforms.get(resource),
+                fields=fields, transform=self._transforms.get(resource),
                 on_unreadable=self._on_unreadable.get(resource),
             )  # fmt: skip
         return cast("Informer[T]", self._informers[key])

@@ -12,6 +12,7 @@ from holdfast.errors import BadRequest
 Obj = Mapping[str, Any]
 TableCells = list[Any]
 NONE, UNSET, UNKNOWN = "<none>", "<unset>", "<unknown>"
+_FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ def container_cells(template: Obj) -> TableCells:
     ]
 
 
-def first_few(words: Iterable[str], most: int = 3, empty: str = UNSET) -> str:
+def first_few(words: Iterable[str], empty: str = UNSET) -> str:
     """Join the first few words and count the rest.
 
     >>> first_few(["a", "b", "c", "d"])
@@ -181,8 +182,8 @@ def first_few(words: Iterable[str], most: int = 3, empty: str = UNSET) -> str:
     listed = list(words)
     if not listed:
         return empty
-    text = ",".join(listed[:most])
-    return f"{text} + {len(listed) - most} more..." if len(listed) > most else text
+    text = ",".join(listed[:_FEW])
+    return f"{text} + {len(listed) - _FEW} more..." if len(listed) > _FEW else text
 
 
 NAME_AGE = Printer(columns("Name", "Age"), lambda obj, now: [name(obj), age(obj, now)])

@@ -54,9 +54,9 @@ def answer(body: bytes, status: int = 200, form: Form = PLAIN) -> Response:
     return Response(status, _JSON_HEADERS, body)
 
 
-def answer_value(value: Any, status: int = 200, form: Form = PLAIN) -> Response:
+def answer_value(value: Any, status: int = 200) -> Response:
     """Answer with a value that has still to be written."""
-    return answer(_encode(value) + b"\n", status, form)
+    return answer(_encode(value) + b"\n", status)
 
 
 def answer_text(text: str, status: int = 200) -> Response:

@@ -151,9 +151,9 @@ def _unbuilt(raw: Mapping[str, Any], text: str, typed: Set[str]) -> str:
     return ""
 
 
-def rule_problems(node: SchemaNode, path: str = "") -> Iterator[Cause]:
+def rule_problems(node: SchemaNode) -> Iterator[Cause]:
     """Yield what is no CEL in the rules of a schema, and of all below it."""
-    for at, rule in rules_in(node, path):
+    for at, rule in rules_in(node):
         if not rule.text.strip():
             yield causes.required(f"{at}.rule", "must not be empty")
         for part, text in (("rule", rule.text), ("messageExpression", rule.message_expression)):
