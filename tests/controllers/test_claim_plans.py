@@ -3,9 +3,10 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.api.decode import convert_object
+from holdfast.api.devices import CLAIM_FINALIZER
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
-from holdfast.controllers.claim_cleanup import FINALIZER, plan_claim
+from holdfast.controllers.claim_cleanup import plan_claim
 from holdfast.controllers.claim_templates import (
     ENTRY,
     RawTemplate,
@@ -128,7 +129,7 @@ def test_a_bound_pod_gets_allocated_claims_reserved():
     assert reserve(pod, {"c": unallocated}.get) == ()
 
 
-def in_use(*pods, finalizers=(FINALIZER,), **meta):
+def in_use(*pods, finalizers=(CLAIM_FINALIZER,), **meta):
     status = {"allocation": ALLOCATED, "reservedFor": [consumer(p) for p in pods]}
     return typed(a_claim("c", status=status), finalizers=list(finalizers), **meta)
 
@@ -188,7 +189,7 @@ def test_a_deleted_claim_without_consumers_is_let_go():
     release, unprotect = plan_claim(in_use(deletion_timestamp=rfc3339(0)), {})
     assert release.patch["status"]["allocation"] is None
     assert unprotect.patch["metadata"]["finalizers"] is None
-    other = in_use(finalizers=(FINALIZER, "x.io/y"), deletion_timestamp=rfc3339(0))
+    other = in_use(finalizers=(CLAIM_FINALIZER, "x.io/y"), deletion_timestamp=rfc3339(0))
     *_, unprotect = plan_claim(other, {})
     assert unprotect.patch["metadata"]["finalizers"] == ["x.io/y"]
 
@@ -210,7 +211,7 @@ def test_the_special_claim_of_extended_resources_takes_the_same_way():
     assert claim_names(pod) == {"c"}
     claim = msgspec.structs.replace(
         in_use(pod), metadata=msgspec.structs.replace(
-            owned_claim(pod).metadata, annotations={}, finalizers=(FINALIZER,)
+            owned_claim(pod).metadata, annotations={}, finalizers=(CLAIM_FINALIZER,)
         ),
     )  # fmt: skip
     *_, last = plan_claim(claim, {"p": pod})

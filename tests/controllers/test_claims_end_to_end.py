@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from holdfast.api.devices import CLAIM_FINALIZER
 from holdfast.api.scheme import EVENTS, PODS, RESOURCE_CLAIMS
-from holdfast.controllers.claim_cleanup import FINALIZER
 from holdfast.testing import a_claim, a_claim_template, a_node, a_pod
 
 ENTRY = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
@@ -13,7 +13,7 @@ async def claims(cluster):
 
 async def allocate(cluster, claim, pod):
     """Do what the scheduler does before it binds."""
-    protect = {"metadata": {"finalizers": [FINALIZER]}}
+    protect = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
     await cluster.client.patch(RESOURCE_CLAIMS, claim.name, protect, "default")
     result = {"request": "req-0", "driver": "d.example.com", "pool": "n", "device": "gpu-0"}
     result["request"] = claim.spec.devices.requests[0].name

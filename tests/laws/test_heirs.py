@@ -11,9 +11,10 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_names import ALLOCATED, DRAWS
 from holdfast.capacity.annotations import allocated_of
-from holdfast.capacity.pre_allocation import Inheritance, given
+from holdfast.capacity.pre_allocation import Inheritance
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import PODS
+from holdfast.columns.pod_facts import sum_of
 from holdfast.controllers.reservation_plan import plan_reservation
 from holdfast.controllers.reservation_usage import Ground
 from holdfast.engine.invariants import check_invariants
@@ -124,7 +125,7 @@ class Town:
                 assert before is None or before.phase not in HOLDING, "it was inherited already"
                 notes = {ALLOCATED: allocated_from(placement.pod), DRAWS: ""}
                 self.put(worlds.bound(told, placement.node, notes))
-                shared = Counter({**(shared + given(pod)), PODS: 1})
+                shared = Counter({**(shared + sum_of([pod])), PODS: 1})
             room = allocatable(placement.pod)
             phase = "Waiting" if heir.pods or heir.lacking else "Available"
             self.put(worlds.on_its_node(asking, placement.node, room, phase))

@@ -6,10 +6,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.meta import Condition, Object, ObjectMeta, Struct
+from holdfast.api.meta import Object, ObjectMeta, Struct
 from holdfast.api.node import Taint
 from holdfast.api.pod import NodeSelector, Toleration
 from holdfast.api.quantity import AmountText
+
+CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"
+"""Keeps an allocated claim until no pod uses it."""
 
 
 class CelSelector(Struct, frozen=True):
@@ -255,13 +258,3 @@ class ResourceClaimTemplate(Object, frozen=True):
     """Make one claim a pod."""
 
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
-
-
-__all__ = [
-    "Allocation", "CelSelector", "ClaimConsumer", "Condition", "Device", "DeviceAllocation",
-    "DeviceAttribute", "DeviceCapacity", "DeviceClaim", "DeviceClass", "DeviceClassSpec",
-    "DeviceConfig", "DeviceConstraint", "DeviceRequest", "DeviceResult", "DeviceSelector",
-    "ExactRequest", "OpaqueConfig", "ResourceClaim", "ResourceClaimSpec", "ResourceClaimStatus",
-    "ResourceClaimTemplate", "ResourceClaimTemplateSpec", "ResourcePool", "ResourceSlice",
-    "ResourceSliceSpec", "SubRequest",
-]  # fmt: skip

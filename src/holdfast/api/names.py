@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""What generated names end in: letters and digits that spell no words."""
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
 _DNS_1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"

@@ -126,6 +126,13 @@ class PriorityClass(Object, frozen=True):
     description: str = ""
 
 
+SYSTEM_PRIORITIES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+"""The priority classes that every cluster has, with their values."""
+
+
 class PodDisruptionBudgetSpec(Struct, frozen=True):
     """Which pods, and how many must stay."""
 

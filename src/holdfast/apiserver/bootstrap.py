@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.api.workloads import SYSTEM_PRIORITIES
 from holdfast.apiserver.access.roles import BINDINGS, ROLES
-from holdfast.apiserver.kinds.scheduling import SYSTEM_CLASSES
 from holdfast.apiserver.schema.structural import shipped_crds
 from holdfast.apiserver.user import ADMIN, User
 from holdfast.apiserver.wire.answers import StreamResponse
@@ -43,7 +43,7 @@ def _wanted() -> tuple[tuple[str, bytes], ...]:
 def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for name in NAMESPACES:
         yield "/api/v1/namespaces", {"metadata": {"name": name}}
-    for name, value in SYSTEM_CLASSES.items():
+    for name, value in SYSTEM_PRIORITIES.items():
         obj = {"metadata": {"name": name}, "value": value, "description": _CRITICAL[name]}
         yield "/apis/scheduling.k8s.io/v1/priorityclasses", obj
     rbac = "/apis/rbac.authorization.k8s.io/v1"

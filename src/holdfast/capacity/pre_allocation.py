@@ -25,7 +25,7 @@ from holdfast.capacity.offers import Offers
 from holdfast.capacity.owners import OwnerRule, compile_owners
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_facts import PodFacts, sum_of
 
 AmountsByResource = Mapping[int, int]
 _WHOLE = 100
@@ -103,19 +103,9 @@ def inherit(will: Will, free: AmountsByResource, candidates: Sequence[PodFacts])
         return Inheritance((), 0, frozenset(by_node), tuple(inside), refused=True)
     if not alone:
         return Inheritance()
-    if any(not will.exceeded(given(pod)) for pod in candidates):
+    if any(not will.exceeded(sum_of([pod])) for pod in candidates):
         return Inheritance((), 0, frozenset(by_node), refused=True)
     return Inheritance(lacking=max(_lacking(will, free, r) for r in alone))
-
-
-def given(*pods: PodFacts) -> Counter[int]:
-    """What pods would leave behind, their slots included."""
-    total: Counter[int] = Counter()
-    for pod in pods:
-        total[PODS] += pod.slots
-        for resource, amount in pod.request:
-            total[resource] += amount
-    return total
 
 
 def by_score(will: Will, candidates: Iterable[PodFacts]) -> list[PodFacts]:
@@ -134,7 +124,7 @@ def _one(will: Will, free: AmountsByResource, ordered: Iterable[PodFacts]) -> _F
     by_node: set[int] = set()
     inside: dict[int, None] = {}
     for pod in ordered:
-        leaves = given(pod)
+        leaves = sum_of([pod])
         short, exceeded = will.short(free, leaves), will.exceeded(leaves)
         if not short and not exceeded:
             return [pod], set(), {}
@@ -147,7 +137,7 @@ def _several(will: Will, free: AmountsByResource, ordered: Iterable[PodFacts]) -
     chosen: list[PodFacts] = []
     total: Counter[int] = Counter()
     for pod in ordered:
-        trial = total + given(pod)
+        trial = total + sum_of([pod])
         if will.exceeded(trial):
             continue
         chosen.append(pod)

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.api.workloads import PriorityClass
+from holdfast.api.workloads import SYSTEM_PRIORITIES, PriorityClass
 from holdfast.cli.objects import Manifest, blame, read_object
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
@@ -24,7 +24,6 @@ from holdfast.plugins import default_profiles
 log = logging.getLogger(__name__)
 built_in_profiles = cache(default_profiles)
 _ORDER = {"Namespace": 0, "Node": 0, "Pod": 2}
-_CRITICAL = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ class _Priorities:
             return pod
         name = spec.priority_class_name
         found = self._classes.get(name) if name else self._default
-        priority = found.value if found else _CRITICAL.get(name)
+        priority = found.value if found else SYSTEM_PRIORITIES.get(name)
         if priority is None:
             return pod
         policy = spec.preemption_policy or (found.preemption_policy if found else None)

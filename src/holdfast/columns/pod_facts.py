@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -272,3 +273,13 @@ def _host_ports(pod: Pod) -> frozenset[HostPort]:
         for port in container.ports
         if port.host_port > 0
     )
+
+
+def sum_of(pods: Iterable[PodFacts]) -> Counter[int]:
+    """What pods take together, by resource id; pod slots among them."""
+    total: Counter[int] = Counter()
+    for pod in pods:
+        total[PODS] += pod.slots
+        for resource, amount in pod.request:
+            total[resource] += amount
+    return total

@@ -6,7 +6,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.api.devices import ClaimConsumer, ResourceClaim
+from holdfast.api.devices import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
@@ -27,7 +27,6 @@ from holdfast.controllers.reconciler import Reconciler, Tools
 from holdfast.controllers.writes import Delete, Patch, Write, carry_out, carry_out_chain
 from holdfast.errors import NotFound, Refused, Retryable
 
-FINALIZER = "resource.kubernetes.io/delete-protection"
 REMEMBERED = 10_000
 _POD, _CLAIM = "pod:", "claim:"
 
@@ -41,7 +40,7 @@ def plan_claim(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> tuple[Wr
     """
     kept = [c for c in claim.status.reserved_for if not _over(c, pods)]
     writes: list[Write] = []
-    protected = FINALIZER in claim.metadata.finalizers
+    protected = CLAIM_FINALIZER in claim.metadata.finalizers
     if len(kept) < len(claim.status.reserved_for):
         uids = {c.uid for c in kept}
         entries = [e for e in consumers(claim) if e.get("uid", "") in uids]
@@ -81,7 +80,7 @@ def _owner_is_over(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> bool
 
 
 def _unprotect(claim: ResourceClaim) -> Patch:
-    kept = [f for f in claim.metadata.finalizers if f != FINALIZER]
+    kept = [f for f in claim.metadata.finalizers if f != CLAIM_FINALIZER]
     meta = {"resourceVersion": claim.metadata.resource_version, "finalizers": kept or None}
     return Patch(RESOURCE_CLAIMS, claim.name, {"metadata": meta}, claim.namespace)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.names import SAFE_LETTERS
 from holdfast.api.workloads import Deployment, ReplicaSet
 from holdfast.controllers.ownership import owner_reference
 from holdfast.controllers.rollout import DESIRED, MAXIMUM, Bounds
@@ -19,7 +20,6 @@ _NOT_COPIED = {
     "kubectl.kubernetes.io/last-applied-configuration", REVISION, HISTORY, DESIRED, MAXIMUM,
     "deprecated.deployment.rollback.to",
 }  # fmt: skip
-_SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _HISTORY_ROOM = 2000
 _NAME_ROOM = 253
 
@@ -28,7 +28,7 @@ def template_hash(template: Mapping[str, Any], collisions: int) -> str:
     """Name a template by its content, in letters that spell no words."""
     text = msgspec.json.encode(_essence(template), order="deterministic")
     number = zlib.crc32(text + (str(collisions).encode() if collisions else b""))
-    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(number))
+    return "".join(SAFE_LETTERS[ord(digit) % len(SAFE_LETTERS)] for digit in str(number))
 
 
 def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -7,20 +7,18 @@ mistake in the columns cannot hide itself. Run after every step in tests and und
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from holdfast.capacity.audit import held_besides, misdrawn, rows_waited_for
 from holdfast.capacity.matching import ignores
-from holdfast.columns.interner import PODS
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_facts import sum_of
 from holdfast.devices.audit import overdrawn
 from holdfast.framework.world import World
 
 
-def check_invariants(world: World, ours: Iterable[str] | None = None) -> None:
+def check_invariants(world: World) -> None:
     """Assert every invariant that can be seen in the ledgers; see ``broken_promises``."""
-    problems = broken_promises(world, ours)
+    problems = broken_promises(world)
     assert not problems, "; ".join(problems)
 
 
@@ -85,13 +83,3 @@ def counted_elsewhere(world: World, resource: int, has: int) -> bool:
     if world.uncounted(name):
         return True
     return not has and world.devices is not None and world.devices.class_for(name) is not None
-
-
-def sum_of(pods: Iterable[PodFacts]) -> Counter[int]:
-    """What pods take together, by resource id; pod slots among them."""
-    total: Counter[int] = Counter()
-    for pod in pods:
-        total[PODS] += pod.slots
-        for resource, amount in pod.request:
-            total[resource] += amount
-    return total

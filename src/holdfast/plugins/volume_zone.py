@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+from holdfast.api.volume_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
@@ -29,9 +30,6 @@ from holdfast.framework.plugin import (
 from holdfast.framework.view import View
 
 REASON = "node(s) had no available volume zone"
-ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
-BETA_REGION = "failure-domain.beta.kubernetes.io/region"
 KEYS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _STABLE = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 Zones = tuple[str, frozenset[str]]

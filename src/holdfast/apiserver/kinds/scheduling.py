@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 from holdfast.api import causes, scheme
 from holdfast.api.decode import JsonObject
+from holdfast.api.workloads import SYSTEM_PRIORITIES
 from holdfast.apiserver.descriptor import Admitter, Served
 from holdfast.apiserver.kinds.admission.pods import default_class
 from holdfast.apiserver.kinds.printers import cluster
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import Cause, Forbidden
 
-SYSTEM_CLASSES = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
 _HIGHEST = 1_000_000_000
 
 
@@ -31,7 +28,7 @@ def _check_value(obj: JsonObject) -> list[Cause]:
     if not isinstance(value, int):
         return [causes.invalid("value", value, "must be an integer")]
     if name.startswith("system-"):
-        if SYSTEM_CLASSES.get(name) == value:
+        if SYSTEM_PRIORITIES.get(name) == value:
             return []
         words = (
             "priority class names with 'system-' prefix are reserved for system use only. error: "

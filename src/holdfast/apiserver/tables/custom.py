@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.apiserver.schema import jsonpath
+from holdfast.apiserver.schema.structural.checks import is_number
 from holdfast.apiserver.tables.printer import (
     Obj,
     Printer,
@@ -63,11 +64,11 @@ def _text(value: Any, _: float) -> str:
 
 
 def _integer(value: Any, _: float) -> int | None:
-    return int(value) if _is_number(value) else None
+    return int(value) if is_number(value) else None
 
 
 def _number(value: Any, _: float) -> float | None:
-    return value if _is_number(value) else None
+    return value if is_number(value) else None
 
 
 def _boolean(value: Any, _: float) -> bool | None:
@@ -76,10 +77,6 @@ def _boolean(value: Any, _: float) -> bool | None:
 
 def _date(value: Any, now: float) -> str | None:
     return since(value, now) if isinstance(value, str) else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _READ: dict[str, Callable[[Any, float], Any]] = {

@@ -10,9 +10,8 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.conversion import outward
 from holdfast.apiserver.verbs.forms import as_table, partial
 from holdfast.apiserver.verbs.selection import Selection
+from holdfast.client.wire import INITIAL_EVENTS_END
 from holdfast.store import EventType, Stored, StoreEvent
-
-INITIAL_END = "k8s.io/initial-events-end"
 
 
 def change_for(event: StoreEvent, selection: Selection) -> EventType | None:
@@ -88,6 +87,6 @@ class Lines:
             kind, api_version = "PartialObjectMetadata", f"meta.k8s.io/{op.form.version}"
         elif op.form.is_table:
             kind, api_version = "Table", f"meta.k8s.io/{op.form.version}"
-        metadata = meta | ({"annotations": {INITIAL_END: "true"}} if initial_end else {})
+        metadata = meta | ({"annotations": {INITIAL_EVENTS_END: "true"}} if initial_end else {})
         shown = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
         return self._wrap("BOOKMARK", msgspec.json.encode(shown))

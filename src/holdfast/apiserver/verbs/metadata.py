@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from holdfast.api import names
 from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.descriptor import Served
 from holdfast.errors import BadRequest, Conflict, Details, FieldErrors
+from holdfast.store.store import MODIFIED
 
 _ORDER = (
     "name", "generateName", "namespace", "uid", "resourceVersion", "generation",
@@ -24,11 +26,7 @@ _SERVER_OWNED = (
     "deletionGracePeriodSeconds", "managedFields", "selfLink",
 )  # fmt: skip
 _IDENTITY = ("name", "generateName", "namespace")
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_PREFIX = 58
-_MODIFIED = (
-    "the object has been modified; please apply your changes to the latest version and try again"
-)
 
 
 def metadata_of(obj: JsonObject) -> JsonObject:
@@ -73,7 +71,7 @@ def generate_name(prefix: str, rng: random.Random) -> str:
     >>> generate_name("web-", random.Random(1))[:4]
     'web-'
     """
-    return prefix[:_LONGEST_PREFIX] + "".join(rng.choices(_SUFFIX_LETTERS, k=5))
+    return prefix[:_LONGEST_PREFIX] + "".join(rng.choices(names.SAFE_LETTERS, k=5))
 
 
 def check_namespace(meta: JsonObject, namespace: str) -> None:
@@ -128,7 +126,7 @@ def check_version(new: JsonObject, old: JsonObject, served: Served) -> None:
             problems.raise_if_any(r.plural, name, r.group)
         return
     if version != known["resourceVersion"]:
-        raise conflict(served, name, _MODIFIED)
+        raise conflict(served, name, MODIFIED)
 
 
 def conflict(served: Served, name: str, words: str) -> Conflict:

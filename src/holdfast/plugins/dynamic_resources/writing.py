@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.decode import convert_object
-from holdfast.api.devices import Allocation, ResourceClaim
+from holdfast.api.devices import CLAIM_FINALIZER, Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
 from holdfast.devices.claims import reserved_for
@@ -22,7 +22,6 @@ from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.framework.plugin import Call, Calls
 from holdfast.plugins.dynamic_resources.demand import ClaimDemand, Variant
 
-FINALIZER = "resource.kubernetes.io/delete-protection"
 MERGE = "application/merge-patch+json"
 _MOST_TRIES = 5
 
@@ -83,7 +82,7 @@ def deallocation(claim: ResourceClaim) -> Call:
 
 def deletion(claim: ResourceClaim) -> tuple[Call, ...]:
     """Let a special claim go: no finalizer, then no claim."""
-    without = [f for f in claim.metadata.finalizers if f != FINALIZER]
+    without = [f for f in claim.metadata.finalizers if f != CLAIM_FINALIZER]
     calls = [Call("delete", _path(claim))]
     if len(without) != len(claim.metadata.finalizers):
         body = _guarded(claim, {"metadata": {"finalizers": without}})
@@ -102,8 +101,8 @@ def _bind_claim(demand: ClaimDemand, claim: ResourceClaim, allocation: Allocatio
 
     def write(current: ResourceClaim) -> Writes:
         _check(current, claim.uid, allocation)
-        if allocation is not None and FINALIZER not in current.metadata.finalizers:
-            finalizers = [*current.metadata.finalizers, FINALIZER]
+        if allocation is not None and CLAIM_FINALIZER not in current.metadata.finalizers:
+            finalizers = [*current.metadata.finalizers, CLAIM_FINALIZER]
             current = yield from _patch(
                 current, {"metadata": {"finalizers": finalizers}}, "", "add finalizer to claim"
             )
@@ -221,7 +220,7 @@ def _unreserve(demand: ClaimDemand, claim: ResourceClaim) -> Calls:
 
 def _delete_special(demand: ClaimDemand, special: ResourceClaim) -> Calls:
     def write(current: ResourceClaim) -> Writes:
-        without = [f for f in current.metadata.finalizers if f != FINALIZER]
+        without = [f for f in current.metadata.finalizers if f != CLAIM_FINALIZER]
         if len(without) == len(current.metadata.finalizers):
             return current
         change: Body = {"metadata": {"finalizers": without}}

@@ -11,13 +11,13 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import milli, units
 from holdfast.api.requests import pod_request
 from holdfast.columns.request_fit import spare_of
+from holdfast.devices.inventory import IMPLICIT_PREFIX
 
 Backs = Callable[[str], bool]
 """Tells whether devices may serve a resource on nodes that have none of it."""
 RequestsByName = Mapping[str, int]
 """What the pod requests, by name, leaving out zeros."""
 _read: deque[tuple[Node, Mapping[str, int]]] = deque(maxlen=2)
-_IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
 def fits_empty(asked: RequestsByName, node: Node, backs: Backs) -> bool:
@@ -68,7 +68,7 @@ def class_helps(asked: RequestsByName, old: DeviceClass | None, new: DeviceClass
     named = new.spec.extended_resource_name
     if old is not None:
         return named != old.spec.extended_resource_name and named in asked
-    return named in asked or f"{_IMPLICIT}{new.name}" in asked
+    return named in asked or f"{IMPLICIT_PREFIX}{new.name}" in asked
 
 
 def _allocatable(node: Node) -> Mapping[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.api.storage import BETA_CLASS
 from holdfast.apiserver.tables.printer import (
     NONE,
     UNSET,
@@ -23,7 +24,6 @@ _MODES = (
     ("ReadWriteMany", "RWX"),
     ("ReadWriteOncePod", "RWOP"),
 )
-_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
@@ -36,7 +36,7 @@ def _modes(modes: list[str]) -> str:
 
 def _class(obj: Obj) -> str:
     annotations = meta(obj).get("annotations") or {}
-    return str(annotations.get(_OLD_CLASS, part(obj, "spec").get("storageClassName") or ""))
+    return str(annotations.get(BETA_CLASS, part(obj, "spec").get("storageClassName") or ""))
 
 
 def _phase(obj: Obj) -> str:

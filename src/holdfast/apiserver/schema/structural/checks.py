@@ -36,7 +36,8 @@ def format_check(schema: Mapping[str, Any]) -> tuple[str, Callable[[str], bool]]
     return (name, known) if known else None
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Tell whether a JSON value is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -48,7 +49,7 @@ def _whole_number(schema: Mapping[str, Any]) -> Check | None:
     kind = f"with format {name}" if name in _INT_LIMITS else "(default format)"
 
     def check(value: Any, path: str) -> Cause | None:
-        if not _is_number(value) or (float(value).is_integer() and -limit <= value < limit):
+        if not is_number(value) or (float(value).is_integer() and -limit <= value < limit):
             return None
         return words.combined(f"Checked value must be of type integer {kind} in {path}")
 
@@ -62,7 +63,7 @@ def _maximum(schema: Mapping[str, Any]) -> Check | None:
     rule = f"should be less than {'' if strict else 'or equal to '}{words.go_number(limit)}"
 
     def check(value: Any, path: str) -> Cause | None:
-        if not _is_number(value) or value < limit or (value == limit and not strict):
+        if not is_number(value) or value < limit or (value == limit and not strict):
             return None
         return words.broken(path, value, rule)
 
@@ -76,7 +77,7 @@ def _minimum(schema: Mapping[str, Any]) -> Check | None:
     rule = f"should be greater than {'' if strict else 'or equal to '}{words.go_number(limit)}"
 
     def check(value: Any, path: str) -> Cause | None:
-        if not _is_number(value) or value > limit or (value == limit and not strict):
+        if not is_number(value) or value > limit or (value == limit and not strict):
             return None
         return words.broken(path, value, rule)
 
@@ -90,7 +91,7 @@ def _multiple(schema: Mapping[str, Any]) -> Check | None:
     rule = f"should be a multiple of {words.go_number(factor)}"
 
     def check(value: Any, path: str) -> Cause | None:
-        if not _is_number(value) or float(value / factor).is_integer():
+        if not is_number(value) or float(value / factor).is_integer():
             return None
         return words.broken(path, value, rule)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from holdfast.api.causes import child
 from holdfast.apiserver.schema.structural import words
 from holdfast.apiserver.schema.structural.patterns import PatternError, matcher
 from holdfast.errors import Cause
@@ -67,7 +68,7 @@ def _node(schema: Any, path: str, level: str) -> Iterator[Cause]:
 
 def _type(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
     kind = schema.get("type", "")
-    at = _child(path, "type")
+    at = child(path, "type")
     if schema.get(f"{_X}embedded-resource") and kind != "object":
         rule = f"must be object if {_X}embedded-resource is true"
         yield _invalid(at, kind, rule) if kind else _required(at, rule)
@@ -83,19 +84,19 @@ def _type(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
 def _extensions(schema: RawSchema, path: str) -> Iterator[Cause]:
     preserve = f"{_X}preserve-unknown-fields"
     if schema.get(preserve) is False:
-        yield _invalid(_child(path, preserve), False, "must be true or undefined")
+        yield _invalid(child(path, preserve), False, "must be true or undefined")
     if schema.get(f"{_X}int-or-string"):
         for name in (preserve, f"{_X}embedded-resource"):
             if schema.get(name):
                 rule = f"must be false if {_X}int-or-string is true"
-                yield _invalid(_child(path, name), True, rule)
+                yield _invalid(child(path, name), True, rule)
     map_type = schema.get(f"{_X}map-type")
     if map_type not in (None, "atomic", "granular"):
-        at = _child(path, f"{_X}map-type")
+        at = child(path, f"{_X}map-type")
         yield words.unsupported(at, map_type, ["atomic", "granular"])
     for name, rule in _REFUSED.items():
         if schema.get(name):
-            yield _forbidden(_child(path, name), rule)
+            yield _forbidden(child(path, name), rule)
 
 
 def _pattern(schema: RawSchema, path: str) -> Iterator[Cause]:
@@ -106,7 +107,7 @@ def _pattern(schema: RawSchema, path: str) -> Iterator[Cause]:
         matcher(pattern)
     except PatternError as broken:
         rule = f"must be a valid regular expression, but isn't: {broken}"
-        yield _invalid(_child(path, "pattern"), pattern, rule)
+        yield _invalid(child(path, "pattern"), pattern, rule)
 
 
 def _lists(schema: RawSchema, path: str) -> Iterator[Cause]:
@@ -114,16 +115,16 @@ def _lists(schema: RawSchema, path: str) -> Iterator[Cause]:
     if kind is None:
         return
     if kind not in ("atomic", "set", "map"):
-        yield words.unsupported(_child(path, f"{_X}list-type"), kind, ["atomic", "set", "map"])
+        yield words.unsupported(child(path, f"{_X}list-type"), kind, ["atomic", "set", "map"])
     elif schema.get("type") != "array":
         rule = f"must be array if {_X}list-type is specified"
-        yield _invalid(_child(path, "type"), schema.get("type", ""), rule)
+        yield _invalid(child(path, "type"), schema.get("type", ""), rule)
     if kind == "map":
         yield from _map_keys(schema, path)
 
 
 def _map_keys(schema: RawSchema, path: str) -> Iterator[Cause]:
-    at = _child(path, f"{_X}list-map-keys")
+    at = child(path, f"{_X}list-map-keys")
     keys, items = schema.get(f"{_X}list-map-keys") or [], schema.get("items") or {}
     if not isinstance(items, Mapping):
         return  # refused elsewhere
@@ -135,7 +136,7 @@ def _map_keys(schema: RawSchema, path: str) -> Iterator[Cause]:
         return
     for key in keys:
         if key not in (items.get("required") or ()) and "default" not in properties[key]:
-            where = _child(path, f"items.properties[{key}].default")
+            where = child(path, f"items.properties[{key}].default")
             yield _required(where, f"this property is in {_X}list-map-keys, so it must have a "
                             "default or be a required property")  # fmt: skip
 
@@ -149,20 +150,20 @@ def _whole_object(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
     for name in ("apiVersion", "kind"):
         kind = (properties.get(name) or {}).get("type", "string")
         if kind != "string":
-            yield _invalid(_child(path, f"properties[{name}].type"), kind, "must be string")
+            yield _invalid(child(path, f"properties[{name}].type"), kind, "must be string")
     if "metadata" in properties:
-        yield from _metadata(properties["metadata"], _child(path, "properties[metadata]"), level)
+        yield from _metadata(properties["metadata"], child(path, "properties[metadata]"), level)
     if embedded and not properties and not schema.get(f"{_X}preserve-unknown-fields"):
         rule = (
             f"must not be empty if {_X}embedded-resource is true without "
             f"{_X}preserve-unknown-fields"
         )
-        yield _required(_child(path, "properties"), rule)
+        yield _required(child(path, "properties"), rule)
 
 
 def _metadata(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
     if schema.get("type") != "object":
-        yield _invalid(_child(path, "type"), schema.get("type", ""), "must be object")
+        yield _invalid(child(path, "type"), schema.get("type", ""), "must be object")
     extra = set(schema) - {"type", "properties", "description"}
     extra |= set(schema.get("properties") or ()) - {"name", "generateName"}
     if level == "root" and extra:
@@ -171,7 +172,7 @@ def _metadata(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
 
 
 def _children(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
-    items, at = schema.get("items"), _child(path, "items")
+    items, at = schema.get("items"), child(path, "items")
     if isinstance(items, list):
         yield _forbidden(at, "items must be a schema object and not an array")
     elif items is not None:
@@ -181,8 +182,8 @@ def _children(schema: RawSchema, path: str, level: str) -> Iterator[Cause]:
     properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
     for name, one in properties.items():
         if level != "root" or name != "metadata":
-            yield from _node(one, _child(path, f"properties[{name}]"), "field")
-    at = _child(path, "additionalProperties")
+            yield from _node(one, child(path, f"properties[{name}]"), "field")
+    at = child(path, "additionalProperties")
     if more is not None and level == "root":
         yield _forbidden(at, "must not be used at the root")
     if more is not None and properties:
@@ -198,27 +199,23 @@ def _nested(schema: RawSchema, path: str) -> Iterator[tuple[str, RawSchema]]:
             continue
         for index, one in enumerate(schema.get(key) or ()):
             if not (key == "allOf" and index == 0 and one.get("anyOf") == _INT_OR_STRING):
-                yield _child(path, f"{key}[{index}]"), one
+                yield child(path, f"{key}[{index}]"), one
     if isinstance(schema.get("not"), Mapping):
-        yield _child(path, "not"), schema["not"]
+        yield child(path, "not"), schema["not"]
 
 
 def _restriction(nested: RawSchema, path: str) -> Iterator[Cause]:
     """Check a schema that may only restrict what is described outside."""
     for name, rule in _ONLY_OUTSIDE.items():
         if nested.get(name) not in (None, "", False):
-            yield _forbidden(_child(path, name), rule)
+            yield _forbidden(child(path, name), rule)
     yield from _pattern(nested, path)
     for name, one in (nested.get("properties") or {}).items():
-        yield from _restriction(one, _child(path, f"properties[{name}]"))
+        yield from _restriction(one, child(path, f"properties[{name}]"))
     if isinstance(nested.get("items"), Mapping):
-        yield from _restriction(nested["items"], _child(path, "items"))
+        yield from _restriction(nested["items"], child(path, "items"))
     for where, one in _nested(nested, path):
         yield from _restriction(one, where)
-
-
-def _child(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def _required(path: str, rule: str) -> Cause:
