@@ -1,4 +1,4 @@
-"""What plugins are asked with and answer with: codes, states, changes, effects, events."""
+"""What plugins are asked with and answer with: codes, states, changes, calls, effects."""
 
 from __future__ import annotations
 
