@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from holdfast.apiserver.kinds.admission.definitions import CLEANUP, mark_unserve
 from holdfast.apiserver.kinds.custom import served_by
 from holdfast.apiserver.kinds.validation.definitions import ID, check_definition, prevents_serving
 from holdfast.apiserver.operation import Context, Operation
-from holdfast.apiserver.schema.stored_objects import builder, decode
+from holdfast.apiserver.schema.stored_objects import builder, decode, is_terminating
 from holdfast.apiserver.user import ADMIN
 from holdfast.apiserver.verbs.deletion import DeleteOptions, delete_stored
 from holdfast.apiserver.wire.negotiation import PLAIN
@@ -98,9 +98,7 @@ class Definitions:
     def _is_terminating(self, served: Served) -> bool:
         """Ask the store: what is served is read again only after all objects are cleaned up."""
         stored = self._context.store.latest(ObjectKey(*ID, "", served.defined_by))
-        if stored is None or b'"deletionTimestamp"' not in stored.value:
-            return False
-        return is_terminating(decode(stored))
+        return stored is not None and is_terminating(stored)
 
     async def operate(self, op: Operation, verb: Callable[[Operation], Awaitable[T]]) -> T:
         """Run a verb, then bring the registry up to date and finish deleting definitions.
@@ -127,8 +125,7 @@ class Definitions:
 
     async def _settle(self, discard_leftovers: bool) -> None:
         for stored in self._context.store.list(*ID):
-            # The bytes are searched first: almost no definition is being deleted.
-            if b'"deletionTimestamp"' in stored.value and is_terminating(decode(stored)):
+            if is_terminating(stored):
                 await self._clean_up(stored)
         if discard_leftovers:
             await self._discard_leftovers()
@@ -221,11 +218,6 @@ def _resource_named(name: str) -> tuple[str, str]:
     """Split the name of a definition into the group and plural of its resource."""
     plural, _, group = name.partition(".")
     return group, plural
-
-
-def is_terminating(definition: Mapping[str, Any]) -> bool:
-    """Tell whether a definition is being deleted."""
-    return bool(definition["metadata"].get("deletionTimestamp"))
 
 
 def _read(definition: JsonObject) -> tuple[tuple[Served, ...], list[Cause]]:

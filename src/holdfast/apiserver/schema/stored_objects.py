@@ -42,6 +42,14 @@ def decode(stored: Stored) -> JsonObject:
     return readable(value, stored) if stored.from_disk else value
 
 
+def is_terminating(stored: Stored) -> bool:
+    """Tell whether a stored object is being deleted."""
+    # The bytes are asked first: most objects are not, and need not be decoded.
+    if b'"deletionTimestamp"' not in stored.value:
+        return False
+    return bool(decode(stored)["metadata"].get("deletionTimestamp"))
+
+
 def readable(value: Any, stored: Stored) -> JsonObject:
     """Copy an object without the fields that do not fit their types, logging which these are."""
     key, misfits = stored.key, list[str]()
