@@ -36,6 +36,11 @@ def convert_object(raw: Any, kind: type[T]) -> T:
     return msgspec.convert(without_nulls(raw), kind, strict=False)
 
 
+def json_values(value: Any) -> Any:
+    """Write a struct as JSON values: dicts, lists, strings, numbers."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
 def without_nulls(value: Any) -> Any:
     """Copy a JSON value leaving out every key whose value is null.
 

@@ -9,7 +9,7 @@ for whatever room comes free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,14 +20,13 @@ from holdfast.api.names import parse_integer
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.matching import accepts, ignores
-from holdfast.capacity.offer import fullness
+from holdfast.capacity.offer import AmountsByResource, fullness
 from holdfast.capacity.offers import Offers
 from holdfast.capacity.owners import OwnerRule, compile_owners
 from holdfast.columns.interner import PODS
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts, sum_of
 
-AmountsByResource = Mapping[int, int]
 _WHOLE = 100
 CLUSTER = "Cluster"
 

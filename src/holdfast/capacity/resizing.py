@@ -107,7 +107,5 @@ def shortage(
 
 
 def _free(picture: Picture, resource: int, row: int, promised: Iterable[PodFacts]) -> int:
-    if resource >= picture.amounts.width:
-        return 0
     taken = sum(1 if resource == PODS else dict(pod.request).get(resource, 0) for pod in promised)
-    return int(picture.amounts.free_at[resource][row]) - taken
+    return picture.amounts.free_on(row, resource) - taken

@@ -67,6 +67,10 @@ class Amounts:
         """How many resources there is room for."""
         return len(self.allocatable)
 
+    def free_on(self, row: int, resource: int) -> int:
+        """What a row has left of a resource; nothing of one that no column counts."""
+        return self.free_at[resource][row] if resource < len(self.free_at) else 0
+
     def provide(self, row: int, amounts: Mapping[int, int]) -> bool:
         """Set what the node has; tell whether that is news."""
         news = False

@@ -8,7 +8,7 @@ pods they do not see, or nodes, changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -221,3 +221,8 @@ def _terms(terms: PodTerms, role: TermRole) -> tuple[Term, ...]:
 AnyDomains = DomainCount | SeenDomains
 AnyCount = SelectorCount | SeenCount
 AnyTerm = HeldTerm | SeenTerm
+
+
+def laden_on(unseen: Unseen | None, row: int) -> Sequence[PodFacts]:
+    """The reserve pods with ports or volumes on a row that a pod does not see."""
+    return () if unseen is None else unseen.laden.get(row, ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from holdfast.columns.node_rows import Rows
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
 from holdfast.columns.ports import HostPort, clash, clashes
-from holdfast.columns.unseen import Unseen
+from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -39,10 +39,6 @@ class _State:
     wanted: frozenset[HostPort]
     unseen: Unseen | None
     """Reserve pods whose ports are the pod's own."""
-
-    def unseen_on(self, row: int) -> Sequence[PodFacts]:
-        """Those of them that are on a row."""
-        return () if self.unseen is None else self.unseen.laden.get(row, ())
 
 
 class NodePorts:
@@ -79,7 +75,7 @@ class NodePorts:
 
     def verdict(self, state: _State, row: int, change: Change) -> int:
         """The same for one row, under a change."""
-        gone = (*change.removed.get(row, ()), *state.unseen_on(row))
+        gone = (*change.removed.get(row, ()), *laden_on(state.unseen, row))
         less = [port for pod in gone for port in pod.host_ports]
         if state.nodes.ports.taken_at(row, state.wanted, less):
             return Code.UNSCHEDULABLE

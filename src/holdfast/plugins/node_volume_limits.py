@@ -15,7 +15,7 @@ from holdfast.columns.mounts import mounts_of
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.columns.unseen import Unseen
+from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.columns.volumes import Attachments, Volumes
 from holdfast.framework.plugin import (
     NONE,
@@ -105,7 +105,7 @@ class NodeVolumeLimits:
         """The same for one row, under a change."""
         if state.failure is not None:
             return state.failure[0]
-        unseen = () if state.unseen is None else state.unseen.laden.get(row, ())
+        unseen = laden_on(state.unseen, row)
         gone = {pod.uid for pod in (*change.removed.get(row, ()), *unseen)}
         stay = [pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone]
         there = (*stay, *change.added.get(row, ()))

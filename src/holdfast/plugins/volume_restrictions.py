@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from holdfast.columns.mounts import Disk, disks_clash, mounts_of
 from holdfast.columns.node_rows import Rows
 from holdfast.columns.picture import Picture
 from holdfast.columns.pod_facts import PodFacts
-from holdfast.columns.unseen import Unseen
+from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -45,10 +45,6 @@ class _State:
     disks: frozenset[Disk]
     unseen: Unseen | None
     """Reserve pods whose volumes are the pod's own."""
-
-    def unseen_on(self, row: int) -> Sequence[PodFacts]:
-        """Those of them that are on a row."""
-        return () if self.unseen is None else self.unseen.laden.get(row, ())
 
     def in_use(self, change: Change) -> bool:
         """Tell whether some pod anywhere uses one of the exclusive claims.
@@ -159,7 +155,7 @@ class VolumeRestrictions:
     def _disk_taken(state: _State, row: int, change: Change) -> bool:
         if not state.disks:
             return False
-        gone = {pod.uid for pod in (*change.removed.get(row, ()), *state.unseen_on(row))}
+        gone = {pod.uid for pod in (*change.removed.get(row, ()), *laden_on(state.unseen, row))}
         stay = (pod for uid, pod in state.nodes.mounts.on(row).items() if uid not in gone)
         return any(
             disks_clash(state.disks, pod.mounts.disks)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-import msgspec
-
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import convert_object, json_values
 from holdfast.api.devices import CLAIM_FINALIZER, Allocation, ResourceClaim
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
@@ -129,12 +127,14 @@ def _check(current: ResourceClaim, uid: str, allocation: Allocation | None) -> N
 
 def _status(demand: ClaimDemand, current: ResourceClaim, allocation: Allocation | None) -> Body:
     pod = demand.pod
-    consumers = [_plain(c) for c in current.status.reserved_for if c.uid != pod.uid]
+    consumers = [json_values(c) for c in current.status.reserved_for if c.uid != pod.uid]
     status: Body = {
         "reservedFor": [*consumers, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
     }
     if allocation is not None:
-        status["allocation"] = _plain(allocation) | {"allocationTimestamp": rfc3339(demand.now)}
+        status["allocation"] = json_values(allocation) | {
+            "allocationTimestamp": rfc3339(demand.now)
+        }
     return status
 
 
@@ -154,7 +154,7 @@ def _bind_special(demand: ClaimDemand, special: ResourceClaim, breakdown: Breakd
     demand.inventory.claims.withdraw(special.uid)
     told = {
         "resourceClaimName": created.name,
-        "requestMappings": [_plain(mapping) for mapping in breakdown.mappings],
+        "requestMappings": [json_values(mapping) for mapping in breakdown.mappings],
     }
     yield from _tell_pod(demand, told)
     demand.written.pod_status = True
@@ -162,7 +162,7 @@ def _bind_special(demand: ClaimDemand, special: ResourceClaim, breakdown: Breakd
 
 def _creation(special: ResourceClaim) -> Body:
     """The special claim as it is sent: the server gives it name and uid."""
-    meta = _plain(special.metadata)
+    meta = json_values(special.metadata)
     requests = [
         {
             "name": request.name,
@@ -211,7 +211,7 @@ def _unreserve(demand: ClaimDemand, claim: ResourceClaim) -> Calls:
         return
 
     def write(current: ResourceClaim) -> Writes:
-        kept = [_plain(c) for c in current.status.reserved_for if c.uid != demand.pod.uid]
+        kept = [json_values(c) for c in current.status.reserved_for if c.uid != demand.pod.uid]
         status: Body = {"status": {"reservedFor": kept or None}}
         return (yield from _patch(current, status, "status", "remove reservation from claim"))
 
@@ -269,8 +269,3 @@ def _guarded(claim: ResourceClaim, change: Mapping[str, Any]) -> Body:
 
 def _path(claim: ResourceClaim, part: str = "") -> str:
     return RESOURCE_CLAIMS.path(claim.namespace, claim.name, part)
-
-
-def _plain(value: Any) -> Any:
-    """A struct as JSON values."""
-    return msgspec.json.decode(msgspec.json.encode(value))

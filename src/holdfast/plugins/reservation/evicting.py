@@ -55,9 +55,7 @@ def opens_for(offer: Offer, pod: PodFacts, offers: Offers, rejection: Rejection)
             freed.update({**later.top_up, PODS: later.slots})
 
     def free(resource: int) -> int:
-        return (
-            int(nodes.allocatable[resource, row] - nodes.requested[resource, row]) + freed[resource]
-        )
+        return nodes.amounts.free_on(row, resource) + freed[resource]
 
     if any(free(resource) < 0 for resource in (PODS, *offer.reserved)):
         return False

@@ -105,7 +105,7 @@ class InheritState:
 
     def at(self, row: int, change: Change = NONE) -> Inheritance:
         """What becomes of one row, as things are or would be."""
-        free = {r: _free(self.nodes, r, row) for r in self.will.wanted}
+        free = {r: self.nodes.amounts.free_on(row, r) for r in self.will.wanted}
         if change:
             for resource, amount in given_back(self.offers, change).rows.get(row, {}).items():
                 if resource in free:
@@ -229,11 +229,6 @@ def _columns(nodes: Picture, resource: int) -> tuple[NDArray[np.int64], NDArray[
         nothing = np.zeros(nodes.capacity, np.int64)
         return nothing, nothing
     return nodes.amounts.free[resource], nodes.allocatable[resource]
-
-
-def _free(nodes: Picture, resource: int, row: int) -> int:
-    free_at = nodes.amounts.free_at
-    return free_at[resource][row] if resource < len(free_at) else 0
 
 
 def _short(resource: str, suffix: str) -> str:

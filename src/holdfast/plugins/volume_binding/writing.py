@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.decode import convert_object
+from holdfast.api.decode import convert_object, json_values
 from holdfast.api.meta import Object, ObjectReference
 from holdfast.api.node import Node
 from holdfast.api.scheme import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
@@ -75,7 +75,7 @@ def given_to(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
 def bind_volumes(waiting: VolumesToBind, timeout: int) -> Calls:
     """Tell volumes and claims what they are for, then wait until all is bound."""
     for volume, _claim in waiting.promise.kept:
-        change = {"spec": {"claimRef": _plain(volume.spec.claim_ref)}}
+        change = {"spec": {"claimRef": json_values(volume.spec.claim_ref)}}
         path = PERSISTENT_VOLUMES.path(name=volume.name)
         yield Call("patch", path, _guarded(volume, change), MERGE)
     for claim in waiting.promise.provisioned:
@@ -161,8 +161,3 @@ def _guarded(obj: Object, change: Mapping[str, Any]) -> dict[str, Any]:
 
 def _path(claim: PersistentVolumeClaim) -> str:
     return PERSISTENT_VOLUME_CLAIMS.path(claim.namespace, claim.name)
-
-
-def _plain(value: Any) -> Any:
-    """A struct as JSON values."""
-    return msgspec.json.decode(msgspec.json.encode(value))
