@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api.scheme import RESERVATIONS
-from holdfast.apiserver.kinds.validation import scheduling
+from holdfast.apiserver.kinds import scheduling_koordinator_sh
 from holdfast.client.wire import Unreadable
 from holdfast.testing import a_node, a_reservation
 from holdfast.testing.harness import Harness
@@ -17,7 +17,7 @@ NEGATIVE = (
 @pytest.fixture
 async def cluster(tmp_path, monkeypatch):
     """A cluster whose API server knows no more of a Reservation than its schema."""
-    monkeypatch.setattr(scheduling, "check_reservation", lambda reservation: ())
+    monkeypatch.setattr(scheduling_koordinator_sh, "check_content", lambda reservation: ())
     async with Harness(tmp_path / "store") as harness:
         yield harness
 

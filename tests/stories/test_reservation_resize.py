@@ -6,7 +6,7 @@ import json
 import pytest
 
 from holdfast.api.scheme import PODS, RESERVATIONS
-from holdfast.apiserver.kinds.validation import scheduling
+from holdfast.apiserver.kinds import scheduling_koordinator_sh
 from holdfast.errors import Forbidden, Invalid
 from holdfast.testing import a_node, a_pod, a_reservation
 from holdfast.testing.faults import Fault, FaultyTransport
@@ -196,7 +196,7 @@ async def test_a_malformed_size_is_refused_by_the_server(room):
 
 
 async def test_a_malformed_size_that_got_in_is_said_and_changes_nothing(room, monkeypatch):
-    monkeypatch.setattr(scheduling, "check_reservation", lambda reservation: ())
+    monkeypatch.setattr(scheduling_koordinator_sh, "check_content", lambda reservation: ())
     await edit(room, cpu="many")
     status, reason, message = await resized(room)
     assert (status, reason) == ("False", "Invalid")

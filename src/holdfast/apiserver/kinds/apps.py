@@ -15,8 +15,8 @@ from holdfast.apiserver.descriptor import Served, each_write, selectable
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.rows import row
 from holdfast.apiserver.kinds.unbuilt_pod_fields import TEMPLATE_FIELDS
+from holdfast.apiserver.kinds.validation.int_or_percent import check_int_or_percent
 from holdfast.apiserver.kinds.validation.pods import check_pod_spec
-from holdfast.apiserver.kinds.validation.scheduling import check_int_or_percent
 from holdfast.apiserver.unbuilt import Unbuilt
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation import list_limits

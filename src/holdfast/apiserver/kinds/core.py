@@ -29,7 +29,6 @@ from holdfast.apiserver.kinds.subresources.binding import bind, bind_named
 from holdfast.apiserver.kinds.subresources.eviction import evict
 from holdfast.apiserver.kinds.unbuilt_pod_fields import POD_FIELDS
 from holdfast.apiserver.kinds.validation.pods import check_pod_write
-from holdfast.apiserver.kinds.validation.scheduling import check_node
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.apiserver.unbuilt import Field, Unbuilt
@@ -37,6 +36,7 @@ from holdfast.client.transport import Response
 from holdfast.errors import Cause, NotBuilt
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
+from holdfast.validation.template import EFFECTS
 
 _ANSWERED = Deletion(answers_object=True)
 _LONGEST_GRACE = (1 << 31) - 1  # seconds; what goes beyond the calendar cannot be written
@@ -97,6 +97,14 @@ def _check_frozen(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
         for part in ("immutable", "data", "binaryData"):
             if (new.get(part) or {}) != (old.get(part) or {}):
                 yield causes.forbidden(part, "field is immutable when `immutable` is set")
+
+
+def _check_node(node: JsonObject) -> Iterable[Cause]:
+    """List what is wrong with a node's taints."""
+    for i, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
+        if taint.get("effect") not in EFFECTS:
+            at = f"spec.taints[{i}].effect"
+            yield causes.not_supported(at, taint.get("effect") or "", EFFECTS)
 
 
 _POD_FIELDS = {
@@ -174,7 +182,7 @@ KINDS = (
     Served(
         scheme.NODES,
         lists=tree_of(list_limits.NODE),
-        checks=(each_write(check_node),),
+        checks=(each_write(_check_node),),
         subresources={"proxy": _proxy("NodeProxyOptions")},
         keeps_status_on_create=True,
         printer=cluster.NODE,

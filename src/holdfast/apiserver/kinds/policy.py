@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from holdfast.api import scheme
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.api import causes, scheme
+from holdfast.api.decode import JsonObject, convert_object
+from holdfast.api.labels import from_selector
+from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.descriptor import Served, each_write
 from holdfast.apiserver.kinds.printers import workloads
-from holdfast.apiserver.kinds.validation.scheduling import check_budget
+from holdfast.apiserver.kinds.validation.int_or_percent import check_int_or_percent
+from holdfast.errors import BadRequest, Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
+
+
+def check_budget(budget: JsonObject) -> Iterable[Cause]:
+    """List what is wrong with a PodDisruptionBudget."""
+    spec = budget.get("spec") or {}
+    yield from _check_selector(spec.get("selector"), "spec.selector")
+    for name in ("minAvailable", "maxUnavailable"):
+        if spec.get(name) is not None:
+            yield from check_int_or_percent(spec[name], f"spec.{name}", most_percent=100)
+
+
+def _check_selector(selector: Any, path: str) -> Iterable[Cause]:
+    try:
+        from_selector(None if selector is None else convert_object(selector, LabelSelector))
+    except BadRequest as wrong:
+        yield causes.invalid(path, selector, wrong.message)
+
 
 KINDS = (
     Served(

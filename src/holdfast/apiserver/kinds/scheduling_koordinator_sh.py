@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,12 +11,42 @@ from holdfast.api import scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.apiserver.descriptor import Admitter, Served
-from holdfast.apiserver.kinds.validation.scheduling import TEMPLATE, check_reservation_write
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema import strict
-from holdfast.errors import BadRequest
+from holdfast.errors import BadRequest, Cause
 from holdfast.validation.list_limits import RESERVATION_TREE
+from holdfast.validation.reservation import check_reservation
 from holdfast.validation.reservation_advice import advise
+
+_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
+
+
+def check_reservation_write(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
+    """List what is wrong with a Reservation whose shape is right.
+
+    What was let in once may have its status written for ever.
+    """
+    if old is not None and _content(old) == _content(new):
+        return ()
+    return check_content(new)
+
+
+def _content(reservation: JsonObject) -> tuple[Any, Any]:
+    return reservation.get("spec"), reservation["metadata"].get("annotations")
+
+
+def check_content(reservation: JsonObject) -> Iterable[Cause]:
+    """List what of a Reservation its schema does not judge: the template, the owners, and more."""
+    template = (reservation.get("spec") or {}).get("template") or {}
+    try:
+        strict.prune_type(_TEMPLATE, template, "spec.template", [])
+        judged = {part: value for part, value in reservation.items() if part != "status"}
+        typed = convert_object(judged, Reservation)
+    except BadRequest as wrong:
+        return [Cause("spec.template", f"Invalid value: {wrong.message}", "FieldValueInvalid")]
+    except msgspec.ValidationError as misfit:
+        return [Cause("spec", f"Invalid value: {misfit}", "FieldValueInvalid")]
+    return check_reservation(typed)
 
 
 def warn_of_reservation(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
@@ -36,7 +67,7 @@ def advice(new: JsonObject, old: JsonObject | None = None) -> list[str]:
         return []
     template, unknown = new["spec"].get("template"), list[str]()
     if old is None or old["spec"].get("template") != template:
-        strict.prune_type(TEMPLATE, template, "spec.template", unknown)
+        strict.prune_type(_TEMPLATE, template, "spec.template", unknown)
     before = None if old is None else _read(old)
     return [*strict.complaints(unknown), *advise(written, before)]
 

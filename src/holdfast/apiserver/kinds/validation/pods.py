@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from holdfast.api import causes, names
-from holdfast.api.decode import JsonObject, without_nulls
+from holdfast.api.decode import JsonObject, convert_object, without_nulls
 from holdfast.api.defaults import default_object
+from holdfast.api.node_selection import compile_selector
+from holdfast.api.pod import NodeSelector
 from holdfast.api.reservation_names import RESERVE_POD
-from holdfast.apiserver.kinds.validation.scheduling import check_amounts, check_placing
 from holdfast.errors import BadRequest, Cause
+from holdfast.validation.template import EFFECTS, OPERATORS, check_resources
 
 _FORBIDDEN_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
@@ -60,8 +62,8 @@ def check_pod_spec(spec: Any, path: str) -> Iterable[Cause]:
                 yield causes.invalid(f"{at}.name", name, words)
         if not container.get("image"):
             yield causes.required(f"{at}.image")
-        yield from check_amounts(container.get("resources") or {}, f"{at}.resources")
-    yield from check_placing(spec, path)
+        yield from _check_amounts(container.get("resources") or {}, f"{at}.resources")
+    yield from _check_placing(spec, path)
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield causes.forbidden(
             f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared"
@@ -128,3 +130,23 @@ def _gate_changes(now: JsonObject, before: JsonObject) -> Iterable[Cause]:
                 f"spec.schedulingGates[{i}].name",
                 f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
             )
+
+
+def _check_placing(spec: JsonObject, path: str) -> Iterable[Cause]:
+    """List what is wrong with where a pod says it may go, and with how much it asks for."""
+    for i, toleration in enumerate(spec.get("tolerations") or ()):
+        at = f"{path}.tolerations[{i}]"
+        if toleration.get("operator") and toleration["operator"] not in OPERATORS:
+            yield causes.not_supported(f"{at}.operator", toleration["operator"], OPERATORS)
+        if toleration.get("effect") and toleration["effect"] not in EFFECTS:
+            yield causes.not_supported(f"{at}.effect", toleration["effect"], EFFECTS)
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    if required := affinity.get("requiredDuringSchedulingIgnoredDuringExecution"):
+        at = f"{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        yield from compile_selector(convert_object(required, NodeSelector), at).mistakes
+
+
+def _check_amounts(resources: Mapping[str, Any], path: str) -> Iterable[Cause]:
+    """List what is wrong with the amounts a container or pod asks for."""
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    return check_resources(requests, limits, path)

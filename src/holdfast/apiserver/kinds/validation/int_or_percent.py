@@ -1,0 +1,32 @@
+"""Check a field that is a number of pods, or a percentage of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from holdfast.api import causes
+from holdfast.errors import Cause
+from holdfast.validation.template import NOT_NEGATIVE
+
+_PERCENT = re.compile("[0-9]+%")
+_NO_PERCENT = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
+    "'93%', regex used for validation is '[0-9]+%')"
+)
+
+
+def check_int_or_percent(
+    amount: int | str, path: str, *, most_percent: int | None
+) -> Iterable[Cause]:
+    """List what is wrong with a number of pods, or a percentage of them.
+
+    Without ``most_percent`` a percentage has at most nine digits: more could not be counted with.
+    """
+    if isinstance(amount, int):
+        if amount < 0:
+            yield causes.invalid(path, amount, NOT_NEGATIVE)
+    elif not _PERCENT.fullmatch(amount):
+        yield causes.invalid(path, amount, _NO_PERCENT)
+    elif len(amount) > 10 or (most_percent is not None and int(amount[:-1]) > most_percent):
+        yield causes.invalid(path, amount, f"must not be greater than {most_percent or 999999999}%")
