@@ -14,7 +14,18 @@ from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.testing import check_plugin
 
 
-class OldFashioned(NodeName):
+class OldFashioned:
+    """Declares its traits as attributes of its own, and nothing else."""
+
+    name = "OldFashioned"
+    scope = Scope.ROW
+    epochs = ()
+
+    def __init__(self, args):
+        pass
+
+
+class SetsOneBesides(NodeName):
     """Sets a trait where it is not read."""
 
     scope = Scope.ROW
@@ -98,8 +109,9 @@ class NeedsItsState(NodeName):
 @pytest.mark.parametrize(
     ("plugin", "law"),
     [
-        (OldFashioned, "scope: no attributes of a plugin but fields of its traits"),
-        (Undeclared, "traits is a Traits value"),
+        (OldFashioned, r"sets scope, epochs, which is not read: write `traits = Traits\(scope="),
+        (SetsOneBesides, "sets scope, which is not read"),
+        (Undeclared, r"has no traits: write `traits = Traits\(\)`"),
         (ScopedTooNarrowly, "incremental equals full"),
         (LooksAtAnnotations, "reads looks at the spec alone"),
         (TellsNothing, "beyond tells what reads takes from beyond the spec"),

@@ -15,7 +15,7 @@ from holdfast.errors import BadConfiguration
 from holdfast.framework import plugin as contract
 from holdfast.framework.arguments import Args
 from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.traits import Plugin, methods_of, misplaced
+from holdfast.framework.traits import Plugin, declaration_fault, methods_of
 from holdfast.plugins import REGISTRY
 
 ENTRY_POINTS = "holdfast.plugins"
@@ -145,26 +145,11 @@ def _maker(name: str, kind: Any) -> Factory:
         plugin: Plugin | PerNodePlugin = construct(args)
         if isinstance(plugin, PerNodePlugin):
             return columnar(plugin)
-        _check_traits(name, plugin)
+        if fault := declaration_fault(plugin):
+            raise BadConfiguration(f'plugin "{name}": {fault}')
         return plugin
 
     return make
-
-
-def _check_traits(name: str, plugin: Plugin) -> None:
-    """Refuse a plugin that declares nothing of itself, or in a way that is not read."""
-    kind = type(plugin).__name__
-    if stray := misplaced(plugin):
-        fields = ", ".join(f"{trait}=..." for trait in stray)
-        raise BadConfiguration(
-            f'plugin "{name}": class {kind} sets {", ".join(stray)}, which is not read: write '
-            f"`traits = Traits({fields})` instead (from holdfast.framework.plugin import Traits)"
-        )
-    if not isinstance(getattr(plugin, "traits", None), contract.Traits):
-        raise BadConfiguration(
-            f'plugin "{name}": class {kind} has no traits: write `traits = Traits()` in it '
-            "(from holdfast.framework.plugin import Traits)"
-        )
 
 
 def _check_points(name: str, kind: type) -> None:

@@ -120,6 +120,20 @@ def methods_of(point: type[Plugin]) -> list[str]:
 NAMES = tuple(field.name for field in fields(Traits))
 
 
-def misplaced(plugin: object) -> tuple[str, ...]:
-    """Name the traits that a plugin sets as attributes of its own, where they have no effect."""
-    return tuple(name for name in NAMES if hasattr(plugin, name))
+def declaration_fault(plugin: object) -> str:
+    """Say what is wrong with how a plugin declares its traits, "" for nothing.
+
+    A trait that is set as an attribute of the plugin itself has no effect.
+    """
+    kind = type(plugin).__name__
+    told = "(from holdfast.framework.plugin import Traits)"
+    stray = [name for name in NAMES if hasattr(plugin, name)]
+    if stray:
+        fixed = ", ".join(f"{name}=..." for name in stray)
+        return (
+            f"class {kind} sets {', '.join(stray)}, which is not read: write "
+            f"`traits = Traits({fixed})` instead {told}"
+        )
+    if not isinstance(getattr(plugin, "traits", None), Traits):
+        return f"class {kind} has no traits: write `traits = Traits()` in it {told}"
+    return ""

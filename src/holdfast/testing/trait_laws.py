@@ -24,10 +24,9 @@ from holdfast.framework.plugin import (
     ReadsBeyondSpec,
     Scales,
     Scope,
-    Traits,
     implements,
 )
-from holdfast.framework.traits import misplaced
+from holdfast.framework.traits import declaration_fault
 from holdfast.framework.view import View
 from holdfast.testing.builders import a_reservation, typed
 from holdfast.testing.plugin_laws import Case, prepare
@@ -37,9 +36,8 @@ from holdfast.testing.random_cluster import RandomCluster
 def check_declaration(plugin: Plugin) -> None:
     """A plugin has a name and traits, and no trait as an attribute of its own."""
     assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
-    assert isinstance(plugin.traits, Traits), f"{plugin.name}: traits is a Traits value"
-    stray = ", ".join(misplaced(plugin))
-    assert not stray, f"{plugin.name}: {stray}: no attributes of a plugin but fields of its traits"
+    fault = declaration_fault(plugin)
+    assert not fault, f"{plugin.name}: {fault}"
     asked = plugin.traits.beyond_spec or not implements(plugin, ReadsBeyondSpec)
     assert asked, f"{plugin.name}: beyond is asked only of a plugin with beyond_spec"
 
