@@ -46,10 +46,9 @@ class Authorizer:
     def book(self) -> RoleBook:
         """Return the roles as they are committed now, indexed again only if any changed."""
         fingerprint = tuple(
-            part
+            stored.revision
             for plural in (*_ROLES, *_BINDINGS)
             for stored in self._store.list(GROUP, plural)
-            for part in (stored.revision,)
         )
         if fingerprint != self._fingerprint:
             self._fingerprint = fingerprint

@@ -1,8 +1,10 @@
 """What the server knows of single kinds: a descriptor each, in one file an API group.
 
-Lives here: the entries of the built-in kinds and the functions they name (admission, validation,
-printers, subresources), and how custom resources come to be served. May not live here: what all
-kinds share, which is in ``verbs``. A new built-in kind is an entry here and a test.
+Lives here: the entries of the built-in kinds and the functions they name (``admission``,
+``validation``, ``printers``, ``subresources``; ``namespaces`` and ``reviews`` are such functions
+too), and how custom resources come to be served (``custom`` describes them, ``definitions`` keeps
+the registry as the stored definitions say). May not live here: what all kinds share, which is in
+``verbs``. A new built-in kind is an entry here and a test.
 """
 
 from holdfast.apiserver.descriptor import Served
