@@ -117,19 +117,16 @@ class NodeTerms:
         return tuple(cause for term in self.terms for cause in term.mistakes)
 
 
-def compile_selector(selector: NodeSelector, path: str = "", *, strict: bool = False) -> NodeTerms:
-    """Compile a node selector; ``strict`` refuses mistakes instead of keeping them."""
+def compile_selector(selector: NodeSelector, path: str = "") -> NodeTerms:
+    """Compile a node selector; a term with a mistake chooses no node."""
     at = child(path, "nodeSelectorTerms")
-    compiled = NodeTerms(
+    return NodeTerms(
         tuple(
             compile_term(term, f"{at}[{i}]")
             for i, term in enumerate(selector.node_selector_terms)
             if not _is_empty(term)
         )
     )
-    if strict:
-        refuse(compiled.mistakes)
-    return compiled
 
 
 @dataclass(frozen=True, slots=True)
