@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import decide, feasible, rank
+from holdfast.engine.decision import decide, feasible, rank, ranked
 from holdfast.engine.profile import Entry, build
 from holdfast.engine.scoring import InvalidScore
 from holdfast.errors import BadConfiguration
@@ -15,6 +15,7 @@ from holdfast.framework.plugin import (
     Narrow,
     Part,
     Reject,
+    Scope,
     Skip,
     Traits,
 )
@@ -51,12 +52,12 @@ class Plain:
         return np.array([float(self._scores[int(row)]) for row in rows])
 
 
-def named(name, **options):
-    return type(name, (Plain,), {"name": name})(**options)
+def named(name, scope=Scope.CLUSTER, base=Plain, **options):
+    return type(name, (base,), {"name": name, "traits": Traits(scope)})(**options)
 
 
-def profile_of(*plugins):
-    entries = [Entry(lambda _args, p=p: p, p.name) for p in plugins]
+def profile_of(*plugins, weight=1):
+    entries = [Entry(lambda _args, p=p: p, p.name, weight=weight) for p in plugins]
     return build("test", [*entries, Entry(DefaultBinder, "DefaultBinder")])
 
 
@@ -121,6 +122,28 @@ def test_an_error_behind_another_objection_is_never_met():
     assert run(world_of(), named("A", verdicts=[0, 1, 1]), named("B", verdicts=[0, 4, 4])).row == 0
 
 
+def test_an_error_behind_the_objection_of_a_kept_filter_is_never_met():
+    found = run(
+        world_of(),
+        named("A", Scope.ROW, verdicts=[0, 1, 1]), named("B", verdicts=[0, 4, 4]),
+        named("C", Scope.ROW, verdicts=[0, 0, 0]),
+    )  # fmt: skip
+    assert found.row == 0
+
+
+def test_of_rows_that_a_plugin_does_not_allow_no_filter_is_asked():
+    allowed = Narrow(Part("s", False, False), np.array([0], np.intp))
+    plugins = named("A", answer=allowed), named("B", verdicts=[1, 1, 1])
+    assert run(world_of(), *plugins).message() == (
+        "0/3 nodes are available: 1 B minds row 0, 2 node(s) didn't satisfy plugin(s) [A]."
+    )
+    world = world_of()
+    nominated = world.facts(typed(a_pod(status={"nominatedNodeName": "n1"})))
+    found = decide(profile_of(*plugins), nominated, world, 0.0, np.random.default_rng(0))
+    assert [found.plugin_at(row) for row in range(2)] == ["B", "B"]
+    assert sorted(found.narrowed_by) == ["A", "B"]
+
+
 def test_plugins_that_allow_different_rows_say_so():
     rows = np.array([0], np.intp), np.array([1, 2], np.intp)
     left, right = (Narrow(Part("s", False, False), r) for r in rows)
@@ -132,20 +155,71 @@ def test_plugins_that_allow_different_rows_say_so():
     assert run(world_of(), named("A", answer=left)).row == 0
 
 
-def test_scores_outside_their_range_are_an_error():
-    with pytest.raises(InvalidScore, match='plugin "A" returns an invalid score 101'):
-        run(world_of(), named("A", scores=[1, 101, 5]))
+@pytest.mark.parametrize("wrong", [101, -1])
+def test_scores_outside_their_range_are_an_error(wrong):
+    with pytest.raises(InvalidScore, match=f'plugin "A" returns an invalid score {wrong}'):
+        run(world_of(), named("A", scores=[0, 100, wrong]))
 
 
-def test_tiers_come_before_scores():
+@pytest.mark.parametrize("scope", [Scope.ROW, Scope.CLUSTER])
+def test_tiers_come_before_scores(scope):
     class Pools(Plain):
-        name = "Pools"
-
         def tier(self, _state, rows):
             return np.array([(1, 0, 0)[row] for row in rows], np.int32)
 
-    scorer = named("A", scores=[100, 1, 2])
-    assert run(world_of(), scorer, Pools(answer=None, verdicts=[0, 0, 0])).row == 2
+    scorer = named("A", scope, scores=[100, 1, 2])
+    assert run(world_of(), scorer, named("Pools", scope, Pools, verdicts=[0, 0, 0])).row == 2
+
+
+def test_each_of_the_best_rows_is_chosen_by_chance():
+    plugin = named("A", scores=[5, 5, 1, 5])
+    assert {run(world_of(4), plugin, seed=seed).row for seed in range(20)} == {0, 1, 3}
+
+
+class Tabled(Plain):
+    """Scores through a table with two entries, unless it is told to have none."""
+
+    tabled = True
+
+    def tabulate(self, _state, rows):
+        if not self.tabled:
+            return None
+        return np.array([int(row) % 2 for row in rows]), np.array([10.0, 20.0])
+
+
+class PreScoring(Plain):
+    """Looks at the rows to be scored before it scores them."""
+
+    willing = True
+
+    def pre_score(self, _state, rows):
+        assert rows.tolist() == [0, 1, 2]
+        return None if self.willing else Skip()
+
+
+def sums_of(plugin, *, weight=1):
+    """The totals of all rows; the plugin's own scores are not kept."""
+    world = world_of()
+    kept = named("Kept", Scope.ROW, scores=[1, 2, 3])
+    profile = profile_of(kept, plugin, weight=weight)
+    found = feasible(profile, world.facts(typed(a_pod())), world, 0.0)
+    assert [prepared.plugin for prepared in found.record.apart] == [plugin]
+    return ranked(profile, found)[1].tolist()
+
+
+@pytest.mark.parametrize("weight", [1, 2])
+def test_scores_that_are_not_kept_are_added_with_their_weight(weight):
+    table = named("T", Scope.DOMAIN, Tabled, scores=[9, 8, 7])
+    assert sums_of(table, weight=weight) == [11 * weight, 22 * weight, 13 * weight]
+    table.tabled = False
+    assert sums_of(table, weight=weight) == [10 * weight, 10 * weight, 10 * weight]
+
+
+def test_a_plugin_that_will_not_score_these_rows_adds_nothing():
+    plugin = named("W", Scope.DOMAIN, PreScoring, scores=[9, 8, 7])
+    assert sums_of(plugin) == [10, 10, 10]
+    plugin.willing = False
+    assert sums_of(plugin) == [1, 2, 3]
 
 
 def test_skip_leaves_a_plugin_out():

@@ -2,7 +2,11 @@
 
 import json
 
+import numpy as np
+
 from holdfast.engine.explanation import explain
+from holdfast.engine.profile import Profile
+from holdfast.framework.plugin import NONE, Code, Traits
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, typed
@@ -72,4 +76,35 @@ def test_preemption_names_the_victims_and_who_was_equally_good():
 def test_an_empty_cluster():
     answer = told(pod=a_pod())
     assert answer["message"] == "no nodes available to schedule pods"
+    assert answer["nodes"] == []
+
+
+def test_a_pod_on_a_node_is_explained_as_if_it_were_not():
+    world = World()
+    placed = a_pod(cpu="5", node="n1")
+    for raw in (a_node("n1", cpu="8"), placed):
+        world.upsert(typed(raw))
+    answer = explain(PROFILE, typed(placed), world, 0.0)
+    assert answer["best"] == ["n1"]
+    assert [facts.name for facts, _ in world.nodes.pods()] == ["p"]
+
+
+def test_a_filter_that_fails_is_told_as_an_error():
+    class Fails:
+        name = "Fails"
+        traits = Traits()
+
+        def reads(self, _pod, _view):
+            return None
+
+        def filter(self, _state, rows, _change=NONE):
+            return np.full(len(rows), Code.ERROR, np.int8)
+
+        def reasons(self, _state, _row, _change=NONE):
+            return ("out of order",)
+
+    world = World()
+    world.upsert(typed(a_node("n1")))
+    answer = explain(Profile("test", (Fails(),)), typed(a_pod()), world, 0.0)
+    assert answer["error"] == answer["message"] == 'running "Fails" filter plugin: out of order'
     assert answer["nodes"] == []

@@ -1,9 +1,9 @@
-"""The ends of kept raw scores: when they may have moved, and what they then are."""
+"""Kept scores: when the ends of raw scores may have moved, and which rows have the best total."""
 
 import numpy as np
 import pytest
 
-from holdfast.engine.kept_scores import Scaled
+from holdfast.engine.kept_scores import NOWHERE, Leading, Scaled, Ties
 
 
 class Halves:
@@ -109,3 +109,25 @@ def test_what_a_row_had_is_noted_for_the_next_change():
     answers, scaled = measured(1, 5, 9)
     assert not changed(answers, scaled, 1, 9)
     assert changed(answers, scaled, 1, 5)
+
+
+def test_a_leading_score_without_a_feasible_row_knows_no_ends():
+    leading = Leading(Given(3, 4), 5000, 100.0)
+    leading.measure(np.array([True, False]))
+    assert (leading.low, leading.high, leading.flat) == (3, 3, True)
+    leading.follow(0, feasible=False)
+    assert not leading.flat
+    leading.follow(1, feasible=True)
+    assert (leading.low, leading.high, leading.flat) == (4, 4, True)
+
+
+def test_the_best_rows_follow_every_change_of_a_total():
+    total = np.array([5.0, 5.0, 1.0, 2.0])
+    ties = Ties(len(total))
+    ties.find(total)
+    # One leaves, one passes all others, one draws level, the first of them leaves, the last.
+    for row, new in [(0, 3.0), (2, 6.0), (3, 6.0), (2, NOWHERE), (3, 6.5), (3, 0.0)]:
+        ties.change(row, float(total[row]), new)
+        total[row] = new
+        assert not [*ties.faults(total)]
+    assert ties.best is None

@@ -6,6 +6,7 @@ import pytest
 from holdfast.engine.decision import Feasible, feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
 from holdfast.engine.invariants import check_invariants
+from holdfast.engine.kept_scores import NOWHERE
 from holdfast.framework.rejection import Rejection, Word
 from holdfast.framework.values import Code
 from holdfast.testing import FakeCluster, a_node, a_pod, a_reservation, typed
@@ -109,6 +110,12 @@ def test_a_wrong_total_is_found(cluster):
     record = record_of(cluster)
     record.total[1] += 1
     assert named(record, "kept totals differ in 1 places")
+
+
+def test_rows_of_nodes_that_may_still_come_have_no_total(cluster):
+    record = record_of(cluster)
+    assert len(record.total) > 4
+    assert (record.total[4:] == NOWHERE).all()
 
 
 def test_scaled_scores_wrongly_taken_for_settled_are_found(cluster):

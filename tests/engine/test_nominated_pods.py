@@ -2,6 +2,8 @@
 
 import pytest
 
+from holdfast.engine.profile import build
+from holdfast.plugins import REGISTRY
 from holdfast.testing import FakeCluster, a_node, a_pod, typed
 
 
@@ -69,3 +71,17 @@ def test_a_row_that_a_filter_asked_every_time_rejects_is_not_spoken_of_twice():
         "0/18 nodes are available: 1 Insufficient cpu, "
         "17 node(s) didn't match pod topology spread constraints."
     )
+
+
+def test_a_nominated_pod_that_requests_nothing_still_counts_as_a_pod():
+    cluster = FakeCluster(a_node("n0", pods="1"), a_node("n1", pods="1", cpu="2"))
+    cluster.world.nominations.set(cluster.world.facts(typed(a_pod("coming", cpu=None))), "n0")
+    assert cluster.place(a_pod("a", cpu="1")) == "n1"
+    assert cluster.why(a_pod("b", cpu="1")) == "0/2 nodes are available: 2 Too many pods."
+
+
+def test_filters_that_look_at_nodes_alone_have_nothing_to_do_with_nominated_pods():
+    enabled = [(name, 0) for name in ("NodeUnschedulable", "DefaultBinder")]
+    cluster = FakeCluster(a_node("n0"), profile=build("mine", REGISTRY, enabled=enabled))
+    cluster.world.nominations.set(cluster.world.facts(typed(a_pod("coming", cpu="8"))), "n0")
+    assert cluster.place(a_pod("a", cpu="8")) == "n0"

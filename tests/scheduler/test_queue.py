@@ -266,6 +266,14 @@ def test_an_updated_pod_is_tried_in_its_newest_version():
     assert queue.pop(2.0) is None
 
 
+def test_a_known_pod_that_is_added_again_is_replaced_by_its_newest_version():
+    queue = a_queue()
+    queue.add(facts("a", priority=1), 0.0)
+    queue.add(facts("a", priority=5), 1.0)
+    assert queue.pop(2.0).facts.priority == 5
+    assert queue.pop(2.0) is None
+
+
 def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
     weighed = []
     closed = {"gated"}
