@@ -24,6 +24,9 @@ _SMALLEST_PAIR = 3
 """A tuple of fewer entries is a key rather than a table."""
 _LOGGERS = ("_log", "log", "logger")
 _UNREAD = ("__repr__", "__str__")
+_CHECKED = "strict"
+"""What ``zip`` is told where both sides have one length anyway."""
+_DECLARING = ("field", "TypeVar", "ParamSpec")
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,12 @@ class Changes:
             yield from self._body(block)
 
     def _module_level(self, node: ast.stmt) -> Iterator[Mutant]:
-        """Change tables and constants; a name like ``__all__`` is no table."""
+        """Change tables and constants; ``__all__`` and what only a type checker reads are none."""
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            if isinstance(node.value, ast.Call) and self._text(node.value.func) == "field":
+            if isinstance(node.value, ast.Call) and self._text(node.value.func) in _DECLARING:
                 return
             first = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if not self._text(first).startswith("__"):
+            if not self._text(first).startswith("__") and not _is_type_name(self._text(first)):
                 yield from self._expressions(node.value)
                 yield from self._entries(node.value)
 
@@ -125,7 +128,7 @@ class Changes:
                 yield self._cut(table, spans, number, start, end)
 
     def _without_keyword(self, call: ast.Call) -> Iterator[Mutant]:
-        found = [*call.args, *(k for k in call.keywords if k.arg)]
+        found = [*call.args, *(k for k in call.keywords if k.arg and k.arg != _CHECKED)]
         if any(k.arg is None for k in call.keywords):
             return
         spans = [self._at(entry) for entry in found]
@@ -234,7 +237,7 @@ def _walk(root: ast.expr) -> Iterator[ast.expr]:
     for child in ast.iter_child_nodes(root):
         if isinstance(child, ast.expr):
             yield from _walk(child)
-        elif isinstance(child, ast.keyword):
+        elif isinstance(child, ast.keyword) and child.arg != _CHECKED:
             yield from _walk(child.value)
         elif isinstance(child, ast.comprehension):
             for part in (child.iter, *child.ifs):
@@ -259,6 +262,11 @@ def _is_logging(call: ast.Call) -> bool:
 
 def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_type_name(name: str) -> bool:
+    """Tell whether a name is written as that of a class: then it is an alias for annotations."""
+    return name.lstrip("_")[:1].isupper() and not name.isupper()
 
 
 def _is_text_constant(node: ast.expr) -> bool:

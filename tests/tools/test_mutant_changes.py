@@ -60,6 +60,19 @@ def test_texts_docstrings_logs_and_annotations_stay():
     assert changes(source) == set()
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Judge = Callable[[Pod, Event], Worth]",
+        "_Rows = list[int] | slice",
+        'V = TypeVar("V", bound=int)',
+        "def f(a, b):\n    return zip(a, b, strict=True)",
+    ],
+)
+def test_what_only_a_type_checker_reads_and_strict_stay(source):
+    assert changes(source) == set()
+
+
 @pytest.mark.parametrize("entry", EXPLAINED, ids=lambda entry: entry["before"][:40])
 def test_every_explained_change_still_exists(entry):
     known = {m.key for m in changes_of(ROOT, entry["file"])}
