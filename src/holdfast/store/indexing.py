@@ -54,7 +54,7 @@ def index_object(key: ObjectKey, value: bytes) -> Indexed:
     Of an object whose fields have other types only what fits is indexed: a store that holds one
     opens all the same.
 
-    >>> key = Key("", "pods", "default", "web")
+    >>> key = ObjectKey("", "pods", "default", "web")
     >>> index_object(key, b'{"metadata":{"uid":"u"},"spec":{"nodeName":"n1"}}').fields
     {'spec.nodeName': 'n1'}
     """

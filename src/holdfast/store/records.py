@@ -22,7 +22,7 @@ class ObjectKey(NamedTuple):
     def path(self) -> str:
         """Give the place in list order, which is that of etcd keys (``a-b/x`` before ``a/x``).
 
-        >>> Key("", "pods", "default", "web").path, Key("", "nodes", "", "n1").path
+        >>> ObjectKey("", "pods", "default", "web").path, ObjectKey("", "nodes", "", "n1").path
         ('default/web', 'n1')
         """
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
@@ -31,7 +31,7 @@ class ObjectKey(NamedTuple):
     def words(self) -> str:
         """Say the key as Kubernetes messages do.
 
-        >>> Key("apps", "deployments", "default", "web").words
+        >>> ObjectKey("apps", "deployments", "default", "web").words
         'deployments.apps "web"'
         """
         qualified = f"{self.plural}.{self.group}" if self.group else self.plural
