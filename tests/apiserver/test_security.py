@@ -279,6 +279,36 @@ async def test_nobody_grants_what_they_do_not_hold(api):
         assert (await api.call("PUT", f"{where}/roles/thief", renamed, session=ann)).status == 200
 
 
+async def test_nobody_grants_across_the_cluster_what_they_do_not_hold(api):
+    group = "rbac.authorization.k8s.io"
+    held = {"verbs": ["create", "list"], "apiGroups": [group],
+            "resources": ["clusterroles", "clusterrolebindings"]}  # fmt: skip
+    await api.create(f"{RBAC}/clusterroles", {"metadata": {"name": "ann"}, "rules": [held]})
+
+    def binding(name, role):
+        ref = {"apiGroup": group, "kind": "ClusterRole", "name": role}
+        subjects = [{"kind": "User", "apiGroup": group, "name": "ann"}]
+        return {"metadata": {"name": name}, "roleRef": ref, "subjects": subjects}
+
+    await api.create(f"{RBAC}/clusterrolebindings", binding("ann", "ann"))
+    secrets = {"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}
+    other = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+    missing = "is attempting to grant RBAC permissions not currently held"
+    async with session_for(api, "ann") as ann:
+        for kind, body, status, words in (
+            ("clusterroles", {"rules": [secrets]}, 403, missing),
+            ("clusterroles", {"aggregationRule": other}, 403, missing),
+            ("clusterroles", {"rules": [held]}, 201, None),
+            ("clusterrolebindings", binding("thief", "cluster-admin"), 403, missing),
+            ("clusterrolebindings", binding("thief", "later"), 404, '"later" not found'),
+            ("clusterrolebindings", binding("thief", "ann"), 201, None),
+        ):
+            sent = {"metadata": {"name": "thief"}, **body}
+            answer = await api.call("POST", f"{RBAC}/{kind}", sent, session=ann)
+            assert answer.status == status, (kind, body, answer.json)
+            assert words is None or words in answer.json["message"]
+
+
 async def test_the_verbs_escalate_and_bind_let_a_user_grant_more(api):
     await grant(
         api, "ann", ["create", "escalate", "bind"], ["roles", "rolebindings", "clusterroles"],
