@@ -28,7 +28,7 @@ MOST_SECONDS = 20.0
 _PRELOADED = ("numpy", "msgspec", "aiohttp", "aiohttp.web", "pytest",
               "prometheus_client", "cryptography.x509", "yaml", "asyncio", "sqlite3",
               "unittest.mock", "typer", "rich")  # fmt: skip
-_OPTIONS = ("-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist",
+_OPTIONS = ("-q", "--no-header", "--tb=line", "-p", "no:cacheprovider",
             "-m", "not real and not parity and not kubectl", "-o", "addopts=--doctest-modules",
             "-o", "timeout=0", "-W", "ignore::pytest.PytestAssertRewriteWarning")  # fmt: skip
 _PASSED, _FAILED, _NOTHING_RUN = 0, 1, 5

@@ -40,7 +40,7 @@ class Package:
     sources: tuple[str, ...]
     tests: tuple[str, ...]
     of_tables: tuple[str, ...] = ()
-    """The tests that read a table whole; they are run first for a change at module level."""
+    """The tests that read a table whole: run first for a change at module level, else last."""
 
 
 PACKAGES = {
@@ -56,7 +56,7 @@ PACKAGES = {
         ("src/holdfast/apiserver/kinds/**/*.py",),
         tuple(f"tests/apiserver/test_{name}.py" for name in (
             "recorded_answers", "*validation", "custom_resources", "definition_faults", "deletion",
-            "list_limits", "pod_binding", "priority_classes", "reservation_warnings",
+            "list_limits", "pod_binding", "printers", "priority_classes", "reservation_warnings",
             "role_bindings", "secrets", "security", "unbuilt", "warning_headers", "writing",
         )),
         ("tests/apiserver/test_recorded_answers.py",),
@@ -162,7 +162,9 @@ def _coverage(pool: multiprocessing.pool.Pool, name: str) -> Coverage:
             return Coverage(known["tests"])
     asked = [(file, sources) for file in [*files, *sources] if _has_tests(file)]
     tests: dict[str, dict[str, object]] = {}
-    for number, one in enumerate(pool.imap_unordered(_follow, asked), 1):
+    for number, (run, one) in enumerate(pool.imap_unordered(_follow, asked), 1):
+        if run.outcome in ("failed", "timeout") and not one:
+            sys.exit(f"{run.outcome} without any change: {run.first_failure}")
         tests |= one
         _progress(f"{name}: followed {number} of {len(asked)} files of tests")
     _progress("")
@@ -181,12 +183,13 @@ def _task(name: str, mutant: Mutant, coverage: Coverage, end: float) -> Task:
     package = PACKAGES[name]
     is_table = all(part[:1].isupper() for part in mutant.function.split(".") if part)
     tests = coverage.tests_of(mutant.file, mutant.line, whole_file=is_table)
+    known = coverage.seconds(tests)
     if is_table:
-        tests = list(dict.fromkeys([*package.of_tables, *tests]))
-        if not tests:
-            tests = files_of(package.tests)
-    known = coverage.seconds([test for test in tests if "::" in test])
-    return Task(name, mutant, tuple(tests), 5 * known + _LEAST_SECONDS + 60 * is_table, end)
+        tests = [*package.of_tables, *tests] or files_of(package.tests)
+    else:
+        tests = [*tests, *package.of_tables]
+    whole_files = any("::" not in test for test in tests)
+    return Task(name, mutant, tuple(tests), 5 * known + _LEAST_SECONDS + 60 * whole_files, end)
 
 
 def _run_all(pool: multiprocessing.pool.Pool, tasks: list[Task]) -> list[Task]:
@@ -238,12 +241,12 @@ def _start(where: Path) -> None:
     _scratch = copy_tree(ROOT, where / str(os.getpid()))
 
 
-def _follow(what: tuple[str, list[str]]) -> dict[str, dict[str, object]]:
+def _follow(what: tuple[str, list[str]]) -> tuple[Run, dict[str, dict[str, object]]]:
     file, sources = what
     result = _scratch / "followed.json"
     result.unlink(missing_ok=True)
-    run_tests(_scratch, [file], _FOLLOW_SECONDS, Follower(_scratch, sources, result))
-    return json.loads(result.read_text()) if result.exists() else {}
+    run = run_tests(_scratch, [file], _FOLLOW_SECONDS, Follower(_scratch, sources, result))
+    return run, json.loads(result.read_text()) if result.exists() else {}
 
 
 def _judge(task: Task) -> tuple[Task, Run]:
