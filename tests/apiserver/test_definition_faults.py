@@ -11,6 +11,7 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.server_fixture import start_server
 from apiserver.test_custom_resources import CRDS, MERGE, WIDGETS, definition, widget
+from holdfast.apiserver.kinds.validation.definitions import check_definition
 from holdfast.apiserver.schema.strict import fitting, prune_type
 from holdfast.store import ObjectKey
 
@@ -90,6 +91,13 @@ async def test_upstreams_words_for_what_is_missing(api):
         f"{at}.additionalPrinterColumns[0].JSONPath: Required value, "
         f"{at}.selectableFields[0].jsonPath: Required value]"
     )
+
+
+def test_a_schema_that_is_none_is_refused_by_the_path_of_the_schema():
+    body = definition()
+    body["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": []}
+    cause = "spec.versions[0].schema.openAPIV3Schema: Invalid value: []: must be a schema"
+    assert cause in map(str, check_definition(body))
 
 
 async def test_a_version_that_does_not_say_whether_it_is_served_is_not(api):

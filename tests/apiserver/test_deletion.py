@@ -208,6 +208,19 @@ async def test_eviction_waits_for_room_in_the_budget(api):
     assert set(status["disruptedPods"]) == {"a"}
 
 
+async def test_a_budget_that_is_not_worked_out_yet_allows_nothing(api):
+    await running(api)
+    path = await budget(api, "b")
+    for status, code, after in (
+        ({}, 429, None),
+        ({"disruptionsAllowed": 1, "observedGeneration": 0}, 429, "10"),
+        ({"disruptionsAllowed": -1, "observedGeneration": 1}, 403, None),
+    ):
+        await api.call("PATCH", f"{path}/status", {"status": status}, headers=MERGE)
+        answer = await evict(api)
+        assert (answer.status, answer.headers.get("retry-after")) == (code, after)
+
+
 async def test_two_budgets_for_one_pod_are_an_error(api):
     await running(api)
     await budget(api, "b", disruptionsAllowed=1)

@@ -47,9 +47,13 @@ async def test_a_roll_out_must_be_able_to_move(api):
     body = deployment(strategy={"type": "RollingUpdate", "rollingUpdate": limits})
     answer = await api.call("POST", DEPLOYMENTS, body)
     assert "may not be 0 when `maxSurge` is 0" in answer.json["message"]
-    late = deployment(progressDeadlineSeconds=5, minReadySeconds=5)
-    answer = await api.call("POST", DEPLOYMENTS, late)
-    assert "must be greater than minReadySeconds" in answer.json["message"]
+    for seconds in ({"minReadySeconds": 5}, {"minReadySeconds": 0}, {}):
+        least = seconds.get("minReadySeconds", 0)
+        late = deployment(progressDeadlineSeconds=least, **seconds)
+        answer = await api.call("POST", DEPLOYMENTS, late)
+        assert "must be greater than minReadySeconds" in answer.json["message"]
+        in_time = deployment(progressDeadlineSeconds=least + 1, **seconds)
+        assert (await api.call("POST", f"{DEPLOYMENTS}?dryRun=All", in_time)).status == 201
 
 
 async def test_a_scale_of_the_wrong_shape_is_refused(api):
