@@ -2,6 +2,8 @@
 
 import pytest
 
+from holdfast.capacity import matching
+from holdfast.capacity.held_room import offer_for
 from holdfast.columns.interner import CPU, MEMORY, PODS
 from holdfast.engine.invariants import check_invariants
 from holdfast.framework.world import World
@@ -287,3 +289,48 @@ def test_what_is_remembered_of_matches_does_not_grow_for_ever():
         wish = {"scheduling.koordinator.sh/reservation-affinity": f'{{"name":"r{i}"}}'}
         world.match(world.facts(typed(a_pod("p", labels={"app": "r"}, annotations=wish))))
     assert len(world.offers._matcher._matches) < 5000
+
+
+def test_rows_drawn_on_are_those_of_every_node_with_a_drawing_pod():
+    r = held()
+    world = a_world(r, typed(a_node("m")))
+    assert world.offers.rows_drawn().tolist() == []
+    world.upsert(drawing("p", r))
+    assert world.offers.rows_drawn().tolist() == [world.nodes.row_of["n"]] == [0]
+
+
+def test_a_pod_is_foreseen_in_an_offer_that_is_exactly_large_enough():
+    ours = {"owner_labels": {"app": "r"}, "allocate_once": False}
+    rooms = [held("a", **ours), held("b", reserved={"cpu": "9"}, inner="1", **ours)]
+    world = a_world(*rooms, drawing("p", rooms[0]), drawing("q", rooms[1], cpu="6"))
+    for cpu, name in (("1", "a"), ("4", "a"), ("5", "b"), ("8", "b"), ("9", "a")):
+        pod = world.facts(typed(a_pod("new", cpu=cpu, labels={"app": "r"})))
+        found = offer_for(world.offers, world.nodes.row_of["n"], pod)
+        assert found is not None
+        assert found.reservation.name == name, cpu
+
+
+def test_what_is_remembered_about_pods_stays_small(monkeypatch):
+    monkeypatch.setattr(matching, "_MOST_STRANGERS", 2)
+    monkeypatch.setattr(matching, "_MOST_MATCHES", 2)
+    world = a_world(held(owner_labels={"app": "r"}))
+    matcher = world.offers._matcher
+    for number in range(5):
+        unlike = {"app": f"other{number}"}
+        assert world.match(world.facts(typed(a_pod(f"s{number}", labels=unlike)))) is None
+        assert 1 <= len(matcher._strangers) <= 2
+        tolerations = [{"key": f"k{number}", "operator": "Exists"}]
+        mine = a_pod(f"p{number}", labels={"app": "r"}, tolerations=tolerations)
+        assert world.match(world.facts(typed(mine))) is not None
+        assert 1 <= len(matcher._matches) <= 2
+
+
+@pytest.mark.parametrize("name", ["cpu", "memory", "ephemeral-storage"])
+def test_every_resource_of_a_node_can_be_the_only_one_reserved(name):
+    r = held(reserved={name: "4"})
+    world = a_world(r, **{"ephemeral-storage": "4"})
+    resource = world.offers.resource_id(name)
+    amount = 4000 if name == "cpu" else 4
+    slot = world.offers.by_uid[r.uid].slot
+    assert requested(world, resource) == remaining(world, r, resource) == amount
+    assert int(world.offers.columns.held[resource, slot]) == amount
