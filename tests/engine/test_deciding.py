@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.engine.decision import decide, feasible, rank, ranked
+from holdfast.engine.memory import Recent
 from holdfast.engine.profile import Entry, build
 from holdfast.engine.scoring import InvalidScore
 from holdfast.errors import BadConfiguration
@@ -254,6 +255,17 @@ def test_a_class_is_remembered_through_a_stream_of_pods_seen_once():
     assert record(a_pod("once", cpu="1500m")) is not once
     again = record(a_pod("once", cpu="1500m"))
     assert record(a_pod("once", cpu="1500m")) is again
+
+
+def test_what_was_asked_for_longest_ago_is_forgotten_first():
+    table = Recent[int](trial=1)
+    for key in ("a", "b"):
+        table.keep(key, 1, most=2)
+        assert table.find(key)
+    assert table.find("a")
+    for key in ("c", "d", "c"):  # the second time it has proven itself
+        table.keep(key, 1, most=2)
+    assert [table.find(key) for key in "abc"] == [1, None, 1]
 
 
 def test_a_label_that_becomes_visible_splits_the_class():

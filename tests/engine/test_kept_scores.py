@@ -115,6 +115,7 @@ def test_a_leading_score_without_a_feasible_row_knows_no_ends():
     leading = Leading(Given(3, 4), 5000, 100.0)
     leading.measure(np.array([True, False]))
     assert (leading.low, leading.high, leading.flat) == (3, 3, True)
+    assert leading.at(0) == 5000 * 50
     leading.follow(0, feasible=False)
     assert not leading.flat
     leading.follow(1, feasible=True)
