@@ -334,3 +334,23 @@ def test_every_resource_of_a_node_can_be_the_only_one_reserved(name):
     slot = world.offers.by_uid[r.uid].slot
     assert requested(world, resource) == remaining(world, r, resource) == amount
     assert int(world.offers.columns.held[resource, slot]) == amount
+
+
+def test_labels_of_a_node_are_news_to_its_offers_once():
+    world = a_world(held())
+    for labels, is_news in (({"a": "1"}, True), ({"a": "1"}, False), ({"a": "2"}, True)):
+        before = world.nodes.epochs["reservations"]
+        world.upsert(typed(a_node("n", cpu="16", labels=labels)))
+        assert (world.nodes.epochs["reservations"] != before) == is_news
+
+
+def test_a_reservation_that_holds_its_room_is_no_longer_being_placed():
+    world = a_world(typed(a_reservation("r", phase="Pending")))
+    r = held()
+    offers = world.offers
+    offers.placing[r.uid], offers.awaiting[r.uid] = (0, True), "n"
+    assert list(offers.pending) == [r.uid]
+    world.upsert(r)
+    assert not offers.pending
+    assert not offers.placing
+    assert not offers.awaiting

@@ -94,3 +94,12 @@ def test_a_fork_and_its_origin_know_nothing_of_each_other():
     world.upsert(typed(a_resource_policy("db")))
     assert governing(world, web()) == ["default/web"]
     assert len(fork.policies) == 0
+
+
+def test_one_of_two_policies_of_a_namespace_can_go():
+    policies = [a_resource_policy(name, pods={"app": "web"}) for name in ("ant", "zebra")]
+    world = a_world(*policies)
+    world.delete(typed(policies[0]))
+    assert governing(world, web()) == ["default/zebra"]
+    world.delete(typed(policies[1]))
+    assert governing(world, web()) == []
