@@ -59,7 +59,7 @@ PACKAGES = {
             "list_limits", "pod_binding", "printers", "priority_classes", "reservation_warnings",
             "role_bindings", "secrets", "security", "unbuilt", "warning_headers", "writing",
         )),
-        ("tests/apiserver/test_recorded_answers.py",),
+        ("tests/apiserver/test_kinds.py", "tests/apiserver/test_recorded_answers.py"),
     ),
     "capacity": Package(
         ("src/holdfast/capacity/*.py",), ("tests/capacity/*.py", "tests/reservations/*.py")
