@@ -101,8 +101,8 @@ class Desk:
         self.desk = NewsDesk(self.world, self.queue, lambda _: True, lambda: self.now)
         self._rng = np.random.default_rng(1)
 
-    def _gate(self, facts: Any) -> str:
-        closed = closed_gate(PROFILE, facts, self.world, self.now)
+    def _gate(self, pod_info: Any) -> str:
+        closed = closed_gate(PROFILE, pod_info, self.world, self.now)
         return "" if closed is None else closed[0]
 
     def _on_move(self, place: str, _why: str) -> None:
@@ -114,7 +114,7 @@ class Desk:
         self.now += 400  # backoff is over for all
         self.queue.flush(self.now)
         while (queued := self.queue.pop(self.now)) is not None:
-            outcome = attempt(PROFILE, queued.facts, self.world, self.now, self._rng)
+            outcome = attempt(PROFILE, queued.pod_info, self.world, self.now, self._rng)
             assert isinstance(outcome, TurnedAway)
             self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self.now)
             tried += 1

@@ -24,7 +24,7 @@ import numpy as np
 
 from clusters import a_cluster
 from holdfast.cli import collector
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -47,7 +47,7 @@ class Result:
     rejected: int
 
 
-def decide_all(world: World, pods: Sequence[PodFacts], seed: int = 1) -> tuple[float, float, int]:
+def decide_all(world: World, pods: Sequence[PodInfo], seed: int = 1) -> tuple[float, float, int]:
     """Decide about the pods one after the other; answers CPU and wall seconds, and rejections.
 
     The first one is not counted: it finds everything for the first time.
@@ -58,8 +58,8 @@ def decide_all(world: World, pods: Sequence[PodFacts], seed: int = 1) -> tuple[f
     collector.settle()
     rejected = 0
     wall, cpu = time.perf_counter(), time.process_time()
-    for facts in pods[1:]:
-        if not isinstance(attempt(profile, facts, world, NOW, rng), Placement):
+    for pod_info in pods[1:]:
+        if not isinstance(attempt(profile, pod_info, world, NOW, rng), Placement):
             rejected += 1
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     gc.unfreeze()
@@ -72,10 +72,10 @@ def measure(kind: str, nodes: int, placed: int = 0, pods: int = PODS, seed: int 
     # A small cluster fills up; the rest of the run would measure rejections.
     waiting = list(KINDS[kind].pods(world, min(pods, nodes * 30)))
     began = time.process_time()
-    facts = [world.facts(pod) for pod in waiting]
-    digesting = 1e6 * (time.process_time() - began) / len(facts)
-    cpu, wall, rejected = decide_all(world, facts, seed)
-    count = len(facts) - 1
+    pod_infos = [world.pod_info(pod) for pod in waiting]
+    digesting = 1e6 * (time.process_time() - began) / len(pod_infos)
+    cpu, wall, rejected = decide_all(world, pod_infos, seed)
+    count = len(pod_infos) - 1
     return Result(kind, nodes, placed, count, count / cpu, count / wall, digesting, rejected)
 
 
@@ -88,9 +88,9 @@ def best(runs: int, kind: str, nodes: int, placed: int = 0, pods: int = PODS) ->
 def show_profile(kind: str, nodes: int, placed: int, pods: int) -> None:
     """Show in which functions the time goes; measuring makes calls seem dearer than they are."""
     world = a_cluster(nodes, placed)
-    facts = [world.facts(pod) for pod in KINDS[kind].pods(world, pods)]
+    pod_infos = [world.pod_info(pod) for pod in KINDS[kind].pods(world, pods)]
     profiler = cProfile.Profile()
-    profiler.runcall(decide_all, world, facts)
+    profiler.runcall(decide_all, world, pod_infos)
     pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(30)
 
 

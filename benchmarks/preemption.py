@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.api.scheme import DISRUPTION_BUDGETS
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Effect
 from holdfast.framework.world import World
@@ -127,17 +127,17 @@ class Result:
     victims: int
 
 
-def plan(profile: Profile, world: World, facts: PodFacts, rng: np.random.Generator) -> Effect:
+def plan(profile: Profile, world: World, pod_info: PodInfo, rng: np.random.Generator) -> Effect:
     """Plan one preemption."""
-    outcome = attempt(profile, facts, world, NOW, rng)
-    assert isinstance(outcome, TurnedAway), f"{facts.key} fits on {outcome.node}"
+    outcome = attempt(profile, pod_info, world, NOW, rng)
+    assert isinstance(outcome, TurnedAway), f"{pod_info.key} fits on {outcome.node}"
     assert outcome.effect is not None and outcome.effect.nominate, outcome.message
     return outcome.effect
 
 
-def carry_out(world: World, facts: PodFacts, effect: Effect) -> None:
+def carry_out(world: World, pod_info: PodInfo, effect: Effect) -> None:
     """Let the world move as it would: the node is promised, the victims are gone."""
-    world.nominations.set(facts, effect.nominate)
+    world.nominations.set(pod_info, effect.nominate)
     for victim in effect.evict:
         world.delete(victim.pod)
 
@@ -150,16 +150,16 @@ def measure(case: str, nodes: int, per_node: int, count: int, seed: int) -> Resu
     if case == "budgets":
         for app in range(APPS):
             world.upsert(typed(a_budget(app, count)))
-    waiting = [world.facts(typed(raw)) for raw in CASES[case][1](count + 1)]
+    waiting = [world.pod_info(typed(raw)) for raw in CASES[case][1](count + 1)]
     gc.collect()
     gc.freeze()
     spent, victims = [], 0
-    for i, facts in enumerate(waiting):
+    for i, pod_info in enumerate(waiting):
         start = time.process_time()
-        effect = plan(profile, world, facts, rng)
+        effect = plan(profile, world, pod_info, rng)
         spent.append(time.process_time() - start)
         victims += len(effect.evict)
-        carry_out(world, facts, effect)
+        carry_out(world, pod_info, effect)
         if case == "budgets":
             world.upsert(typed(a_budget(i % APPS, max(0, count - i))))
     gc.unfreeze()

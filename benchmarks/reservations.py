@@ -65,16 +65,16 @@ def a_reserved_cluster(nodes: int, count: int) -> World:
 def of_others(nodes: int, count: int, pods: int = PODS) -> float:
     """Decisions a second about pods that own no reservation."""
     world = a_reserved_cluster(nodes, count)
-    facts = [world.facts(pod) for pod in web(pods)]
-    return (pods - 1) / decide_all(world, facts)[0]
+    pod_infos = [world.pod_info(pod) for pod in web(pods)]
+    return (pods - 1) / decide_all(world, pod_infos)[0]
 
 
 def of_owners(nodes: int, count: int, pods: int = PODS) -> float:
     """Decisions a second about owners."""
     world = a_reserved_cluster(nodes, count)
     pods = min(pods, PER_RESERVATION * count)
-    facts = [world.facts(pod) for pod in owners(pods)]
-    return (pods - 1) / decide_all(world, facts)[0]
+    pod_infos = [world.pod_info(pod) for pod in owners(pods)]
+    return (pods - 1) / decide_all(world, pod_infos)[0]
 
 
 def scheduled(nodes: int, count: int, more: int = 1000) -> float:
@@ -86,8 +86,8 @@ def scheduled(nodes: int, count: int, more: int = 1000) -> float:
     began = time.process_time()
     for pending in waiting:
         world.upsert(pending)
-        facts = world.facts(reserve_pod(pending), stands_in=True)
-        placed = attempt(profile, facts, world, NOW, rng)
+        pod_info = world.pod_info(reserve_pod(pending), stands_in=True)
+        placed = attempt(profile, pod_info, world, NOW, rng)
         assert isinstance(placed, Placement), placed
         world.upsert(_available(pending, placed.node))
     spent = time.process_time() - began
@@ -102,11 +102,11 @@ def of_heirs(nodes: int, placed: int = PLACED, more: int = 50) -> float:
     waiting = [_heir(i) for i in range(more)]
     for pending in waiting:
         world.upsert(pending)
-    facts = [world.facts(reserve_pod(pending), stands_in=True) for pending in waiting]
-    attempt(profile, facts[0], world, NOW, rng)
+    pod_infos = [world.pod_info(reserve_pod(pending), stands_in=True) for pending in waiting]
+    attempt(profile, pod_infos[0], world, NOW, rng)
     collector.settle()
     began = time.process_time()
-    for each in facts[1:]:
+    for each in pod_infos[1:]:
         placed_at = attempt(profile, each, world, NOW, rng)
         assert isinstance(placed_at, Placement), placed_at
     spent = time.process_time() - began

@@ -232,6 +232,7 @@ class Tree:
                 if i and toks[i - 1].string == "." and toks[i - 1].type == tokenize.OP:
                     continue
                 edits.add((*t.start, len(old)))
+            edits |= in_fields(source, rf"(?<![\w.]){old}(?!\w)", old)
             for node in source.tree.body:
                 if (
                     isinstance(node, (ast.Assign, ast.AnnAssign))
@@ -264,7 +265,8 @@ class Tree:
                             (*t.start, len(before))
                             for t in toks
                             if t.type == tokenize.NAME and t.string == before
-                        },
+                        }
+                        | in_fields(source, rf"(?<!\w){before}(?!\w)", before),
                         after,
                     )
 
@@ -295,9 +297,9 @@ class Tree:
             edits: set[Edit] = set()
             for node in ast.walk(source.tree):
                 if isinstance(node, ast.Attribute) and node.attr == old:
-                    edits.add(
-                        (node.end_lineno or 0, (node.end_col_offset or 0) - len(old), len(old))
-                    )
+                    at = (node.end_lineno or 0, (node.end_col_offset or 0) - len(old), len(old))
+                    if says(source, at, old):  # not in a formatted string, see in_fields
+                        edits.add(at)
                 elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in (
                     name,
                     "replace",
@@ -330,12 +332,39 @@ class Tree:
                                 if isinstance(c, ast.Constant) and c.value == old
                             }
             byte_safe(source, edits)
-            source.edit(edits, new)
+            source.edit(edits | in_fields(source, rf"(?<=\.){old}(?!\w)", old), new)
             for at in (
                 n for n in ast.walk(source.tree) if isinstance(n, ast.Constant) and n.value == old
             ):
                 print(f'LOOK: {source.path}:{at.lineno} says "{old}"')
         swap_backticked(self, old, new, only={s.module for s in chosen})
+
+
+def says(source: Source, at: Edit, word: str) -> bool:
+    """Tell whether the word is at that place: columns are wrong in formatted strings."""
+    line = source.text.splitlines()[at[0] - 1].encode()
+    return line[at[1] : at[1] + at[2]].decode(errors="ignore") == word
+
+
+def in_fields(source: Source, pattern: str, old: str) -> set[Edit]:
+    """Find a word in the fields of formatted strings, which are single tokens before 3.12."""
+    found: set[Edit] = set()
+    lines = source.text.splitlines(keepends=True)
+    for t in source.tokens():
+        if t.type != tokenize.STRING or "f" not in re.split("[\"']", t.string)[0].lower():
+            continue
+        depth, fields = 0, []
+        for i, c in enumerate(t.string):
+            depth += (c == "{") - (c == "}")
+            fields.append(c if depth > 0 or c in "{}\n" else "\0")
+        text = re.sub(r"(['\"]).*?\1", lambda m: "\0" * len(m[0]), "".join(fields))
+        for match in re.finditer(pattern, text):
+            before = t.string[: match.start()]
+            line = t.start[0] + before.count("\n")
+            column = len(before.rpartition("\n")[2]) + (0 if "\n" in before else t.start[1])
+            assert lines[line - 1][column : column + len(old)] == old
+            found.add((line, column, len(old)))
+    return found
 
 
 def within(path: Path, place: str) -> bool:

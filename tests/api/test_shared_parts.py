@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.api.shared_parts import SharedParts
 from holdfast.columns.interner import ResourceNames
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.testing import a_node, a_pod, typed
 
 TOKEN = {"name": "kube-api-access-x", "projected": {"sources": []}}
@@ -51,8 +51,8 @@ def test_a_pod_of_shared_parts_has_the_same_facts(node):
     pod = running("p", node)
     shared = SharedParts().pod(pod)
     names = ResourceNames()
-    of_it, of_the_other = PodFacts.of(pod, names), PodFacts.of(shared, names)
-    for field in fields(PodFacts):
+    of_it, of_the_other = PodInfo.of(pod, names), PodInfo.of(shared, names)
+    for field in fields(PodInfo):
         if field.name != "pod":
             assert getattr(of_it, field.name) == getattr(of_the_other, field.name), field.name
     assert shared.metadata == pod.metadata

@@ -39,12 +39,12 @@ class Cluster:
         """Let an owner have its turn: what it draws by reservation, or why it must wait."""
         notes = {f"{PREFIX}/reservation-affinity": "{}"} if must else None
         pod = typed(a_pod(name, cpu=cpu, labels={"app": "web"}, annotations=notes, **more))
-        facts = self.world.facts(pod)
-        outcome = attempt(PROFILE, facts, self.world, 0.0, np.random.default_rng(0))
+        pod_info = self.world.pod_info(pod)
+        outcome = attempt(PROFILE, pod_info, self.world, 0.0, np.random.default_rng(0))
         check_invariants(self.world)
         if not isinstance(outcome, Placement):
             return outcome.message
-        draws = self.world.offers.draws_of(facts.uid)
+        draws = self.world.offers.draws_of(pod_info.uid)
         self.notes = outcome.annotations
         return {
             self.world.offers.at(slot).reservation.name: amounts.get(CPU, 0)
@@ -132,8 +132,8 @@ def test_reservations_being_bound_keep_the_other_policy_off_their_node(policy, p
         reservation = typed(a_reservation(name, cpu="1", allocate_policy=wanted))
         cluster.world.upsert(reservation)
         stand_in = reserve_pod(reservation)
-        facts = cluster.world.facts(stand_in, stands_in=True)
-        outcomes.append(attempt(PROFILE, facts, cluster.world, 0.0, np.random.default_rng(0)))
+        pod_info = cluster.world.pod_info(stand_in, stands_in=True)
+        outcomes.append(attempt(PROFILE, pod_info, cluster.world, 0.0, np.random.default_rng(0)))
     first, second = outcomes
     assert isinstance(second, Placement) == placed
     if not placed:
@@ -150,7 +150,7 @@ def test_R095_every_one_of_2000_owners_is_allocated_where_there_is_room_for_all(
     dice = np.random.default_rng(0)
     for i in range(2000):
         pod = typed(a_pod(f"o{i}", cpu="50m", labels={"app": "web"}))
-        placement = attempt(PROFILE, world.facts(pod), world, 0.0, dice)
+        placement = attempt(PROFILE, world.pod_info(pod), world, 0.0, dice)
         assert f"{PREFIX}/reservation-allocated" in placement.annotations
     assert {len(offer.draws) for offer in world.offers} == {20}
     check_invariants(world)
@@ -162,8 +162,8 @@ def placed_by(args, reservation, **pod):
     world = World()
     for obj in (typed(a_node("n", cpu="16", allocatable={"example.com/x": "9"})), reservation):
         world.upsert(obj)
-    facts = world.facts(typed(a_pod(labels={"app": "web"}, **pod)))
-    return attempt(profile, facts, world, 0.0, np.random.default_rng(0))
+    pod_info = world.pod_info(typed(a_pod(labels={"app": "web"}, **pod)))
+    return attempt(profile, pod_info, world, 0.0, np.random.default_rng(0))
 
 
 def test_an_owner_may_fall_back_to_the_node_if_the_profile_lets_it():

@@ -48,8 +48,8 @@ def remaining(world, reservation, resource=CPU):
 
 
 def matches(world, name="p"):
-    facts = world.facts(typed(a_pod(name, labels={"app": "r"})))
-    match = world.match(facts)
+    pod_info = world.pod_info(typed(a_pod(name, labels={"app": "r"})))
+    match = world.match(pod_info)
     found = [] if match is None else [world.offers.at(int(s)) for s in match.slots]
     return [offer.reservation.name for offer in found if world.offers.columns.matchable[offer.slot]]
 
@@ -201,7 +201,7 @@ def test_a_node_that_goes_and_comes_back_holds_the_room_again():
 
 def reserve_pod_of(world, reservation):
     stand_in = typed(a_pod(reservation.name, cpu="4"), uid=reservation.uid)
-    world.assume(world.facts(stand_in, stands_in=True), world.nodes.row_of["n"])
+    world.assume(world.pod_info(stand_in, stands_in=True), world.nodes.row_of["n"])
 
 
 def test_the_hold_takes_the_place_of_the_reserve_pod():
@@ -287,7 +287,7 @@ def test_what_is_remembered_of_matches_does_not_grow_for_ever():
     world = a_world(held())
     for i in range(10_000):
         wish = {"scheduling.koordinator.sh/reservation-affinity": f'{{"name":"r{i}"}}'}
-        world.match(world.facts(typed(a_pod("p", labels={"app": "r"}, annotations=wish))))
+        world.match(world.pod_info(typed(a_pod("p", labels={"app": "r"}, annotations=wish))))
     assert len(world.offers._matcher._matches) < 5000
 
 
@@ -304,7 +304,7 @@ def test_a_pod_is_foreseen_in_an_offer_that_is_exactly_large_enough():
     rooms = [held("a", **ours), held("b", reserved={"cpu": "9"}, inner="1", **ours)]
     world = a_world(*rooms, drawing("p", rooms[0]), drawing("q", rooms[1], cpu="6"))
     for cpu, name in (("1", "a"), ("4", "a"), ("5", "b"), ("8", "b"), ("9", "a")):
-        pod = world.facts(typed(a_pod("new", cpu=cpu, labels={"app": "r"})))
+        pod = world.pod_info(typed(a_pod("new", cpu=cpu, labels={"app": "r"})))
         found = offer_for(world.offers, world.nodes.row_of["n"], pod)
         assert found is not None
         assert found.reservation.name == name, cpu
@@ -317,11 +317,11 @@ def test_what_is_remembered_about_pods_stays_small(monkeypatch):
     matcher = world.offers._matcher
     for number in range(5):
         unlike = {"app": f"other{number}"}
-        assert world.match(world.facts(typed(a_pod(f"s{number}", labels=unlike)))) is None
+        assert world.match(world.pod_info(typed(a_pod(f"s{number}", labels=unlike)))) is None
         assert 1 <= len(matcher._strangers) <= 2
         tolerations = [{"key": f"k{number}", "operator": "Exists"}]
         mine = a_pod(f"p{number}", labels={"app": "r"}, tolerations=tolerations)
-        assert world.match(world.facts(typed(mine))) is not None
+        assert world.match(world.pod_info(typed(mine))) is not None
         assert 1 <= len(matcher._matches) <= 2
 
 

@@ -37,7 +37,7 @@ def matched(asking, *reservations, node=None):
     world = World()
     for obj in (node or typed(a_node("n")), *reservations):
         world.upsert(obj)
-    match = world.match(world.facts(asking))
+    match = world.match(world.pod_info(asking))
     if match is None or match.ignoring:
         return set()
     return {world.offers.at(int(slot)).reservation.name for slot in match.slots}

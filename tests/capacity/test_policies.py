@@ -15,7 +15,7 @@ def a_world(*objects):
 
 
 def governing(world, pod):
-    return [policy.key for policy in world.policies.governing(world.facts(typed(pod)))]
+    return [policy.key for policy in world.policies.governing(world.pod_info(typed(pod)))]
 
 
 def web(name="p", **more):
@@ -39,8 +39,8 @@ def test_two_policies_for_one_pod_are_named_in_order():
 
 def test_a_reserve_pod_is_governed_by_nobody():
     world = a_world(a_resource_policy("web"))
-    facts = world.facts(typed(web()), stands_in=True)
-    assert world.policies.governing(facts) == []
+    pod_info = world.pod_info(typed(web()), stands_in=True)
+    assert world.policies.governing(pod_info) == []
 
 
 def test_a_policy_that_went_governs_nobody_and_one_that_changed_governs_anew():

@@ -8,8 +8,8 @@ from holdfast.columns.interner import CPU, MEMORY
 from holdfast.testing import a_pod, a_reservation, typed
 
 
-def facts(world, name="p", **more):
-    return world.facts(typed(a_pod(name, **more)))
+def pod_info(world, name="p", **more):
+    return world.pod_info(typed(a_pod(name, **more)))
 
 
 def test_a_pod_that_draws_on_a_reservation_has_no_room_for_another():
@@ -25,7 +25,7 @@ def test_a_pod_that_draws_on_a_reservation_has_no_room_for_another():
 def test_a_pod_that_leaves_its_room_to_one_still_being_placed_has_none_for_another():
     r = typed(a_reservation("r", phase="Pending"))
     world = a_world(r)
-    pod = facts(world)
+    pod = pod_info(world)
     world.offers.bequeath([pod], r.uid, "n")
     assert world.offers.is_spoken_for(pod.uid, "another")
     assert not world.offers.is_spoken_for(pod.uid, r.uid)
@@ -46,13 +46,13 @@ def test_a_pod_that_leaves_its_room_to_one_still_being_placed_has_none_for_anoth
     ],
 )
 def test_a_pod_scores_the_mean_of_what_it_fills_of_each_resource(reserved, cpu, score):
-    pod = facts(a_world(), cpu=cpu)
+    pod = pod_info(a_world(), cpu=cpu)
     assert Will(reserved, reserved).score(pod) == score
 
 
 def test_a_node_scores_by_its_one_pod_or_by_how_few_pods_it_takes():
     world, wanted = a_world(), {CPU: 4000}
-    pods = tuple(facts(world, f"p{i}", cpu="1") for i in range(3))
+    pods = tuple(pod_info(world, f"p{i}", cpu="1") for i in range(3))
     one, several = Will(wanted, wanted), Will(wanted, wanted, multiple=True)
     assert [Inheritance(pods[:n]).score(one) for n in (0, 1)] == [0, 25]
     assert [Inheritance(pods[:n]).score(several) for n in (0, 1, 3)] == [100, 50, 25]

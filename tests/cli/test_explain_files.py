@@ -13,7 +13,7 @@ from holdfast.cli.app import app
 from holdfast.cli.objects import Manifest, read_object
 from holdfast.cli.snapshot import snapshot_of
 from holdfast.columns.interner import ResourceNames
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
 from holdfast.testing import a_node, a_pod, a_slice, typed
 
@@ -142,7 +142,7 @@ def test_reading_fast_comes_to_the_same_as_reading_as_the_server_does(spec):
     raw["metadata"]["namespace"] = "default"
     fast = read_object(Manifest("document 1", json.dumps(raw).encode()))
     names = ResourceNames()
-    mine, its = (PodFacts.of(pod, names) for pod in (fast, read_slowly(raw)))
+    mine, its = (PodInfo.of(pod, names) for pod in (fast, read_slowly(raw)))
     assert mine.weighs_like(its)
     assert mine.scheduler_name == its.scheduler_name
 

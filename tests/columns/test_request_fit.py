@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.interner import CPU, EPHEMERAL, MEMORY, PODS, ResourceNames
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import (
     ENOUGH,
     Need,
@@ -131,6 +131,6 @@ def test_a_column_of_another_kind_is_a_need_like_any_other():
 def test_pods_take_a_slot_each_and_what_they_request():
     fit = RequestFit.of(counted([EMPTY]), ((CPU, 2), (GPU, 1)), frozenset())
     names = ResourceNames()
-    pods = [PodFacts.of(typed(a_pod(f"p{i}", cpu="3m", memory="1")), names) for i in range(2)]
+    pods = [PodInfo.of(typed(a_pod(f"p{i}", cpu="3m", memory="1")), names) for i in range(2)]
     assert fit.taken_by(pods) == [2, 6, 0]
     assert fit.taken_by([]) == [0, 0, 0]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from holdfast.api.decode import convert_object
 from holdfast.api.node_selection import compile_selector
 from holdfast.api.pod import NodeSelector
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.selection import terms_selected
 from holdfast.plugins.dynamic_resources.demand import reachable
 from holdfast.testing import a_claim, a_node, typed
@@ -16,7 +16,7 @@ LABELS = ({"zone": "x"}, {"zone": "y", "size": "3"}, {"size": "12"}, {})
 
 
 def nodes_of(*labels):
-    nodes = Picture()
+    nodes = NodeTable()
     for name, some in zip("abcdefgh", labels, strict=False):
         nodes.upsert_node(typed(a_node(name, labels=some)))
     return nodes

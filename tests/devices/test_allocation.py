@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.devices.failures import AllocationError, NodeAllocationError
 from holdfast.devices.features import Features
 from holdfast.devices.inventory import Inventory
@@ -13,7 +13,7 @@ NUMA = "gpu.example.com/numa"
 
 def allocate(*objects, node=None, features=None):
     """Give all claims among the objects their devices on one node."""
-    inventory = Inventory(Picture(), features or Features())
+    inventory = Inventory(NodeTable(), features or Features())
     claims = []
     for raw in (a_device_class("gpu"), *objects):
         obj = typed(raw)

@@ -45,8 +45,8 @@ def test_pods_of_both_examples_get_their_devices():
     profile = default_profiles()["default-scheduler"]
     given = {}
     for pod in pods:
-        facts = world.facts(pod)
-        placement = decide(profile, facts, world, 0.0, np.random.default_rng(0))
+        pod_info = world.pod_info(pod)
+        placement = decide(profile, pod_info, world, 0.0, np.random.default_rng(0))
         assert isinstance(placement, Placement), placement.message()
         for plugin in profile.having(Reserves):
             if plugin.name in placement.states:

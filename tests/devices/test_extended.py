@@ -1,6 +1,6 @@
 """Extended resources served by devices: which class, which requests, whose."""
 
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.devices.extended import break_down
 from holdfast.devices.inventory import Inventory
 from holdfast.testing import a_device_class, a_pod, typed
@@ -62,7 +62,7 @@ def test_D063_of_two_init_containers_only_the_larger_request_survives():
 
 
 def serving(*classes):
-    inventory = Inventory(Picture())
+    inventory = Inventory(NodeTable())
     for raw, created in classes:
         inventory.upsert(typed(raw, creation_timestamp=created))
     return inventory
@@ -90,7 +90,7 @@ def test_D055_made_in_the_same_second_the_first_by_name_serves():
 
 
 def test_every_class_serves_its_implicit_name_and_moves_the_epoch():
-    nodes = Picture()
+    nodes = NodeTable()
     inventory = Inventory(nodes)
     before = nodes.epochs["classes"]
     assert inventory.class_for("deviceclass.resource.kubernetes.io/gpu") is None

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.inventory import Inventory
 from holdfast.devices.tables import FITS, LACKS
@@ -15,7 +15,7 @@ NUMA = "gpu.example.com/numa"
 
 
 def cluster(*objects):
-    nodes = Picture()
+    nodes = NodeTable()
     inventory = Inventory(nodes)
     for raw in (a_device_class("gpu"), *objects):
         if raw["kind"] == "Node":

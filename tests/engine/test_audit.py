@@ -48,11 +48,11 @@ def audit(cluster):
 
 def placed(cluster, name, *, node, assume=True, **options):
     """Put a pod on a node without asking whether it fits."""
-    facts = cluster.world.facts(typed(a_pod(name, **options)))
+    pod_info = cluster.world.pod_info(typed(a_pod(name, **options)))
     row = cluster.world.nodes.row_of[node]
     if assume:
-        cluster.world.assume(facts, row)
-    return Placement(facts, row, node, {})
+        cluster.world.assume(pod_info, row)
+    return Placement(pod_info, row, node, {})
 
 
 def test_others_may_overcommit_and_we_may_go_on_beside_it(cluster, audit):

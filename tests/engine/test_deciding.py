@@ -70,16 +70,16 @@ def world_of(count=3):
 
 
 def run(world, *plugins, seed=0):
-    facts = world.facts(typed(a_pod()))
-    return decide(profile_of(*plugins), facts, world, 0.0, np.random.default_rng(seed))
+    pod_info = world.pod_info(typed(a_pod()))
+    return decide(profile_of(*plugins), pod_info, world, 0.0, np.random.default_rng(seed))
 
 
 def test_both_halves_are_pure():
     world = world_of()
-    profile, facts = default_profiles()["default-scheduler"], world.facts(typed(a_pod()))
+    profile, pod_info = default_profiles()["default-scheduler"], world.pod_info(typed(a_pod()))
     seq, stamp = world.nodes.seq, world.nodes.epochs.stamp
-    first = rank(profile, feasible(profile, facts, world, 0.0), np.random.default_rng(5))
-    again = rank(profile, feasible(profile, facts, world, 0.0), np.random.default_rng(5))
+    first = rank(profile, feasible(profile, pod_info, world, 0.0), np.random.default_rng(5))
+    again = rank(profile, feasible(profile, pod_info, world, 0.0), np.random.default_rng(5))
     assert first.row == again.row
     assert (world.nodes.seq, world.nodes.epochs.stamp) == (seq, stamp)
     assert world.nodes.pods() == []
@@ -139,7 +139,7 @@ def test_of_rows_that_a_plugin_does_not_allow_no_filter_is_asked():
         "0/3 nodes are available: 1 B minds row 0, 2 node(s) didn't satisfy plugin(s) [A]."
     )
     world = world_of()
-    nominated = world.facts(typed(a_pod(status={"nominatedNodeName": "n1"})))
+    nominated = world.pod_info(typed(a_pod(status={"nominatedNodeName": "n1"})))
     found = decide(profile_of(*plugins), nominated, world, 0.0, np.random.default_rng(0))
     assert [found.plugin_at(row) for row in range(2)] == ["B", "B"]
     assert sorted(found.narrowed_by) == ["A", "B"]
@@ -203,7 +203,7 @@ def sums_of(plugin, *, weight=1):
     world = world_of()
     kept = named("Kept", Scope.ROW, scores=[1, 2, 3])
     profile = profile_of(kept, plugin, weight=weight)
-    found = feasible(profile, world.facts(typed(a_pod())), world, 0.0)
+    found = feasible(profile, world.pod_info(typed(a_pod())), world, 0.0)
     assert [prepared.plugin for prepared in found.record.apart] == [plugin]
     return ranked(profile, found)[1].tolist()
 
@@ -232,7 +232,7 @@ def test_pods_that_no_plugin_tells_apart_share_a_record():
     profile = default_profiles()["default-scheduler"]
 
     def record(pod):
-        return feasible(profile, world.facts(typed(pod)), world, 0.0).record
+        return feasible(profile, world.pod_info(typed(pod)), world, 0.0).record
 
     first = record(a_pod("p", labels={"ordinal": "0"}))
     for i in range(5):
@@ -245,7 +245,7 @@ def test_a_class_is_remembered_through_a_stream_of_pods_seen_once():
     profile = default_profiles()["default-scheduler"]
 
     def record(pod):
-        return feasible(profile, world.facts(typed(pod)), world, 0.0).record
+        return feasible(profile, world.pod_info(typed(pod)), world, 0.0).record
 
     often = [record(a_pod("often")) for _ in range(2)][-1]
     once = record(a_pod("once", cpu="1500m"))
@@ -281,7 +281,7 @@ def test_a_label_that_becomes_visible_splits_the_class():
     for node in ("n0", "n1"):
         world.upsert(typed(a_pod(f"on-{node}", labels={"app": "web"}, node=node)))
     found = [
-        feasible(profile, world.facts(typed(p)), world, 0.0).rows.tolist() for p in (web, other)
+        feasible(profile, world.pod_info(typed(p)), world, 0.0).rows.tolist() for p in (web, other)
     ]
     assert found == [[2], [0, 1, 2]]
 
@@ -291,16 +291,16 @@ def test_a_node_that_comes_later_may_be_the_one_a_pod_names():
     profile = default_profiles()["default-scheduler"]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["late"]}]}
     needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    facts = world.facts(typed(a_pod(affinity={"nodeAffinity": needed})))
-    assert isinstance(feasible(profile, facts, world, 0.0), Rejection)
+    pod_info = world.pod_info(typed(a_pod(affinity={"nodeAffinity": needed})))
+    assert isinstance(feasible(profile, pod_info, world, 0.0), Rejection)
     world.upsert(typed(a_node("late")))
-    assert feasible(profile, facts, world, 0.0).rows.tolist() == [2]
+    assert feasible(profile, pod_info, world, 0.0).rows.tolist() == [2]
 
 
 def test_an_extender_may_leave_fewer_rows():
     world = world_of()
-    profile, facts = default_profiles()["default-scheduler"], world.facts(typed(a_pod()))
-    found = feasible(profile, facts, world, 0.0).only(np.array([1], np.intp))
+    profile, pod_info = default_profiles()["default-scheduler"], world.pod_info(typed(a_pod()))
+    found = feasible(profile, pod_info, world, 0.0).only(np.array([1], np.intp))
     assert rank(profile, found, np.random.default_rng(0)).node == "n1"
 
 
@@ -357,7 +357,7 @@ def test_classes_that_differ_in_amounts_share_all_but_what_looks_at_them():
     profile = default_profiles()["default-scheduler"]
 
     def prepared(pod):
-        record = feasible(profile, world.facts(typed(pod)), world, 0.0).record
+        record = feasible(profile, world.pod_info(typed(pod)), world, 0.0).record
         return {p.plugin.name: p for p in record.prepared}
 
     small, large = prepared(a_pod("small", cpu="1")), prepared(a_pod("large", cpu="2"))

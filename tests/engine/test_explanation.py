@@ -86,7 +86,7 @@ def test_a_pod_on_a_node_is_explained_as_if_it_were_not():
         world.upsert(typed(raw))
     answer = explain(PROFILE, typed(placed), world, 0.0)
     assert answer["best"] == ["n1"]
-    assert [facts.name for facts, _ in world.nodes.pods()] == ["p"]
+    assert [pod_info.name for pod_info, _ in world.nodes.pods()] == ["p"]
 
 
 def test_a_filter_that_fails_is_told_as_an_error():

@@ -31,8 +31,8 @@ def cluster():
 
 
 def ask(cluster, **options):
-    facts = cluster.world.facts(typed(a_pod("q", **{"cpu": "1"} | options)))
-    return feasible(cluster.profile, facts, cluster.world, cluster.now)
+    pod_info = cluster.world.pod_info(typed(a_pod("q", **{"cpu": "1"} | options)))
+    return feasible(cluster.profile, pod_info, cluster.world, cluster.now)
 
 
 def faults(cluster, found):
@@ -236,9 +236,9 @@ def test_a_wrong_histogram_of_reasons_is_found(cluster):
 
 
 def nominate(cluster, name, node, **options):
-    facts = cluster.world.facts(typed(a_pod(name, cpu="6", **options)))
-    cluster.world.nominations.set(facts, node)
-    return facts
+    pod_info = cluster.world.pod_info(typed(a_pod(name, cpu="6", **options)))
+    cluster.world.nominations.set(pod_info, node)
+    return pod_info
 
 
 def test_a_wrong_word_about_a_row_with_nominated_pods_is_found(cluster):
@@ -302,7 +302,7 @@ def test_a_class_that_two_unlike_pods_share_is_found(cluster):
     """The key of a class misses something: a pod gets the record of another."""
     record = record_of(cluster)
     memory = cluster.world.remembered[cluster.profile]
-    other = cluster.world.facts(typed(a_pod("large", cpu="7500m")))
+    other = cluster.world.pod_info(typed(a_pod("large", cpu="7500m")))
     memory.record = lambda _pod, _view: record
     found = feasible(cluster.profile, other, cluster.world, cluster.now)
     assert any("fits fewer rows if nothing is kept" in fault for fault in faults(cluster, found))

@@ -16,8 +16,8 @@ def cluster_of(count, *, nominated):
     """Nodes to each of which, up to a number, a pod with a host port is nominated."""
     cluster = FakeCluster(*(a_node(f"n{i}", cpu="4") for i in range(count)))
     for i in range(nominated):
-        facts = cluster.world.facts(typed(with_port(a_pod(f"coming-{i}", cpu="3"))))
-        cluster.world.nominations.set(facts, f"n{i}")
+        pod_info = cluster.world.pod_info(typed(with_port(a_pod(f"coming-{i}", cpu="3"))))
+        cluster.world.nominations.set(pod_info, f"n{i}")
     return cluster
 
 
@@ -46,9 +46,9 @@ def test_a_row_that_will_not_do_anyway_says_what_is_said_first_with_those_pods_t
 
 def test_a_nominated_pod_leaves_room_for_others_and_not_for_itself():
     cluster = cluster_of(2, nominated=1)
-    alone = cluster.world.facts(typed(a_pod("alone", cpu="3")))
+    alone = cluster.world.pod_info(typed(a_pod("alone", cpu="3")))
     cluster.world.nominations.set(alone, "n1")
-    beside = cluster.world.facts(typed(a_pod("beside", cpu="2")))
+    beside = cluster.world.pod_info(typed(a_pod("beside", cpu="2")))
     cluster.world.nominations.set(beside, "n0")
     assert cluster.why(a_pod("beside", cpu="2")) == "0/2 nodes are available: 2 Insufficient cpu."
     assert cluster.place(a_pod("alone", cpu="3")) == "n1"
@@ -75,7 +75,7 @@ def test_a_row_that_a_filter_asked_every_time_rejects_is_not_spoken_of_twice():
 
 def test_a_nominated_pod_that_requests_nothing_still_counts_as_a_pod():
     cluster = FakeCluster(a_node("n0", pods="1"), a_node("n1", pods="1", cpu="2"))
-    cluster.world.nominations.set(cluster.world.facts(typed(a_pod("coming", cpu=None))), "n0")
+    cluster.world.nominations.set(cluster.world.pod_info(typed(a_pod("coming", cpu=None))), "n0")
     assert cluster.place(a_pod("a", cpu="1")) == "n1"
     assert cluster.why(a_pod("b", cpu="1")) == "0/2 nodes are available: 2 Too many pods."
 
@@ -83,5 +83,5 @@ def test_a_nominated_pod_that_requests_nothing_still_counts_as_a_pod():
 def test_filters_that_look_at_nodes_alone_have_nothing_to_do_with_nominated_pods():
     enabled = [(name, 0) for name in ("NodeUnschedulable", "DefaultBinder")]
     cluster = FakeCluster(a_node("n0"), profile=build("mine", REGISTRY, enabled=enabled))
-    cluster.world.nominations.set(cluster.world.facts(typed(a_pod("coming", cpu="8"))), "n0")
+    cluster.world.nominations.set(cluster.world.pod_info(typed(a_pod("coming", cpu="8"))), "n0")
     assert cluster.place(a_pod("a", cpu="8")) == "n0"

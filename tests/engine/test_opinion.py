@@ -24,7 +24,7 @@ def a_world(*objects):
 
 
 def found_for(world, pod=None):
-    return feasible(PROFILE, world.facts(typed(pod or a_pod())), world, 0.0)
+    return feasible(PROFILE, world.pod_info(typed(pod or a_pod())), world, 0.0)
 
 
 def test_each_answer_narrows_and_the_first_word_about_a_node_stays():
@@ -61,7 +61,7 @@ def test_it_is_out_of_date_if_only_nodes_it_knows_nothing_of_are_left():
 
 
 def test_an_agreement_holds_where_the_same_pods_would_go():
-    pods = [a_world().facts(typed(a_pod(name))) for name in "xyz"]
+    pods = [a_world().pod_info(typed(a_pod(name))) for name in "xyz"]
     asked = {node: Candidate(node, (pod,), 0) for node, pod in zip("ab", pods[:2], strict=True)}
     agreement = Agreement(asked, dict(asked))
     now = [Candidate("a", (pods[0],), 0), Candidate("b", (pods[2],), 0), Candidate("c", (), 0)]

@@ -33,7 +33,7 @@ def test_waiting_pods_are_not_part_of_it_but_their_nominations_are():
 
 def test_nominations_of_lower_priority_are_none_of_a_pods_business():
     world = a_world(a_node("n1"), a_pod("low", priority=1, status={"nominatedNodeName": "n1"}))
-    high, same = (world.facts(typed(a_pod(p, priority=v))) for p, v in (("h", 2), ("s", 1)))
+    high, same = (world.pod_info(typed(a_pod(p, priority=v))) for p, v in (("h", 2), ("s", 1)))
     assert not View(world, high, 0.0).nominated
     assert list(View(world, same, 0.0).nominated) == [0]
 
@@ -68,7 +68,7 @@ def test_a_profile_that_draws_on_no_offer_sees_none():
         status={"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "2"}},
     )  # fmt: skip
     world = a_world(a_node("n1"), held)
-    pod = world.facts(typed(a_pod(labels=owner)))
+    pod = world.pod_info(typed(a_pod(labels=owner)))
     assert View(world, pod, 0.0).matched is not None
     assert View(world, pod, 0.0, offers=False).matched is None
 

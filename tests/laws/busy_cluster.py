@@ -78,13 +78,13 @@ class BusyCluster(RandomCluster):
         """A waiting pod is promised a node, or no longer."""
         if self.nodes:
             make = self.random.choice([self.a_waiting_pod, self.a_preemptor, self.a_preemptor])
-            facts = self.world.facts(make())
-            self.world.nominations.set(facts, self.random.choice([*self.nodes, "unknown"]))
+            pod_info = self.world.pod_info(make())
+            self.world.nominations.set(pod_info, self.random.choice([*self.nodes, "unknown"]))
 
-    def promise_again(self, facts):
+    def promise_again(self, pod_info):
         """One that waits is itself promised a node, as after its own preemption."""
-        self.world.nominations.set(facts, self._pick(self.nodes))
-        return facts
+        self.world.nominations.set(pod_info, self._pick(self.nodes))
+        return pod_info
 
     def own(self):
         """A reservation comes, and pods of its node draw on it."""

@@ -25,8 +25,8 @@ def shape_of(world):
     return {
         "nodes": {name: _row(nodes, row) for name, row in nodes.row_of.items()},
         "pods": {
-            facts.uid: (nodes.names[row], nodes.is_assumed(facts.uid))
-            for facts, row in nodes.pods()
+            pod_info.uid: (nodes.names[row], nodes.is_assumed(pod_info.uid))
+            for pod_info, row in nodes.pods()
         },
         "neighbours": _neighbours(nodes),
         "offers": {offer.uid: _offer(nodes, offers, offer) for offer in offers},

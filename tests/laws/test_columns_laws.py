@@ -30,39 +30,41 @@ STANDARD = [
 ]  # fmt: skip
 
 
-def told(picture):
+def told(node_table):
     """Everything a picture says, by node name."""
-    names, size = picture.resources, picture.size
+    names, size = node_table.resources, node_table.size
     rows = {}
-    for name, row in picture.row_of.items():
+    for name, row in node_table.row_of.items():
         amounts = {
-            names[r]: (int(picture.allocatable[r, row]), int(picture.requested[r, row]))
+            names[r]: (int(node_table.allocatable[r, row]), int(node_table.requested[r, row]))
             for r in range(len(names))
-            if picture.allocatable[r, row] or picture.requested[r, row]
+            if node_table.allocatable[r, row] or node_table.requested[r, row]
         }
         assert (
-            picture.amounts.free[:, row] == picture.allocatable[:, row] - picture.requested[:, row]
+            node_table.amounts.free[:, row]
+            == node_table.allocatable[:, row] - node_table.requested[:, row]
         ).all()
-        left = picture.allocatable[:2, row] - picture.amounts.nonzero[:, row]
-        assert (picture.amounts.spare[:, row] == 100 * left).all()
+        left = node_table.allocatable[:2, row] - node_table.amounts.nonzero[:, row]
+        assert (node_table.amounts.spare[:, row] == 100 * left).all()
         rows[name] = (
             amounts,
-            picture.nonzero_millicores[row], picture.nonzero_bytes[row],
-            bool(picture.unschedulable[row]), picture.taint_sets[picture.taint_set[row]],
-            value(picture, ZONE, row), value(picture, HOST, row), sorted(picture.pods_on(row)),
+            node_table.nonzero_millicores[row], node_table.nonzero_bytes[row],
+            bool(node_table.unschedulable[row]), node_table.taint_sets[node_table.taint_set[row]],
+            value(node_table, ZONE, row), value(node_table, HOST, row),
+            sorted(node_table.pods_on(row)),
         )  # fmt: skip
     assert size >= len(rows)
     return rows
 
 
-def value(picture, key, row):
-    found = picture.label(key)[row]
-    return picture.value(key, found) if found >= 0 else None
+def value(node_table, key, row):
+    found = node_table.label(key)[row]
+    return node_table.value(key, found) if found >= 0 else None
 
 
 def decided(profile, pod, world):
     """Verdict and total of every node, by name, the way deciding remembers them."""
-    found = feasible(profile, world.facts(pod), world, 0.0)
+    found = feasible(profile, world.pod_info(pod), world, 0.0)
     names = world.nodes.names
     if isinstance(found, Rejection):
         return {
@@ -133,8 +135,8 @@ def test_columns_equal_the_slow_reference(seed):
             cluster.world.delete(cluster.others.pop(key))
         pod = cluster.a_waiting_pod()
         standing = [*cluster.pods.values()]
-        for facts, node in cluster.assumed.values():
-            standing.append(_on(facts.pod, node))
+        for pod_info, node in cluster.assumed.values():
+            standing.append(_on(pod_info.pod, node))
         there = places(cluster.nodes.values(), standing)
         around = Surroundings.of(cluster.nodes.values(), standing, cluster.furniture.values())
         objections = {
@@ -161,13 +163,13 @@ def test_assume_then_forget_and_hold_then_release_change_nothing(seed):
     cluster = history(seed)
     nodes = cluster.world.nodes
     before = told(nodes)
-    facts = cluster.world.facts(cluster.a_waiting_pod())
+    pod_info = cluster.world.pod_info(cluster.a_waiting_pod())
     row = nodes.row_of[cluster.random.choice(sorted(nodes.row_of))]
-    nodes.assume(facts, row)
+    nodes.assume(pod_info, row)
     nodes.hold("promise", row, {0: 500, PODS: 0}, slots=1)
     assert told(nodes) != before
     nodes.release("promise")
-    nodes.forget(facts.uid)
+    nodes.forget(pod_info.uid)
     assert told(nodes) == before
 
 
@@ -209,6 +211,6 @@ def test_ties_are_broken_evenly(seed):
     for i in range(4):
         cluster.world.upsert(typed(a_node(f"n{i}")))
     profile, rng = default_profiles()["default-scheduler"], np.random.default_rng(seed)
-    pod = cluster.world.facts(typed(a_pod()))
+    pod = cluster.world.pod_info(typed(a_pod()))
     seen = [decide(profile, pod, cluster.world, 0.0, rng).row for _ in range(400)]
     assert np.bincount(seen, minlength=4).min() > 50

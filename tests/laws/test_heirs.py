@@ -14,7 +14,7 @@ from holdfast.capacity.annotations import allocated_of
 from holdfast.capacity.pre_allocation import Inheritance
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import PODS
-from holdfast.columns.pod_facts import sum_of
+from holdfast.columns.pod_info import sum_of
 from holdfast.controllers.reservation_plan import plan_reservation
 from holdfast.controllers.reservation_usage import Ground
 from holdfast.engine.invariants import check_invariants
@@ -96,11 +96,11 @@ class Town:
         reserves = isinstance(asking, Reservation)
         if reserves:
             self.world.upsert(asking)
-            facts = self.world.facts(reserve_pod(asking), stands_in=True)
+            pod_info = self.world.pod_info(reserve_pod(asking), stands_in=True)
         else:
-            facts = self.world.facts(asking)
+            pod_info = self.world.pod_info(asking)
         before = shape_of(self.world)
-        outcome = attempt(PROFILE, facts, self.world, 0.0, np.random.default_rng(0))
+        outcome = attempt(PROFILE, pod_info, self.world, 0.0, np.random.default_rng(0))
         if not isinstance(outcome, Placement):
             self.world.delete(asking)
             return

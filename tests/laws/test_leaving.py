@@ -17,9 +17,9 @@ PROFILE = default_profiles()["default-scheduler"]
 
 def filters(world, pod):
     """What filters for a pod, or None if preparing turned it away."""
-    facts, memory = world.facts(pod), Memory(PROFILE)
-    view = View(world, facts, 0.0)
-    active = memory.complete(memory.record(facts, view), facts, view)
+    pod_info, memory = world.pod_info(pod), Memory(PROFILE)
+    view = View(world, pod_info, 0.0)
+    active = memory.complete(memory.record(pod_info, view), pod_info, view)
     return None if any(p.reject is not None for p in active) else filters_of(active)
 
 

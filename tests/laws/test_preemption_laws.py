@@ -38,24 +38,24 @@ def by_name(candidates):
 
 def compare(profile, pod, world):
     """Ask both about a pod, unless it fits or may not preempt; tells what there was to compare."""
-    return both(profile, world.facts(pod), world)
+    return both(profile, world.pod_info(pod), world)
 
 
 def compare_reservation(profile, reservation, world):
     """The same for a reservation; those who are spared stay out of it."""
     world.upsert(reservation)
-    facts = world.facts(reserve_pod(reservation), stands_in=True)
+    pod_info = world.pod_info(reserve_pod(reservation), stands_in=True)
     try:
-        return both(profile, facts, world, lambda pod: pod.labels.get(SPARED) == "true")
+        return both(profile, pod_info, world, lambda pod: pod.labels.get(SPARED) == "true")
     finally:
         world.delete(reservation)
 
 
-def both(profile, facts, world, spares=lambda _: False):
-    rejection = feasible(profile, facts, world, NOW)
+def both(profile, pod_info, world, spares=lambda _: False):
+    rejection = feasible(profile, pod_info, world, NOW)
     if not isinstance(rejection, Rejection) or rejection.error or not rejection.nodes:
         return Counter()
-    view = View(world, facts, NOW)
+    view = View(world, pod_info, NOW)
     plugin = next(p for p in profile.plugins if p.name == "DefaultPreemption")
     world.auditor = Auditor(world)
     effect = plugin.after_reject(None, rejection, view)
@@ -96,9 +96,9 @@ def test_reservations_find_what_trying_every_node_finds(seed, few):
         reserve(seed)
 
 
-def decided(profile, facts, world):
+def decided(profile, pod_info, world):
     """What is made of a pod, by node; pods that are nominated crowd their rows."""
-    found = feasible(profile, facts, world, NOW)
+    found = feasible(profile, pod_info, world, NOW)
     names = world.nodes.names
     if not isinstance(found, Rejection):
         return sorted(names[row] for row in found.rows.tolist()), found.chosen
@@ -122,12 +122,12 @@ def live(seed, plugins):
             cluster.step()
         pod = cluster.random.choice(pods)
         seen += compare(profile, pod, cluster.world)
-        facts, anew = cluster.world.facts(pod), cluster.world.fork()
+        pod_info, anew = cluster.world.pod_info(pod), cluster.world.fork()
         if cluster.random.random() < 0.3:
-            facts = cluster.promise_again(facts)
+            pod_info = cluster.promise_again(pod_info)
             anew = cluster.world.fork()
-        kept = decided(profile, facts, cluster.world)
-        assert kept == decided(profile, anew.facts(facts.pod), anew)
+        kept = decided(profile, pod_info, cluster.world)
+        assert kept == decided(profile, anew.pod_info(pod_info.pod), anew)
     return seen
 
 

@@ -90,10 +90,10 @@ def tried(world, asking):
     """Give a pod or a reservation its turn."""
     if isinstance(asking, Reservation):
         world.upsert(asking)
-        facts = world.facts(reserve_pod(asking), stands_in=True)
+        pod_info = world.pod_info(reserve_pod(asking), stands_in=True)
     else:
-        facts = world.facts(asking)
-    return attempt(PROFILE, facts, world, 0.0, np.random.default_rng(0))
+        pod_info = world.pod_info(asking)
+    return attempt(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)

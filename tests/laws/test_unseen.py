@@ -33,10 +33,10 @@ def the_world(objects):
 
 def seen(world, pod):
     """What each plugin that looks at neighbours says of each node, by name."""
-    facts = world.facts(pod)
+    pod_info = world.pod_info(pod)
     rows, told = world.nodes.rows, {}
     for plugin in (make({}) for make in LOOKING):
-        made = ask(PluginUse(plugin), facts, View(world, facts, 0.0), ())
+        made = ask(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ())
         verdicts = np.zeros(len(rows), np.int8)
         scores = np.zeros(len(rows))
         if made.filters:
@@ -53,7 +53,7 @@ def seen(world, pod):
 
 def matched(world, pod):
     """The uids of the reservations a pod may draw on."""
-    match = world.match(world.facts(pod))
+    match = world.match(world.pod_info(pod))
     return set() if match is None else {world.offers.at(int(s)).uid for s in match.slots}
 
 

@@ -106,9 +106,9 @@ class Account:
 
     def _stand(self, name, requests, *, victim=False):
         if requests:
-            facts = self._user(name, requests)
+            pod_info = self._user(name, requests)
             if victim:
-                self._gone.append(facts)
+                self._gone.append(pod_info)
                 for resource, text in requests.items():
                     self._left[resource] = self._left.get(resource, 0) - self._units(resource, text)
 
@@ -117,8 +117,8 @@ class Account:
         return self.world.nodes.pod(made.uid)[0]
 
     def _units(self, name, text):
-        facts = self.world.facts(a_user("x", "", {name: text}))
-        return dict(facts.request).get(self.world.nodes.resources.id(name), 0)
+        pod_info = self.world.pod_info(a_user("x", "", {name: text}))
+        return dict(pod_info.request).get(self.world.nodes.resources.id(name), 0)
 
     def _text(self, name, amount):
         return f"{amount}m" if name == "cpu" else str(amount)
@@ -135,8 +135,8 @@ def is_reserve_pod(raw):
 
 def asked_for(uid, raw, world):
     """Ask about the reserve pod of a reservation."""
-    facts, plugin = world.facts(pod(raw, uid=uid), stands_in=True), Plugin()
-    return Asked(plugin, ask(PluginUse(plugin), facts, View(world, facts, 0.0), ()), world)
+    pod_info, plugin = world.pod_info(pod(raw, uid=uid), stands_in=True), Plugin()
+    return Asked(plugin, ask(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world)
 
 
 def asking(state, raw=None):

@@ -48,7 +48,7 @@ def world_of(nodes, pods=()):
 
 def put(world, raw, uid, node_name=None):
     found = pod(raw, uid=convert_object(raw, Pod).metadata.uid or uid)
-    world.nodes.add_pod(world.facts(found), node_name or found.spec.node_name)
+    world.nodes.add_pod(world.pod_info(found), node_name or found.spec.node_name)
 
 
 @dataclass
@@ -111,8 +111,8 @@ def status(code, reasons=()):
 def asked(plugin, raw_pod, world, now=0.0):
     """Prepare a plugin for a pod."""
     assert implements(plugin, Prepares)
-    facts = world.facts(pod(raw_pod, uid="incoming"))
-    return Asked(plugin, ask(PluginUse(plugin), facts, View(world, facts, now), ()), world)
+    pod_info = world.pod_info(pod(raw_pod, uid="incoming"))
+    return Asked(plugin, ask(PluginUse(plugin), pod_info, View(world, pod_info, now), ()), world)
 
 
 def by_name(scores):

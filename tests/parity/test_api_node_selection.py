@@ -99,4 +99,4 @@ def test_preferred_nodes_score(record):
 @parity(FILE, "TestPodPriority")
 def test_priority(record):
     pod = convert_object(record.input["pod"], Pod)
-    assert World().facts(pod).priority == record.expected["expectedPriority"]
+    assert World().pod_info(pod).priority == record.expected["expectedPriority"]

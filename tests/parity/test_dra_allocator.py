@@ -36,9 +36,9 @@ def allocate(case):
     node = convert_object(case["node"], Node)
     slices = [SliceFacts(convert_object(raw, ResourceSlice)) for raw in case["slices"] or ()]
     pools = {}
-    for facts in slices:
-        pools.setdefault(facts.pool, []).append(facts)
-    near = [facts for facts in slices if facts.node_name in ("", node.name)]
+    for pod_info in slices:
+        pools.setdefault(pod_info.pool, []).append(pod_info)
+    near = [pod_info for pod_info in slices if pod_info.node_name in ("", node.name)]
     classes = [convert_object(raw, DeviceClass) for raw in case["classes"] or ()]
     allocator = Allocator(
         [convert_object(raw, ResourceClaim) for raw in case["claims"] or ()],

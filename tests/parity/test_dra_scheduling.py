@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.api.decode import convert_object
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.devices.features import Features
 from holdfast.devices.inventory import Inventory
 from holdfast.errors import HoldfastError, Unavailable
@@ -43,7 +43,7 @@ def world_of(case):
         device_taints="enableDRADeviceTaints" in on,
         binding_conditions=False,
     )
-    nodes = Picture()
+    nodes = NodeTable()
     world = World(nodes, devices=Inventory(nodes, features))
     for raw in (*(case["nodes"] or ()), *(case["classes"] or ()), *(case["objs"] or ())):
         if raw["kind"] in ("Node", "DeviceClass", "ResourceSlice"):
@@ -67,7 +67,7 @@ class Walk:
             if raw["kind"] == "Pod":
                 self.api.put(raw)
         self.plugin = DynamicResources(case["args"])
-        self.pod = self.world.facts(convert_object(case["pod"], Pod))
+        self.pod = self.world.pod_info(convert_object(case["pod"], Pod))
         now = parse_rfc3339(record.raw.get("recordedAt") or "2026-01-01T00:00:00Z")
         self.view = View(self.world, self.pod, now)
         self.state = None

@@ -37,8 +37,8 @@ def world_with(node_raw, pods, reservations):
     return world
 
 
-def reserve_facts(world, reservation):
-    return world.facts(reserve_pod(reservation), stands_in=True)
+def reserve_pod_info(world, reservation):
+    return world.pod_info(reserve_pod(reservation), stands_in=True)
 
 
 def judged(state, row, change=NONE):
@@ -52,9 +52,9 @@ def test_a_reservation_chooses_running_pods(record):
     world = world_with(given["node"], given["pods"], [given["reservation"]])
     reservation = convert_object(given["reservation"], Reservation)
     config = {k: v for k, v in given["preAllocationConfig"].items() if v != ""}
-    facts = reserve_facts(world, reservation)
+    pod_info = reserve_pod_info(world, reservation)
     plugin = Plugin({"preAllocationConfig": config})
-    state = plugin.prepare(facts, View(world, facts, 0.0))
+    state = plugin.prepare(pod_info, View(world, pod_info, 0.0))
     state = getattr(state, "state", state)
     (row,) = world.nodes.rows.tolist()
     there = [pod.name for pod in state.seen().candidates.get(row, [])]
@@ -80,7 +80,7 @@ def pod_of(amounts, name):
 
 def listed(amounts):
     raw = a_pod("x", requests={k: v.lstrip("-") for k, v in amounts.items()})
-    found = dict(World().facts(convert_object(raw, Pod)).request)
+    found = dict(World().pod_info(convert_object(raw, Pod)).request)
     return {"cpu": found[0], "memory": found[1]}
 
 
@@ -97,16 +97,16 @@ def test_a_node_is_judged_with_its_pods(record):
         labelled = {names.PRE_ALLOCATION_REQUIRED: "true"}
         meta = msgspec.structs.replace(reservation.metadata, labels=labelled)
         reservation = msgspec.structs.replace(reservation, metadata=meta)
-    will = will_of(reservation, reserve_facts(world, reservation), prefers_none=False)
+    will = will_of(reservation, reserve_pod_info(world, reservation), prefers_none=False)
     site = ReserveState(world.nodes, world.offers, "", "Restricted")
     heritable = Heritable.to(reservation, ClusterMode())
     state = InheritState(world.nodes, world.offers, will, heritable, site)
     (row,) = world.nodes.rows.tolist()
-    state.seen().candidates[row] = [world.facts(convert_object(raw, Pod)) for raw in pods]
+    state.seen().candidates[row] = [world.pod_info(convert_object(raw, Pod)) for raw in pods]
     # A change that changes nothing has the row judged anew.
     change = Change(added={row: ()})
     if preemptible := (data.get("preemptible") or {}).get("test-node"):
-        pod = world.facts(pod_of(listed(preemptible), "preemptible"))
+        pod = world.pod_info(pod_of(listed(preemptible), "preemptible"))
         back = {row: (pod,)}
         comes = preemptible["cpu"].startswith("-")
         change = Change(added=back) if comes else Change(removed=back)
@@ -119,9 +119,9 @@ def test_the_pod_that_fills_it_best_goes_first(record):
     raw = given.get("reservation") or given["rInfo"].get("reservation")
     world = world_with(given["node"], (), ())
     pods = given.get("preAllocatablePods") or given.get("preAllocatable") or ()
-    found = [world.facts(convert_object(p, Pod)) for p in pods]
+    found = [world.pod_info(convert_object(p, Pod)) for p in pods]
     reservation = convert_object(raw or {}, Reservation)
-    will = will_of(reservation, reserve_facts(world, reservation), prefers_none=False)
+    will = will_of(reservation, reserve_pod_info(world, reservation), prefers_none=False)
     if "wantOrder" in record.expected:
         assert [p.name for p in by_score(will, found)] == (record.expected["wantOrder"] or [])
         return
@@ -137,9 +137,9 @@ def test_a_node_passes(record):
     world = world_with(given["node"], given["pods"], given["reservations"])
     raw = given["pod"]
     pod = convert_object(raw, Pod)
-    facts = world.facts(pod, stands_in=names.RESERVE_POD in pod.metadata.annotations)
+    pod_info = world.pod_info(pod, stands_in=names.RESERVE_POD in pod.metadata.annotations)
     plugin = Plugin({})
-    state = plugin.prepare(facts, View(world, facts, 0.0))
+    state = plugin.prepare(pod_info, View(world, pod_info, 0.0))
     while isinstance(state, Narrow | Part):
         state = state.state
     codes = plugin.filter(state, world.nodes.rows)

@@ -39,8 +39,8 @@ def decided(given):
     if reserves:
         template = {"template": {"spec": {}}}
         world.upsert(reservation({"metadata": {"name": "r", "uid": uid}, "spec": template}))
-    facts = world.facts(pod(raw, uid=uid), stands_in=reserves)
-    placement = attempt(PROFILE, facts, world, 0.0, np.random.default_rng(0))
+    pod_info = world.pod_info(pod(raw, uid=uid), stands_in=reserves)
+    placement = attempt(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
     assert isinstance(placement, Placement), placement
     return world, placement
 
@@ -99,8 +99,8 @@ def test_bind(record):
     # A reserve pod carries its reservation's annotations; the Go case leaves them out.
     notes = [(obj or {}).get("metadata", {}).get("annotations") or {} for obj in (raw, stored)]
     found = pod(raw, name="reserve-pod-0", annotations={**notes[0], **notes[1]})
-    facts = world.facts(found, stands_in=bool(uid))
-    placement = Placement(facts, 0, given["nodeName"], {})
+    pod_info = world.pod_info(found, stands_in=bool(uid))
+    placement = Placement(pod_info, 0, given["nodeName"], {})
     steps = ReservationPlugin().bind(None, placement)
     if want["want"]["code"] == "Skip":
         assert isinstance(steps, Skip)

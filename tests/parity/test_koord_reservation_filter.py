@@ -102,7 +102,7 @@ def test_hypotheses(record):
     user = a_user("user", where, requests, offer if given["withR"] else None)
     row, adding = world.nodes.row_of[where], given["function"] == "AddPod"
     if adding and not given["withR"]:
-        changes = (NONE, Change(added={row: (world.facts(user),)}))
+        changes = (NONE, Change(added={row: (world.pod_info(user),)}))
     else:
         world.upsert(user)
         without = Change(removed={row: (world.nodes.pod(user.uid)[0],)})

@@ -173,8 +173,8 @@ def test_available(record):
     """Go asserts only that it works; what its table meant of phase and conditions is compared."""
     raw, node = copy.deepcopy(record.input["reservation"]), record.input["nodeName"]
     world = FakeCluster(a_node(node)).world
-    facts = world.facts(reserve_pod(typed(raw)), stands_in=True)
-    steps = bind_reservation(Placement(facts, world.nodes.row_of[node], node, {}))
+    pod_info = world.pod_info(reserve_pod(typed(raw)), stands_in=True)
+    steps = bind_reservation(Placement(pod_info, world.nodes.row_of[node], node, {}))
     next(steps)
     stored = steps.send(raw).body
     want = record.observed["tableWant"]["status"]
@@ -232,7 +232,7 @@ def _may_use_unschedulable(pod):
     held = a_reservation(labels={"test": "true"}, owners=[{"labelSelector": {}}],
                          unschedulable=True, status=status)  # fmt: skip
     cluster = FakeCluster(a_node("n"), held)
-    return cluster.world.match(cluster.world.facts(pod)) is not None
+    return cluster.world.match(cluster.world.pod_info(pod)) is not None
 
 
 @parity(EXTENSION, "TestIsReservationIgnored")
@@ -243,7 +243,7 @@ def test_ignored(record):
     cluster = FakeCluster(a_node("n"), held)
     pod = a_pod("p", labels=(record.input.get("pod") or {}).get("metadata", {}).get("labels"))
     assert cluster.place(pod) == "n"
-    drawn = cluster.world.offers.draws_of(cluster.world.facts(as_stored(pod)).uid)
+    drawn = cluster.world.offers.draws_of(cluster.world.pod_info(as_stored(pod)).uid)
     assert (not drawn) is record.expected["want"]
 
 
@@ -255,7 +255,7 @@ def test_exact_match(record):
     notes = {names.EXACT_MATCH: msgspec.json.encode(given["spec"]).decode()}
     pod = a_pod("p", cpu=None, requests=given["podRequests"], annotations=notes)
     cluster = FakeCluster(a_node("n"), held)
-    matched = cluster.world.match(cluster.world.facts(typed(pod, Pod)))
+    matched = cluster.world.match(cluster.world.pod_info(typed(pod, Pod)))
     assert (matched is not None) is record.expected["want"]
 
 

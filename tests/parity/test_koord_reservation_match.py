@@ -42,7 +42,7 @@ def test_owners(record):
     """A reservation helps where it matches, on nodes the pod may go to."""
     given = record.input
     world, where = the_world(given), given["node"]["metadata"]["name"]
-    match = world.match(world.facts(pod(given["pod"], uid="incoming")))
+    match = world.match(world.pod_info(pod(given["pod"], uid="incoming")))
     matched = match is not None and world.nodes.row_of[where] in match.rows
     restored = matched and reaches(world, given["pod"], where)
     assert restored is record.expected["wantRestored"]
@@ -53,8 +53,8 @@ def test_reserve_pods(record):
     """To another reservation every one is somebody else's, its owners counted once."""
     given = record.input
     world, where = the_world(given), given["node"]["metadata"]["name"]
-    facts = world.facts(pod(given["pod"]), stands_in=True)
-    assert world.match(facts) is None
+    pod_info = world.pod_info(pod(given["pod"]), stands_in=True)
+    assert world.match(pod_info) is None
     there = world.offers.on_row(world.nodes.row_of[where])
     restored = bool(there) and reaches(world, given["pod"], where)
     assert restored is record.expected["wantRestored"]
@@ -96,8 +96,8 @@ def test_restoring(record):
     given, want = record.input, record.expected
     world = the_world(given)
     nodes, row = world.nodes, world.nodes.row_of["test-node"]
-    facts = world.facts(pod(given["pod"], uid="incoming"))
-    match = world.match(facts)
+    pod_info = world.pod_info(pod(given["pod"], uid="incoming"))
+    match = world.match(pod_info)
     offers = [world.offers.at(int(slot)) for slot in match.slots]
     assert [offer.reservation.name for offer in offers] == want["state"]["matched"]
     others = {offer.reservation.name for offer in world.offers} - set(want["state"]["matched"])
@@ -121,5 +121,5 @@ def test_restoring(record):
             assert nodes.ports.taken_at(row, wanted, hidden)
     seated = len(list(world.offers)) - len(match.unseen.rows)
     assert len(nodes.pods_on(row)) + seated == want["podCountAfter"]
-    [counts] = count(world.offers, facts, nodes).values()
+    [counts] = count(world.offers, pod_info, nodes).values()
     assert counts.owned == counts.left(0) == want["diagnosis"]["test-node"]["ownerMatched"]

@@ -54,7 +54,7 @@ def test_one_node(record):
     given, want = record.input, record.expected["wantReservation"]
     if is_reserve_pod(given["pod"]):
         assert want is None
-        assert World().match(World().facts(pod(given["pod"]), stands_in=True)) is None
+        assert World().match(World().pod_info(pod(given["pod"]), stands_in=True)) is None
         return
     got = nominated(the_world(given), given["pod"], "test-node")
     assert got == (want and want["metadata"]["name"])
@@ -104,9 +104,9 @@ def test_status_of_heirs(record):
     world.upsert(node({**given["node"], "status": {"allocatable": PLENTY}}))
     world.upsert(reservation({**raw, "status": {}}, owners=EVERYBODY))
     uid = raw["metadata"]["uid"]
-    facts = world.facts(pod(given["pod"], uid=uid), stands_in=True)
+    pod_info = world.pod_info(pod(given["pod"], uid=uid), stands_in=True)
     placed = attempt(
-        Profile("p", (ReservationPlugin(),)), facts, world, 0.0, np.random.default_rng(0)
+        Profile("p", (ReservationPlugin(),)), pod_info, world, 0.0, np.random.default_rng(0)
     )
     assert isinstance(placed, Placement)
     assert placed.node == "test-node"
@@ -148,10 +148,10 @@ def test_each_once(record):
         world.upsert(reservation(raw, owners=EVERYBODY, where=where, allocatable=held))
     taken = []
     for i in range(given["reservationCount"]):
-        facts = world.facts(pod(given["pod"], uid=f"pod-{i}"))
-        placed = attempt(profile, facts, world, 0.0, np.random.default_rng(0))
+        pod_info = world.pod_info(pod(given["pod"], uid=f"pod-{i}"))
+        placed = attempt(profile, pod_info, world, 0.0, np.random.default_rng(0))
         assert isinstance(placed, Placement)
-        taken += world.offers.draws_of(facts.uid)
+        taken += world.offers.draws_of(pod_info.uid)
     assert len(set(taken)) == given["reservationCount"]
-    late = world.facts(pod(given["pod"], uid="late"))
+    late = world.pod_info(pod(given["pod"], uid="late"))
     assert not isinstance(attempt(profile, late, world, 0.0, np.random.default_rng(0)), Placement)

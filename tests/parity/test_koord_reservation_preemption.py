@@ -23,12 +23,12 @@ from parity.test_koord_reservation_filter import summed_up
 FILE = "koord_reservation_filter.jsonl"
 
 
-def refused_everywhere(world, facts):
+def refused_everywhere(world, pod_info):
     """A rejection by every node, where reservations are all there is to ask."""
-    view, plugin = View(world, facts, 0.0), ReservationPlugin({"enablePreemption": True})
-    prepared, size = ask(PluginUse(plugin), facts, view, ()), world.nodes.size
+    view, plugin = View(world, pod_info, 0.0), ReservationPlugin({"enablePreemption": True})
+    prepared, size = ask(PluginUse(plugin), pod_info, view, ()), world.nodes.size
     return Rejection(
-        pod=facts, view=view, nodes=world.nodes.node_count,
+        pod=pod_info, view=view, nodes=world.nodes.node_count,
         codes=np.full(size, Code.UNSCHEDULABLE, np.int8),
         plugin_of=np.full(size, PASSED, np.int8),
         filters=((plugin, prepared.state),) if prepared.filters else (),
@@ -41,7 +41,9 @@ def test_summary_with_preemption(record):
     world = World()
     for raw in record.input["nodes"]:
         world.upsert(node(raw))
-    refused = refused_everywhere(world, world.facts(pod(record.input["testPod"], uid="incoming")))
+    refused = refused_everywhere(
+        world, world.pod_info(pod(record.input["testPod"], uid="incoming"))
+    )
     effect = DefaultPreemption({}).after_reject(None, refused, refused.view)
     want = record.expected
     assert [effect.message, *summed_up(record)] == want["wantStatus"]["reasons"]
@@ -57,8 +59,8 @@ def test_nobody_has_to_go(record):
         world.upsert(pod(raw))
     for raw in given.get("reservations") or ():
         world.upsert(reservation(raw, owners=EVERYBODY))
-    facts = world.facts(pod(given["pod"]), stands_in=is_reserve_pod(given["pod"]))
-    refused = refused_everywhere(world, facts)
+    pod_info = world.pod_info(pod(given["pod"]), stands_in=is_reserve_pod(given["pod"]))
+    refused = refused_everywhere(world, pod_info)
     outcome = Search(refused, refused.view).outcome(world.nodes.row_of["test-node-0"])
     assert (want["wantVictims"], want["wantNumPDBViolations"]) == (None, 0)
     assert outcome.reasons == ('expected at least one victim pod on node "test-node-0"',)
@@ -76,7 +78,7 @@ def test_budgets(record):
         world.upsert(convert_object(raw, PodDisruptionBudget))
     budgets = trials_of(world).budgets
     budgets.refresh()
-    pods = [world.facts(pod(raw, uid=f"pod-{i}")) for i, raw in enumerate(given["pods"])]
+    pods = [world.pod_info(pod(raw, uid=f"pod-{i}")) for i, raw in enumerate(given["pods"])]
     beyond = len(budgets.violating(pods))
     assert beyond == want["wantViolatingCount"]
     assert len(pods) - beyond == want["wantNonViolatingCount"]
@@ -84,5 +86,5 @@ def test_budgets(record):
 
 @parity("koord_extension.jsonl", "TestIsPodPreemptible")
 def test_who_is_spared(record):
-    facts = World().facts(pod(record.input.get("pod"), uid="there"))
-    assert spared(facts) is not record.expected["want"]
+    pod_info = World().pod_info(pod(record.input.get("pod"), uid="there"))
+    assert spared(pod_info) is not record.expected["want"]

@@ -91,7 +91,7 @@ def test_a_pod_comes_and_goes(record):
     world = the_world(record)
     found = asked(InterPodAffinity({}), record.input["pendingPod"], world)
     before = counts(found)
-    more = world.facts(pod(record.input["addedPod"], uid="added"))
+    more = world.pod_info(pod(record.input["addedPod"], uid="added"))
     row = world.nodes.row_of[more.pod.spec.node_name]
     wanted = [pairs_of(record.expected[k]) for k in ("expectedAffinity", "expectedAntiAffinity")]
     assert counts(found, Change(added={row: (more,)})) == wanted
@@ -141,8 +141,8 @@ def test_hints(record):
     world = world_of([])
     for raw in record.input.get("namespaces") or ():
         world.upsert(convert_object(raw, Namespace))
-    facts = world.facts(pod(record.input["pod"]))
-    got = InterPodAffinity({}).hint(event_of(record), facts, View(world, facts, 0.0))
+    pod_info = world.pod_info(pod(record.input["pod"]))
+    got = InterPodAffinity({}).hint(event_of(record), pod_info, View(world, pod_info, 0.0))
     assert got == (record.expected["expectedHint"] == "Queue")
 
 

@@ -34,10 +34,10 @@ def wanted(record):
 def hinted(record, plugin, resource, action, old, new, world=None):
     """The plugin's hint about an event of which it must have asked to hear."""
     world = world or World()
-    facts = world.facts(pod(record.input["pod"]))
+    pod_info = world.pod_info(pod(record.input["pod"]))
     event = ClusterEvent(resource, action, old, new)
     assert hears(plugin, event)
-    return plugin.hint(event, facts, View(world, facts, 0.0))
+    return plugin.hint(event, pod_info, View(world, pod_info, 0.0))
 
 
 def after_node(record, plugin, update):
@@ -131,7 +131,7 @@ def with_claims(raws):
 @parity("schedulinggates.jsonl", "TestPreEnqueue")
 def test_gate(record):
     world = World()
-    facts = world.facts(pod(record.input["pod"]))
-    refusal = SchedulingGates({}).pre_enqueue(facts, View(world, facts, 0.0))
+    pod_info = world.pod_info(pod(record.input["pod"]))
+    refusal = SchedulingGates({}).pre_enqueue(pod_info, View(world, pod_info, 0.0))
     got = {"code": "Success"} if refusal is None else status(refusal.code, refusal.reasons)
     assert got == record.expected["want"]

@@ -46,8 +46,8 @@ def test_order_of_the_queue(record):
     queue, world = SchedulingQueue(judge=lambda *_: Worth.NOTHING), World()
     for uid in ("p2", "p1"):
         one = record.input[uid]
-        facts = dataclasses.replace(world.facts(pod(one["pod"])), uid=uid)
-        queue.add(facts, one["timestamp"] / 1e9)
+        pod_info = dataclasses.replace(world.pod_info(pod(one["pod"])), uid=uid)
+        queue.add(pod_info, one["timestamp"] / 1e9)
     assert (queue.pop(0.0).uid == "p1") == record.expected["less"]
 
 
@@ -70,9 +70,9 @@ def test_fit_error(record):
     filters = ((Spoken([one["reasons"] for one in statuses.values()]), None),)
     first = diagnosis["preFilterMsg"]
     world = World()
-    facts = world.facts(pod(record.input["pod"]))
+    pod_info = world.pod_info(pod(record.input["pod"]))
     rejection = Rejection(
-        pod=facts, view=View(world, facts, 0.0), nodes=count, filters=filters,
+        pod=pod_info, view=View(world, pod_info, 0.0), nodes=count, filters=filters,
         codes=np.ones(len(statuses), np.int8), plugin_of=np.zeros(len(statuses), np.int8),
         prefilter=("Spoken", Reject(Code.UNSCHEDULABLE, (first,))) if first else None,
     )  # fmt: skip
@@ -86,7 +86,7 @@ def victim(world, raw):
     found = dict((raw["pods"] or [{}])[0])
     found["spec"] = {**found.get("spec", {}), "priority": raw["priority"]}
     found["status"] = {"startTime": raw["earliestStartTime"]}
-    return world.facts(pod(found))
+    return world.pod_info(pod(found))
 
 
 @parity("preemption.jsonl", "TestMoreImportantVictim")

@@ -57,11 +57,11 @@ def fakes(world, incoming, plugin_code):
 
 def rejection(record, world, raw_pod, codes):
     """A rejection of the pod with the filters the record names, every node as ``codes`` says."""
-    facts = world.facts(pod(raw_pod))
-    view = View(world, facts, 0.0)
+    pod_info = world.pod_info(pod(raw_pod))
+    view = View(world, pod_info, 0.0)
     listed = record.input.get("plugins") or {}
     names = dict.fromkeys([*(listed.get("filter") or ()), *(listed.get("preFilter") or ())])
-    answers = fakes(world, facts, CODES[record.input.get("fakeFilterRC", "Success")])
+    answers = fakes(world, pod_info, CODES[record.input.get("fakeFilterRC", "Success")])
     real = {
         "NodeResourcesFit": NodeResourcesFit, "PodTopologySpread": PodTopologySpread,
         "InterPodAffinity": InterPodAffinity,
@@ -72,14 +72,14 @@ def rejection(record, world, raw_pod, codes):
             filters.append((Fake(name, answers[name]), None))
         else:
             plugin = real[name]({})
-            prepared = ask(PluginUse(plugin), facts, view, ())
+            prepared = ask(PluginUse(plugin), pod_info, view, ())
             if prepared.filters:
                 filters.append((plugin, prepared.state))
     found = np.zeros(world.nodes.size, np.int8)
     for name, row in world.nodes.row_of.items():
         found[row] = codes(name)
     return view, Rejection(
-        pod=facts, view=view, nodes=world.nodes.node_count, codes=found,
+        pod=pod_info, view=view, nodes=world.nodes.node_count, codes=found,
         plugin_of=np.full(world.nodes.size, PASSED, np.int8), filters=tuple(filters),
     )  # fmt: skip
 

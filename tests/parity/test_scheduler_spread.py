@@ -51,7 +51,7 @@ def test_counts_with_a_pod_more(record):
     world = world_of([node(raw) for raw in record.input["nodes"]], record.input["existingPods"])
     found = asked(PodTopologySpread({}), record.input["preemptor"], world)
     there = node(record.input["nodes"][record.input["nodeIdx"]]).name
-    more = world.facts(pod(record.input["addedPod"], uid="added"))
+    more = world.pod_info(pod(record.input["addedPod"], uid="added"))
     change = Change(added={world.nodes.row_of[there]: (more,)})
     assert counts(found, change) == record.expected["want"]["tpValueToMatchNum"]
 
@@ -66,7 +66,7 @@ def test_counts_with_a_pod_less(record):
     less = record.input["deletedPod"] if index < 0 else standing[index]
     if "that runs there (p-b2)" in record.compare:
         less = next(raw for raw in standing if raw["metadata"]["name"] == "p-b2")
-    gone = world.facts(pod(less, uid="gone"))
+    gone = world.pod_info(pod(less, uid="gone"))
     known = index >= 0 and (there == gone.pod.spec.node_name)
     change = Change(removed={world.nodes.row_of[there]: (gone,)}) if known else NONE
     assert counts(found, change) == record.expected["want"]["tpValueToMatchNum"]
@@ -141,7 +141,7 @@ def test_weights(record):
 )
 def test_hints(record):
     world = world_of([])
-    facts = world.facts(pod(record.input["pod"]))
-    got = PodTopologySpread({}).hint(event_of(record), facts, View(world, facts, 0.0))
+    pod_info = world.pod_info(pod(record.input["pod"]))
+    got = PodTopologySpread({}).hint(event_of(record), pod_info, View(world, pod_info, 0.0))
     wanted = record.expected.get("expectedHint") or record.expected["wantHint"]
     assert got == (wanted == "Queue")

@@ -47,9 +47,9 @@ def told(record, side):
 
 def hint(record, event):
     world = World()
-    facts = world.facts(pod(record.input["pod"]))
+    pod_info = world.pod_info(pod(record.input["pod"]))
     plugin = PLUGINS[record.input["plugin"]]({})
-    return plugin.hint(event, facts, View(world, facts, 0.0))
+    return plugin.hint(event, pod_info, View(world, pod_info, 0.0))
 
 
 def wanted(record):

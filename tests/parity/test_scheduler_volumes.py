@@ -45,8 +45,8 @@ def tell(world, record):
 
 def as_itself(plugin, raw, world):
     """Ask about a pod under its own uid, which its claims may name as their owner."""
-    facts = world.facts(pod(raw))
-    return Asked(plugin, ask(PluginUse(plugin), facts, View(world, facts, 0.0), ()), world)
+    pod_info = world.pod_info(pod(raw))
+    return Asked(plugin, ask(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world)
 
 
 def without_error(status):

@@ -28,8 +28,8 @@ def small_nodes(count, **more):
 
 
 def outcome(world, pod, profile=PROFILE, seed=0):
-    facts = world.facts(typed(pod))
-    return decide(profile, facts, world, 0.0, np.random.default_rng(seed))
+    pod_info = world.pod_info(typed(pod))
+    return decide(profile, pod_info, world, 0.0, np.random.default_rng(seed))
 
 
 def node_of(world, pod, profile=PROFILE):

@@ -32,14 +32,14 @@ class Desk:
     def claims(self):
         return self.world.devices.claims
 
-    def facts(self, raw):
-        return self.world.facts(typed(raw))
+    def pod_info(self, raw):
+        return self.world.pod_info(typed(raw))
 
     def view(self, pod):
         return View(self.world, pod, NOW)
 
     def prepare(self, raw):
-        answer = self.plugin.prepare(self.facts(raw), self.view(self.facts(raw)))
+        answer = self.plugin.prepare(self.pod_info(raw), self.view(self.pod_info(raw)))
         return answer.state if isinstance(answer, Part) else answer
 
     def verdicts(self, demand):
@@ -61,7 +61,7 @@ class Desk:
         assert not isinstance(demand, (Reject, Skip)), demand
         assert self.verdicts(demand)[node] == 0
         row = self.world.nodes.row_of[node]
-        placement = Placement(self.facts(raw), row, node, {self.plugin.name: demand})
+        placement = Placement(self.pod_info(raw), row, node, {self.plugin.name: demand})
         assert self.plugin.reserve(demand, placement) is None
         return demand, placement
 
@@ -102,7 +102,7 @@ def test_D048_two_pods_racing_for_the_last_device_exactly_one_wins():
 
     # The second decided before the first had written anything: it must not get the device.
     row = desk.world.nodes.row_of["n"]
-    refusal = desk.plugin.reserve(waiting, Placement(desk.facts(second), row, "n", {}))
+    refusal = desk.plugin.reserve(waiting, Placement(desk.pod_info(second), row, "n", {}))
     assert refusal.reasons == ("cannot allocate all claims",)
     late = desk.prepare(second)
     assert desk.verdicts(late) == {"n": Code.UNRESOLVABLE}
@@ -173,9 +173,9 @@ def test_D045_a_missing_class_holds_the_pod_until_it_exists():
     refusal = desk.prepare(pod)
     assert refusal == Reject(Code.UNRESOLVABLE, ("request req-0: device class gpu does not exist",))
     desk.world.upsert(typed(a_device_class("gpu")))
-    facts = desk.facts(pod)
+    pod_info = desk.pod_info(pod)
     event = ClusterEvent("DeviceClass", "Add", None, typed(a_device_class("gpu")))
-    assert desk.plugin.hint(event, facts, desk.view(facts))
+    assert desk.plugin.hint(event, pod_info, desk.view(pod_info))
     assert desk.verdicts(desk.prepare(pod)) == {"n": 0}
 
 
@@ -197,7 +197,7 @@ def test_D045_a_missing_class_holds_the_pod_until_it_exists():
 )
 def test_D044_a_pod_waits_outside_the_queue_for_its_claims(claim, entry, words):
     desk = one_gpu(*([claim] if claim else []))
-    pod = desk.facts(a_pod(claims=[entry]))
+    pod = desk.pod_info(a_pod(claims=[entry]))
     refusal = Reject(Code.UNRESOLVABLE, (words,))
     assert desk.plugin.pre_enqueue(pod, desk.view(pod)) == refusal
     assert desk.plugin.prepare(pod, desk.view(pod)) == refusal
@@ -232,9 +232,9 @@ def test_D047_a_second_pod_waits_while_the_claim_is_being_allocated():
     assert desk.prepare(second) == Reject(Code.UNRESOLVABLE, (words,))
     old = desk.claims.get("default", "a")
     desk.api.drive(desk.plugin.pre_bind(demand, placement))
-    facts = desk.facts(second)
+    pod_info = desk.pod_info(second)
     event = ClusterEvent("ResourceClaim", "Update", old, desk.claims.get("default", "a"))
-    assert desk.plugin.hint(event, facts, desk.view(facts))
+    assert desk.plugin.hint(event, pod_info, desk.view(pod_info))
     assert desk.verdicts(desk.prepare(second)) == {"n": 0}
 
 
@@ -350,7 +350,7 @@ def test_D034_nodes_with_earlier_alternatives_score_higher():
         a_slice("n-gpu", node="n", devices=1), a_slice("m-gpu", node="m", devices=2),
     )  # fmt: skip
     pod = a_pod(claims=using("a"))
-    demand = desk.plugin.prepare(desk.facts(pod), desk.view(desk.facts(pod)))
+    demand = desk.plugin.prepare(desk.pod_info(pod), desk.view(desk.pod_info(pod)))
     rows = np.array([desk.world.nodes.row_of[name] for name in ("n", "m")])
     raw = desk.plugin.score(demand, rows)
     assert raw.tolist() == [7, 8]
@@ -404,9 +404,9 @@ def test_D064_when_all_devices_are_taken_the_next_pod_waits_for_one_to_go():
     assert desk.verdicts(desk.prepare(pods[1])) == {"n": Code.UNRESOLVABLE}
     claim = desk.claims.all()[0]
     desk.world.delete(claim)
-    facts = desk.facts(pods[1])
+    pod_info = desk.pod_info(pods[1])
     event = ClusterEvent("ResourceClaim", "Delete", claim, None)
-    assert desk.plugin.hint(event, facts, desk.view(facts))
+    assert desk.plugin.hint(event, pod_info, desk.view(pod_info))
     assert desk.verdicts(desk.prepare(pods[1])) == {"n": 0}
 
 
@@ -486,6 +486,6 @@ def test_D070_a_claim_beside_a_resource_of_the_device_plugin_makes_no_special_cl
 
 def test_reservations_that_hold_devices_are_refused_in_words():
     desk = one_gpu(a_claim("a"))
-    pod = desk.world.facts(typed(a_pod(claims=using("a"))), stands_in=True)
+    pod = desk.world.pod_info(typed(a_pod(claims=using("a"))), stands_in=True)
     refusal = desk.plugin.prepare(pod, desk.view(pod))
     assert refusal.reasons == ("reservations that hold devices are not built yet",)

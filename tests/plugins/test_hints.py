@@ -13,10 +13,10 @@ from plugins.deciding import PROFILE, a_world
 
 def worth(plugin, pod, resource, action, old=None, new=None):
     world = a_world(a_node("n1"))
-    facts = world.facts(typed(pod))
+    pod_info = world.pod_info(typed(pod))
     old, new = (None if raw is None else typed(raw) for raw in (old, new))
     event = ClusterEvent(resource, action, old, new)
-    return PROFILE.plugin(plugin).hint(event, facts, View(world, facts, 0.0))
+    return PROFILE.plugin(plugin).hint(event, pod_info, View(world, pod_info, 0.0))
 
 
 def test_S015_a_node_that_grew_enough_is_worth_it_and_a_label_is_not():
@@ -104,7 +104,7 @@ def news(resource, changes, versions):
 @pytest.mark.parametrize("plugin", PROFILE.having(Hints), ids=lambda plugin: plugin.name)
 def test_a_plugin_hears_everything_it_would_say_yes_to(plugin):
     world = a_world(a_node("n"))
-    waiting = [world.facts(typed(pod)) for pod in WAITING]
+    waiting = [world.pod_info(typed(pod)) for pod in WAITING]
     told = [*news("Node", node_changes, NODES), *news("AssignedPod", pod_changes, PODS)]
     for events, pod in itertools.product(told, waiting):
         helpful = [e for e in events if plugin.hint(e, pod, View(world, pod, 0.0))]

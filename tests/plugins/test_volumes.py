@@ -99,7 +99,9 @@ def test_a_reservation_promises_no_volumes():
     claim = a_volume_claim("one", storage_class="static")
     world = a_world(*zoned("a"), STATIC, a_volume("v", storage_class="static"), claim)
     found = outcome(world, using("one"))
-    stand_in = Placement(world.facts(found.pod.pod, stands_in=True), found.row, "n1", found.states)
+    stand_in = Placement(
+        world.pod_info(found.pod.pod, stands_in=True), found.row, "n1", found.states
+    )
     PROFILE.plugin("VolumeBinding").reserve(found.states["VolumeBinding"], stand_in)
     assert world.volumes.promised(stand_in.pod.uid) is None
 
@@ -137,12 +139,14 @@ def test_a_claim_for_one_pod_is_not_given_to_two():
 def test_volumes_that_decide_nothing_do_not_make_a_class_of_their_own():
     world = a_world(a_node("n1"))
     shapes = {
-        world.facts(typed(a_pod(name, volumes=[{"name": f"token-{name}", "projected": {}}]))).shape
+        world.pod_info(
+            typed(a_pod(name, volumes=[{"name": f"token-{name}", "projected": {}}]))
+        ).shape
         for name in ("a", "b")
     }
     assert len(shapes) == 1
     own = {
-        world.facts(typed(a_pod(name, volumes=[{"name": "scratch", "ephemeral": {}}]))).shape
+        world.pod_info(typed(a_pod(name, volumes=[{"name": "scratch", "ephemeral": {}}]))).shape
         for name in ("a", "b")
     }
     assert len(own) == 2

@@ -8,8 +8,8 @@ from plugins.deciding import a_world
 
 def placed(**annotations):
     world = a_world(a_node("n1"))
-    facts = world.facts(typed(a_pod("web", namespace="shop")))
-    return Placement(facts, 0, "n1", {}, dict(annotations))
+    pod_info = world.pod_info(typed(a_pod("web", namespace="shop")))
+    return Placement(pod_info, 0, "n1", {}, dict(annotations))
 
 
 def test_the_binding_names_pod_uid_and_node():
@@ -29,5 +29,5 @@ def test_annotations_travel_with_the_binding():
 
 def test_a_stand_in_for_a_reservation_is_left_to_its_own_plugin():
     world = a_world(a_node("n1"))
-    facts = world.facts(typed(a_pod("r")), stands_in=True)
-    assert isinstance(DefaultBinder({}).bind(None, Placement(facts, 0, "n1", {})), Skip)
+    pod_info = world.pod_info(typed(a_pod("r")), stands_in=True)
+    assert isinstance(DefaultBinder({}).bind(None, Placement(pod_info, 0, "n1", {})), Skip)

@@ -27,8 +27,8 @@ def the_world(*objects):
 
 def tried(world, reservation):
     """From whom a reservation inherits that has its turn; None if it fits nowhere."""
-    facts = world.facts(reserve_pod(reservation), stands_in=True)
-    outcome = attempt(PROFILE, facts, world, 0.0, np.random.default_rng(0))
+    pod_info = world.pod_info(reserve_pod(reservation), stands_in=True)
+    outcome = attempt(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
     if not isinstance(outcome, Placement):
         return None
     return [pod.name for pod in outcome.states["Reservation"].chosen.pods]
@@ -36,7 +36,7 @@ def tried(world, reservation):
 
 def test_a_pod_that_was_on_its_way_is_there():
     world = the_world(a_node("n", cpu="4"), a_pod("small", cpu="1", node="n", labels=MINE))
-    world.assume(world.facts(typed(a_pod("big", cpu="3", labels=MINE))), world.nodes.row_of["n"])
+    world.assume(world.pod_info(typed(a_pod("big", cpu="3", labels=MINE))), world.nodes.row_of["n"])
     heir = typed(a_reservation("r", cpu="3", owner_labels=MINE, pre_allocation=True))
     world.upsert(heir)
     assert tried(world, heir) is None
@@ -53,13 +53,13 @@ def test_a_pod_says_that_it_would_rather_leave():
     heir = typed(a_reservation("r", cpu="1", pre_allocation=True, pre_allocation_policy=ways))
     world.upsert(heir)
     # Looked at, not placed: placing it would be news of its own.
-    facts = world.facts(reserve_pod(heir), stands_in=True)
-    assert chosen(world, facts) == ["a"]
+    pod_info = world.pod_info(reserve_pod(heir), stands_in=True)
+    assert chosen(world, pod_info) == ["a"]
     world.upsert(typed(offered("b", **{RANK: "9"})))
-    assert chosen(world, facts) == ["b"]
+    assert chosen(world, pod_info) == ["b"]
 
 
-def chosen(world, facts):
-    found = feasible(PROFILE, facts, world, 0.0)
+def chosen(world, pod_info):
+    found = feasible(PROFILE, pod_info, world, 0.0)
     (state,) = [p.state for p in found.active if p.plugin.name == "Reservation"]
     return [pod.name for pod in state.decide(int(found.rows[0])).pods]

@@ -73,8 +73,8 @@ def an_owner(random, name):
 
 
 def state_of(world, pod):
-    facts = world.facts(typed(pod))
-    found = ReservationPlugin({}).prepare(facts, View(world, facts, 0.0))
+    pod_info = world.pod_info(typed(pod))
+    found = ReservationPlugin({}).prepare(pod_info, View(world, pod_info, 0.0))
     part = found.state if isinstance(found, Narrow) else found
     state = part.state if isinstance(part, Part) else part
     assert isinstance(state, OwnerState)
@@ -105,18 +105,18 @@ def play(random, world, steps, told=lambda _state, _placement: None):
     plugin, standing = profile.plugin("Reservation"), []
     for step in range(steps):
         if standing and random.random() < 0.3:
-            facts = standing.pop(random.randrange(len(standing)))
-            world.offers.withdraw(facts.uid)
-            world.forget(facts.uid)
+            pod_info = standing.pop(random.randrange(len(standing)))
+            world.offers.withdraw(pod_info.uid)
+            world.forget(pod_info.uid)
         else:
-            facts = world.facts(typed(an_owner(random, f"p{step}")))
-            found = decide(profile, facts, world, 0.0, rng)
+            pod_info = world.pod_info(typed(an_owner(random, f"p{step}")))
+            found = decide(profile, pod_info, world, 0.0, rng)
             if isinstance(found, Placement):
-                world.assume(facts, found.row)
+                world.assume(pod_info, found.row)
                 if (state := found.states.get(plugin.name)) is not None:
                     told(state, found)
                     plugin.reserve(state, found)
-                standing.append(facts)
+                standing.append(pod_info)
         yield standing
 
 
@@ -127,8 +127,8 @@ def test_one_row_is_judged_as_all_rows_are(seed):
     for standing in play(random, world, 25):
         state = state_of(world, an_owner(random, "asker"))
         check_rows(state, Change())
-        gone = [facts for facts in standing if random.random() < 0.3]
-        rows = {world.nodes.pod(facts.uid)[1] for facts in gone}
+        gone = [pod_info for pod_info in standing if random.random() < 0.3]
+        rows = {world.nodes.pod(pod_info.uid)[1] for pod_info in gone}
         removed = {row: tuple(f for f in gone if world.nodes.pod(f.uid)[1] == row) for row in rows}
         check_rows(state, Change(removed=removed))
 
@@ -172,8 +172,8 @@ def test_the_best_rows_are_those_of_scoring_everything(seed):
     world, profile = a_world(random, ordered=ordered), default_profiles()["default-scheduler"]
     compared = 0
     for _ in play(random, world, 25):
-        facts = world.facts(typed(an_owner(random, "asker")))
-        found = feasible(profile, facts, world, 0.0)
+        pod_info = world.pod_info(typed(an_owner(random, "asker")))
+        found = feasible(profile, pod_info, world, 0.0)
         if isinstance(found, Rejection) or found.mask is not None:
             continue
         scores = score_rows(profile, found.active, found.rows)
@@ -184,7 +184,7 @@ def test_the_best_rows_are_those_of_scoring_everything(seed):
         rows, sums = ranked(profile, found)
         assert np.arange(world.nodes.size)[rows][sums == sums.max()].tolist() == best.tolist()
         compared += found.record.leading is not None
-        anew = Memory(profile).record(facts, found.view)
+        anew = Memory(profile).record(pod_info, found.view)
         anew.refresh()
         assert (anew.ok == found.record.ok).all()
         assert (anew.total[anew.ok] == found.record.total[anew.ok]).all()

@@ -23,7 +23,7 @@ class Backlog:
         hearing = Hearing(PROFILES, self.world, lambda: self.now)
 
         def judge(queued, event):
-            self.judged.append(queued.facts.name)
+            self.judged.append(queued.pod_info.name)
             return hearing.judge(queued, event)
 
         self.queue = SchedulingQueue(
@@ -40,10 +40,10 @@ class Backlog:
         """Give everybody a try; answers who found no room."""
         away = []
         while (queued := self.queue.pop(self.now)) is not None:
-            outcome = attempt(PROFILES[NAME], queued.facts, self.world, self.now, None)
+            outcome = attempt(PROFILES[NAME], queued.pod_info, self.world, self.now, None)
             assert isinstance(outcome, TurnedAway)
             self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self.now)
-            away.append(queued.facts.name)
+            away.append(queued.pod_info.name)
         self.judged.clear()
         return sorted(away)
 

@@ -116,8 +116,8 @@ async def test_a_change_made_while_binding_failed_counts_in_the_next_try(cluster
     await cluster.create(a_pod("p", cpu="1"))
     await cluster.client.patch(PODS, "p", {"metadata": {"labels": {"new": "label"}}}, "default")
     await cluster.advance(5)
-    (facts,) = (facts for facts, _ in cluster.world.nodes.pods())
-    assert (facts.name, facts.labels) == ("p", {"new": "label"})
+    (pod_info,) = (pod_info for pod_info, _ in cluster.world.nodes.pods())
+    assert (pod_info.name, pod_info.labels) == ("p", {"new": "label"})
 
 
 async def test_stopping_does_not_wait_for_a_server_that_is_gone(cluster, line):

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from holdfast.columns import pod_facts
+from holdfast.columns import pod_info as pod_info_module
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import attempt
@@ -103,9 +103,9 @@ def calls_to_decide(raw):
 
     sys.setprofile(note)
     try:
-        attempt(profile, world.facts(pod), world, 0.0, np.random.default_rng(1))
+        attempt(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
         world.upsert(bound)
-        plain = world.facts(typed(a_pod("plain", labels={"app": "web"})))
+        plain = world.pod_info(typed(a_pod("plain", labels={"app": "web"})))
         attempt(profile, plain, world, 0.0, np.random.default_rng(1))
         world.delete(bound)
     finally:
@@ -116,7 +116,7 @@ def calls_to_decide(raw):
 @pytest.mark.parametrize("lists", LISTS.values(), ids=LISTS)
 def test_the_work_grows_no_faster_than_the_list(monkeypatch, lists):
     """Beyond the limit, too: a pod that stands already may have any number of entries."""
-    monkeypatch.setattr(pod_facts, "_excess", lambda *_: "")
+    monkeypatch.setattr(pod_info_module, "_excess", lambda *_: "")
     few, many = (calls_to_decide(a_pod("odd", **lists(count))) for count in (300, 600))
     assert many < 2.5 * few
 
@@ -164,8 +164,8 @@ def test_a_node_with_a_list_that_is_too_long_opens_no_row(caplog):
 def test_requests_of_many_containers_are_counted_together():
     asked = [{"requests": {f"example.com/{i}-{j}": "1" for j in range(50)}} for i in range(20)]
     listed = [{"name": f"c{i}", "image": "i", "resources": one} for i, one in enumerate(asked)]
-    facts = a_world().facts(typed(a_pod(containers=listed)))
-    assert facts.excess == (
+    pod_info = a_world().pod_info(typed(a_pod(containers=listed)))
+    assert pod_info.excess == (
         "spec.containers[*].resources.requests: Too many: 1000: must have at most 512 items"
     )
 
@@ -193,7 +193,7 @@ def test_labels_that_no_node_has_share_one_column():
     profile, selector = default_profiles()["default-scheduler"], {"absent-1": "yes"}
     for i in range(3):
         pod = typed(a_pod(f"q{i}", node_selector={f"absent-{i}": "yes"}))
-        attempt(profile, world.facts(pod), world, 0.0, np.random.default_rng(1))
+        attempt(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
     columns = [world.nodes.label_column(f"absent-{i}") for i in range(3)]
     assert columns[0].ids is columns[1].ids is columns[2].ids
     world.upsert(typed(a_node("n1", labels=selector)))
@@ -201,7 +201,7 @@ def test_labels_that_no_node_has_share_one_column():
     assert columns[0].ids is columns[2].ids
     assert (columns[0].ids < 0).all()
     pod = typed(a_pod("finds", node_selector=selector))
-    placement = attempt(profile, world.facts(pod), world, 0.0, np.random.default_rng(1))
+    placement = attempt(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
     assert placement.node == "n1"
     for i in range(70):
         world.upsert(typed(a_node(f"more-{i}", labels={"absent-2": "yes"} if i == 69 else {})))

@@ -90,7 +90,7 @@ class Desk:
         self.news = NewsDesk(self.world, self.queue, ours, lambda: 0.0)
         self.refused = []
         self.reservations = ReservationDesk(
-            self.news, lambda facts, words: self.refused.append((facts.name, words))
+            self.news, lambda pod_info, words: self.refused.append((pod_info.name, words))
         )
 
     def _judge(self, _queued, event):
@@ -122,7 +122,7 @@ def desk():
 def test_only_pods_of_our_profiles_are_queued_but_everybodys_take_room(desk):
     desk.news.on_pod("added", None, typed(a_pod("theirs", scheduler_name="other")))
     desk.news.on_pod("added", None, typed(a_pod("ours", scheduler_name="koord-scheduler")))
-    assert desk.queue.pop(0.0).facts.name == "ours"
+    assert desk.queue.pop(0.0).pod_info.name == "ours"
     assert desk.queue.pop(0.0) is None
     desk.news.on_pod(
         "added", None, typed(a_pod("bound", scheduler_name="other", node="n", cpu="2"))
@@ -167,7 +167,7 @@ def test_a_pod_replaced_by_another_of_its_name_is_gone(desk):
 
 def test_an_assumed_pod_that_is_deleted_gives_its_room_back_and_tells_where(desk):
     pod = typed(a_pod("p", cpu="3"))
-    desk.world.assume(desk.world.facts(pod), desk.world.nodes.row_of["n"])
+    desk.world.assume(desk.world.pod_info(pod), desk.world.nodes.row_of["n"])
     events = []
     desk.queue.judge = lambda _, event: events.append(event) or Worth.NOTHING
     desk.news.on_pod("deleted", pod, None)
@@ -177,7 +177,7 @@ def test_an_assumed_pod_that_is_deleted_gives_its_room_back_and_tells_where(desk
 
 def test_news_about_an_assumed_pod_does_not_queue_it_again(desk):
     old, new = typed(a_pod("p")), typed(a_pod("p", labels={"a": "b"}))
-    desk.world.assume(desk.world.facts(old), desk.world.nodes.row_of["n"])
+    desk.world.assume(desk.world.pod_info(old), desk.world.nodes.row_of["n"])
     desk.news.on_pod("modified", old, new)
     assert desk.queue.pop(0.0) is None
 
@@ -209,8 +209,8 @@ def settled(phase="Available", **status):
 def test_a_pending_reservation_queues_like_a_pod(desk):
     desk.reservations.on_reservation("added", None, pending())
     queued = desk.queue.pop(0.0)
-    assert (queued.facts.name, queued.facts.uid) == ("r", pending().uid)
-    assert queued.facts.stands_in
+    assert (queued.pod_info.name, queued.pod_info.uid) == ("r", pending().uid)
+    assert queued.pod_info.stands_in
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_reservation_asked_for_anew_is_tried_at_once(desk):
     desk.reservations.on_reservation("added", None, pending())
     desk.queue.reject(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
     desk.reservations.on_reservation("modified", pending(), typed(a_reservation("r", cpu="1")))
-    assert desk.queue.pop(0.0).facts.request == ((CPU, 1000),)
+    assert desk.queue.pop(0.0).pod_info.request == ((CPU, 1000),)
 
 
 def test_a_reservation_replaced_by_another_of_its_name_is_gone(desk):

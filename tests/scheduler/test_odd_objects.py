@@ -42,7 +42,9 @@ class Desk:
         self.news = AsInformed(news)
         self.refused = []
         self.reservations = AsInformed(
-            ReservationDesk(news, lambda facts, words: self.refused.append((facts.name, words)))
+            ReservationDesk(
+                news, lambda pod_info, words: self.refused.append((pod_info.name, words))
+            )
         )
         self.news.on_node("added", None, typed(a_node("n", cpu="8")))
 
@@ -86,14 +88,14 @@ def test_an_odd_order_label_counts_as_absent(desk, text):
 def test_an_odd_priority_label_counts_as_absent(desk, text):
     raw = a_reservation("r", owners=OWNERS, labels={names.PRIORITY: text})
     desk.reservations.on_reservation("added", None, typed(raw | {"status": {"phase": "Pending"}}))
-    assert desk.queue.pop(0.0).facts.priority == 2**31 - 1
+    assert desk.queue.pop(0.0).pod_info.priority == 2**31 - 1
 
 
 @pytest.mark.parametrize("text", ['{"resourceNames": 5}', '{"resourceNames": [["cpu"]]}', "5"])
 def test_an_odd_wish_for_an_exact_match_is_granted_by_no_reservation(desk, text):
     desk.reservations.on_reservation("added", None, held())
     notes = {names.EXACT_MATCH: text}
-    owner = desk.world.facts(typed(a_pod("p", labels={"app": "web"}, annotations=notes)))
+    owner = desk.world.pod_info(typed(a_pod("p", labels={"app": "web"}, annotations=notes)))
     assert desk.world.match(owner) is None
 
 
@@ -138,7 +140,7 @@ def test_amounts_beyond_all_reason_overflow_nothing(desk):
     assert desk.taken(MEMORY) == 5 * (MOST + 1)
     desk.news.on_node("added", None, typed(a_node("huge", memory="9E")))
     row = desk.world.nodes.row_of["huge"]
-    asked = dict(desk.world.facts(typed(a_pod(memory="9E"))).request)[MEMORY]
+    asked = dict(desk.world.pod_info(typed(a_pod(memory="9E"))).request)[MEMORY]
     assert asked > desk.world.nodes.allocatable[MEMORY, row]
 
 

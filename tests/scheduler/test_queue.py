@@ -3,7 +3,7 @@
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.pod import Pod, PodSpec
 from holdfast.columns.interner import ResourceNames
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.queued_pods import BackoffQueue, Worth
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
@@ -13,9 +13,9 @@ EVENT = ClusterEvent("Node", "Add")
 BACKOFF = BackoffQueue(initial=1.0, longest=10.0)
 
 
-def facts(name, priority=0):
+def pod_info(name, priority=0):
     meta = ObjectMeta(name=name, namespace="default", uid=name)
-    return PodFacts.of(Pod(metadata=meta, spec=PodSpec(priority=priority)), NAMES)
+    return PodInfo.of(Pod(metadata=meta, spec=PodSpec(priority=priority)), NAMES)
 
 
 def a_queue(worth=Worth.NOTHING, gatekeeper=lambda _: ""):
@@ -25,22 +25,22 @@ def a_queue(worth=Worth.NOTHING, gatekeeper=lambda _: ""):
 def popped(queue, now=0.0):
     names = []
     while (pod := queue.pop(now)) is not None:
-        names.append(pod.facts.name)
+        names.append(pod.pod_info.name)
     return names
 
 
 def test_S009_higher_priority_goes_first_then_the_one_that_waits_longest():
     queue = a_queue()
-    queue.add(facts("early", 10), 1.0)
-    queue.add(facts("late", 10), 2.0)
-    queue.add(facts("urgent", 20), 3.0)
+    queue.add(pod_info("early", 10), 1.0)
+    queue.add(pod_info("late", 10), 2.0)
+    queue.add(pod_info("urgent", 20), 3.0)
     assert popped(queue) == ["urgent", "early", "late"]
 
 
 def test_S009_a_failed_pod_goes_behind_its_equals():
     queue = a_queue(Worth.AT_ONCE)
-    queue.add(facts("a"), 1.0)
-    queue.add(facts("b"), 2.0)
+    queue.add(pod_info("a"), 1.0)
+    queue.add(pod_info("b"), 2.0)
     first = queue.pop(3.0)
     queue.reject(first, {"Fit"}, {"Fit"}, 3.0)
     queue.notify(EVENT, 4.0)
@@ -49,7 +49,7 @@ def test_S009_a_failed_pod_goes_behind_its_equals():
 
 def test_S010_backoff_doubles_up_to_ten_seconds():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     waits = []
     for _ in range(6):
         pod = queue.pop(0.0)
@@ -61,7 +61,7 @@ def test_S010_backoff_doubles_up_to_ten_seconds():
 
 def test_S010_backoff_lasts_through_the_second_it_expires_in():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("blocker"), 0.0)
+    queue.add(pod_info("blocker"), 0.0)
     pod = queue.pop(100.3)
     queue.reject(pod, {"Fit"}, (), 100.3)
     queue.notify(EVENT, 100.4)
@@ -73,11 +73,11 @@ def test_S010_backoff_lasts_through_the_second_it_expires_in():
 
 def test_with_nothing_active_the_next_in_backoff_is_taken_early_but_not_after_an_error():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("rejected"), 0.0)
+    queue.add(pod_info("rejected"), 0.0)
     queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
     queue.notify(EVENT, 0.0)
     assert popped(queue) == ["rejected"]
-    queue.add(facts("failed"), 0.0)
+    queue.add(pod_info("failed"), 0.0)
     queue.fail(queue.pop(0.0), 0.0)
     assert popped(queue) == []
     queue.flush(2.0)
@@ -86,7 +86,7 @@ def test_with_nothing_active_the_next_in_backoff_is_taken_early_but_not_after_an
 
 def test_S012_an_error_counts_apart_and_a_rejection_resets_it():
     queue = a_queue()
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     for expected in (1, 2, 4):
         pod = queue.pop(0.0)
         queue.fail(pod, 0.0)
@@ -99,7 +99,7 @@ def test_S012_an_error_counts_apart_and_a_rejection_resets_it():
 
 def test_an_event_during_the_attempt_is_not_missed():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
     queue.notify(EVENT, 0.0)
     queue.reject(pod, {"Fit"}, (), 0.0)
@@ -108,7 +108,7 @@ def test_an_event_during_the_attempt_is_not_missed():
 
 def test_an_event_nobody_hinted_leaves_the_pod_waiting():
     queue = a_queue(Worth.NOTHING)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
     queue.notify(EVENT, 0.0)
     queue.reject(pod, {"Fit"}, (), 0.0)
@@ -118,11 +118,11 @@ def test_an_event_nobody_hinted_leaves_the_pod_waiting():
 
 def test_events_are_forgotten_once_nothing_is_in_flight():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
     queue.notify(EVENT, 0.0)
     queue.done(pod.uid)
-    queue.add(facts("b"), 0.0)
+    queue.add(pod_info("b"), 0.0)
     pod = queue.pop(0.0)
     queue.reject(pod, {"Fit"}, (), 0.0)
     assert queue.counts()["unschedulable"] == 1
@@ -130,7 +130,7 @@ def test_events_are_forgotten_once_nothing_is_in_flight():
 
 def test_five_minutes_without_an_event_are_enough():
     queue = a_queue()
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
     queue.flush(300.0)
     assert queue.counts()["unschedulable"] == 1
@@ -142,13 +142,13 @@ def test_five_minutes_without_an_event_are_enough():
 def test_a_gated_pod_waits_without_an_attempt_until_its_gate_opens():
     closed = {"a"}
     queue = a_queue(Worth.AT_ONCE, gatekeeper=lambda f: "gate" if f.name in closed else "")
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     assert popped(queue) == [] and queue.counts()["gated"] == 1
     queue.flush(1000.0)
-    queue.update(facts("a"), 1001.0, [EVENT])
+    queue.update(pod_info("a"), 1001.0, [EVENT])
     assert queue.counts()["gated"] == 1
     closed.clear()
-    queue.update(facts("a"), 1001.0, [EVENT])
+    queue.update(pod_info("a"), 1001.0, [EVENT])
     pod = queue.pop(1001.0)
     assert pod.attempts == 1
 
@@ -157,9 +157,9 @@ def test_a_gated_pod_does_not_hear_what_its_gate_does_not_want_to_hear():
     closed = {"a"}
     queue = a_queue(Worth.AT_ONCE, gatekeeper=lambda f: "gate" if f.name in closed else "")
     queue.hearers = lambda event: {"Fit", "gate"} if event.action == "Open" else {"Fit"}
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     closed.clear()
-    queue.update(facts("a"), 1.0, [EVENT])
+    queue.update(pod_info("a"), 1.0, [EVENT])
     queue.notify(EVENT, 1.0)
     assert queue.counts()["gated"] == 1
     queue.notify(ClusterEvent("Node", "Open"), 1.0)
@@ -169,7 +169,7 @@ def test_a_gated_pod_does_not_hear_what_its_gate_does_not_want_to_hear():
 def test_an_event_nobody_wants_to_hear_of_is_no_news():
     asked = []
     queue = SchedulingQueue(judge=lambda *event: asked.append(event), hearers=lambda _: set())
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
     queue.notify(EVENT, 1.0)
     assert (asked, queue.counts()["unschedulable"]) == ([], 1)
@@ -180,16 +180,16 @@ def test_ten_thousand_waiting_pods_do_not_make_a_stream_of_events_slow():
     asked = []
 
     def judge(pod, event):
-        asked.append((pod.facts.name, event.action))
+        asked.append((pod.pod_info.name, event.action))
         return Worth.AFTER_BACKOFF if event.action == "Delete" else Worth.NOTHING
 
     hears = {"Add": {"Fit"}, "Delete": {"Fit"}, "UpdateNodeTaint": {"Taints"}}
     queue = SchedulingQueue(
         judge=judge, hearers=lambda e: hears.get(e.action, set()),
-        alike=lambda pod: pod.facts.priority,
+        alike=lambda pod: pod.pod_info.priority,
     )  # fmt: skip
     for i in range(10_000):
-        queue.add(facts(f"p{i}", priority=i % 5), 0.0)
+        queue.add(pod_info(f"p{i}", priority=i % 5), 0.0)
         queue.reject(queue.pop(0.0), {"Fit"} if i else {"Taints"}, (), 0.0)
     for action in ("UpdateNodeLabel", "Add", "UpdateNodeTaint"):
         for _ in range(100):
@@ -202,7 +202,7 @@ def test_ten_thousand_waiting_pods_do_not_make_a_stream_of_events_slow():
 
 def test_a_pod_that_moved_on_left_nothing_behind_in_backoff():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     for now in (0.0, 0.5):
         queue.reject(queue.pop(now), {"Fit"}, (), now)
         queue.notify(EVENT, now)
@@ -215,8 +215,8 @@ def test_a_pod_that_moved_on_left_nothing_behind_in_backoff():
 
 def test_activating_a_pod_in_flight_is_remembered_for_it_alone():
     queue = a_queue(Worth.NOTHING)
-    queue.add(facts("a"), 0.0)
-    queue.add(facts("b"), 0.0)
+    queue.add(pod_info("a"), 0.0)
+    queue.add(pod_info("b"), 0.0)
     a, b = queue.pop(0.0), queue.pop(0.0)
     queue.activate(["a"])
     queue.reject(a, {"Fit"}, (), 0.0)
@@ -228,7 +228,7 @@ def test_what_brings_a_pod_somewhere_is_told():
     moves = []
     queue = SchedulingQueue(judge=lambda *_: Worth.AFTER_BACKOFF)
     queue.on_move = lambda *move: moves.append(move)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
     queue.notify(EVENT, 0.0)
     queue.flush(2.0)
@@ -252,25 +252,25 @@ def test_what_brings_a_pod_somewhere_is_told():
 
 def test_a_deleted_pod_is_nowhere():
     queue = a_queue()
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     queue.delete("a")
     assert popped(queue) == [] and "a" not in queue
 
 
 def test_an_updated_pod_is_tried_in_its_newest_version():
     queue = a_queue()
-    queue.add(facts("a", priority=1), 0.0)
-    queue.update(facts("a", priority=5), 1.0)
+    queue.add(pod_info("a", priority=1), 0.0)
+    queue.update(pod_info("a", priority=5), 1.0)
     pod = queue.pop(2.0)
-    assert pod.facts.priority == 5
+    assert pod.pod_info.priority == 5
     assert queue.pop(2.0) is None
 
 
 def test_a_known_pod_that_is_added_again_is_replaced_by_its_newest_version():
     queue = a_queue()
-    queue.add(facts("a", priority=1), 0.0)
-    queue.add(facts("a", priority=5), 1.0)
-    assert queue.pop(2.0).facts.priority == 5
+    queue.add(pod_info("a", priority=1), 0.0)
+    queue.add(pod_info("a", priority=5), 1.0)
+    assert queue.pop(2.0).pod_info.priority == 5
     assert queue.pop(2.0) is None
 
 
@@ -279,7 +279,7 @@ def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
     closed = {"gated"}
 
     def judge(pod, _event):
-        weighed.append(pod.facts.name)
+        weighed.append(pod.pod_info.name)
         return Worth.AFTER_BACKOFF
 
     queue = SchedulingQueue(
@@ -288,15 +288,15 @@ def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
         hearers=lambda event: {event.resource},
     )
     for name, rejectors in (("a", {"Node"}), ("b", {"Pod"}), ("c", {"Node", "Pod"})):
-        queue.add(facts(name), 0.0)
+        queue.add(pod_info(name), 0.0)
         queue.reject(queue.pop(0.0), rejectors, (), 0.0)
-    queue.add(facts("gated"), 0.0)
+    queue.add(pod_info("gated"), 0.0)
     closed.clear()
     queue.notify(ClusterEvent("Node", "Add"), 0.0)
     assert sorted(weighed) == ["a", "c"]
     assert (queue.counts()["unschedulable"], queue.counts()["gated"]) == (1, 1)
     queue.notify(ClusterEvent("Gate", "Add"), 0.0)
-    assert queue.pop(0.0).facts.name == "gated"
+    assert queue.pop(0.0).pod_info.name == "gated"
     queue.delete("b")
     weighed.clear()
     queue.notify(ClusterEvent("Pod", "Add"), 0.0)
@@ -305,7 +305,7 @@ def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
 
 def test_a_pod_tried_out_of_turn_waits_its_whole_next_backoff():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     for now in (0.0, 0.1):
         queue.fail(queue.pop(now), now)
         queue.activate(["a"])

@@ -5,12 +5,12 @@ import pytest
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.queued_pods import Worth
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
-from scheduler.test_queue import EVENT, a_queue, facts, popped
+from scheduler.test_queue import EVENT, a_queue, pod_info, popped
 
 
 def rejected(queue, name, now=0.0, by=("Fit",), priority=0):
     """A pod that was tried once and fits nowhere."""
-    queue.add(facts(name, priority), now)
+    queue.add(pod_info(name, priority), now)
     pod = queue.pop(now)
     queue.reject(pod, set(by), (), now)
     return pod
@@ -18,18 +18,18 @@ def rejected(queue, name, now=0.0, by=("Fit",), priority=0):
 
 def test_a_pod_of_lowered_priority_is_tried_once_and_in_its_new_place():
     queue = a_queue()
-    queue.add(facts("a", 10), 0.0)
-    queue.update(facts("a", 1), 0.0)
-    queue.add(facts("b", 5), 0.0)
+    queue.add(pod_info("a", 10), 0.0)
+    queue.update(pod_info("a", 1), 0.0)
+    queue.add(pod_info("b", 5), 0.0)
     assert popped(queue) == ["b", "a"]
 
 
 def test_an_entry_left_behind_does_not_bring_a_pod_forward_that_came_back():
     queue = a_queue(Worth.AT_ONCE)
-    queue.add(facts("a", 10), 0.0)
-    queue.update(facts("a", 20), 0.0)
-    queue.update(facts("a", 1), 0.0)
-    queue.add(facts("b", 5), 1.0)
+    queue.add(pod_info("a", 10), 0.0)
+    queue.update(pod_info("a", 20), 0.0)
+    queue.update(pod_info("a", 1), 0.0)
+    queue.add(pod_info("b", 5), 1.0)
     queue.reject(queue.pop(1.0), {"Fit"}, {"Fit"}, 1.0)
     queue.notify(EVENT, 1.0)
     assert popped(queue, 1.0) == ["b", "a"]
@@ -37,17 +37,17 @@ def test_an_entry_left_behind_does_not_bring_a_pod_forward_that_came_back():
 
 def test_a_pod_deleted_and_made_again_is_tried_once():
     queue = a_queue()
-    queue.add(facts("a", 10), 0.0)
+    queue.add(pod_info("a", 10), 0.0)
     queue.delete("a")
-    queue.add(facts("a", 1), 1.0)
-    queue.add(facts("b", 5), 1.0)
+    queue.add(pod_info("a", 1), 1.0)
+    queue.add(pod_info("b", 5), 1.0)
     assert popped(queue, 1.0) == ["b", "a"]
 
 
 def test_a_pod_that_waits_is_not_popped_through_an_older_entry():
     queue = a_queue()
-    queue.add(facts("a"), 0.0)
-    queue.update(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
+    queue.update(pod_info("a"), 0.0)
     queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
     assert queue.pop(0.0) is None
     assert queue.counts()["unschedulable"] == 1
@@ -63,7 +63,7 @@ def test_of_equal_pods_in_backoff_the_more_important_then_the_earlier_comes_firs
 
 def test_when_a_pod_first_stood_in_line_is_kept():
     queue = a_queue(Worth.AT_ONCE)
-    queue.add(facts("a"), 3.0)
+    queue.add(pod_info("a"), 3.0)
     pod = queue.pop(5.0)
     assert (pod.entered, pod.attempts) == (3.0, 1)
     queue.reject(pod, {"Fit"}, (), 6.0)
@@ -74,7 +74,7 @@ def test_when_a_pod_first_stood_in_line_is_kept():
 def test_a_pod_let_in_without_a_time_entered_when_it_was_popped():
     closed = {"a"}
     queue = a_queue(gatekeeper=lambda f: "gate" if f.name in closed else "")
-    queue.add(facts("a"), 1.0)
+    queue.add(pod_info("a"), 1.0)
     closed.clear()
     queue.activate(["a"])
     assert queue.pop(9.0).entered == 9.0
@@ -82,7 +82,7 @@ def test_a_pod_let_in_without_a_time_entered_when_it_was_popped():
 
 def test_a_pod_deleted_while_it_is_tried_does_not_come_back():
     queue = a_queue()
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
     queue.delete("a")
     queue.reject(pod, {"Fit"}, (), 0.0)
@@ -92,18 +92,18 @@ def test_a_pod_deleted_while_it_is_tried_does_not_come_back():
 
 def test_what_changed_while_a_pod_was_tried_counts_for_its_next_try():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("a", 1), 0.0)
+    queue.add(pod_info("a", 1), 0.0)
     pod = queue.pop(0.0)
-    queue.update(facts("a", 2), 0.0, [EVENT])
+    queue.update(pod_info("a", 2), 0.0, [EVENT])
     assert "a" not in queue
     queue.reject(pod, {"Fit"}, (), 0.0)
-    assert (pod.place, pod.facts.priority) == ("backoff", 2)
+    assert (pod.place, pod.pod_info.priority) == ("backoff", 2)
 
 
 def test_only_events_since_its_pop_count_for_a_pod():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("a"), 0.0)
-    queue.add(facts("b"), 0.0)
+    queue.add(pod_info("a"), 0.0)
+    queue.add(pod_info("b"), 0.0)
     a = queue.pop(0.0)
     queue.notify(EVENT, 0.0)
     b = queue.pop(0.0)
@@ -117,7 +117,7 @@ def test_only_events_since_its_pop_count_for_a_pod():
 def test_events_are_kept_for_the_oldest_attempt_only():
     queue = a_queue(Worth.AFTER_BACKOFF)
     for name in "abc":
-        queue.add(facts(name), 0.0)
+        queue.add(pod_info(name), 0.0)
     a, b = queue.pop(0.0), queue.pop(0.0)
     queue.notify(EVENT, 0.0)
     c = queue.pop(0.0)
@@ -134,10 +134,10 @@ def test_waiting_pods_are_counted_by_place_plugin_and_profile():
     queue = a_queue(gatekeeper=lambda f: "gate" if f.name == "gated" else "")
     rejected(queue, "a", by=("Fit", "Taints"))
     rejected(queue, "b")
-    queue.add(facts("gated"), 0.0)
-    queue.add(facts("c"), 0.0)
-    name = queue.pop(0.0).facts.scheduler_name
-    queue.add(facts("d"), 0.0)
+    queue.add(pod_info("gated"), 0.0)
+    queue.add(pod_info("c"), 0.0)
+    name = queue.pop(0.0).pod_info.scheduler_name
+    queue.add(pod_info("d"), 0.0)
     assert queue.places() == {"unschedulable": ["default/a", "default/b"],
                               "gated": ["default/gated"], "active": ["default/d"]}  # fmt: skip
     assert queue.blamed() == {("Fit", name): 2, ("Taints", name): 1, ("gate", name): 1}
@@ -167,7 +167,7 @@ def test_a_pod_waits_five_minutes_and_not_a_moment_less():
 
 def test_a_pod_that_was_flushed_says_so_until_it_is_tried_again():
     queue = a_queue(Worth.AFTER_BACKOFF)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
     assert not pod.flushed
     queue.reject(pod, {"Fit"}, (), 0.0)
@@ -182,14 +182,14 @@ def test_only_some_of_the_pods_that_an_event_helps_can_be_meant():
     queue = a_queue(Worth.AT_ONCE)
     for name in "ab":
         rejected(queue, name)
-    queue.notify(EVENT, 0.0, only=lambda pod: pod.facts.name == "b")
+    queue.notify(EVENT, 0.0, only=lambda pod: pod.pod_info.name == "b")
     assert popped(queue) == ["b"]
 
 
 def test_a_gate_that_was_opened_is_looked_at_again():
     closed = {"a"}
     queue = a_queue(gatekeeper=lambda f: "gate" if f.name in closed else "")
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     queue.reopen("a", "Opened", 1.0)
     assert queue.counts()["gated"] == 1
     closed.clear()
@@ -205,7 +205,7 @@ def test_activating_what_is_active_or_unknown_changes_nothing():
     moves = []
     queue = a_queue()
     queue.on_move = lambda *move: moves.append(move)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     queue.activate(["a", "nobody"])
     assert moves == [("active", "UnschedulablePodAdd")]
     assert popped(queue) == ["a"]
@@ -215,7 +215,7 @@ def test_whoever_waits_for_work_is_woken_by_pods_to_try_and_pods_in_backoff():
     woken = []
     queue = a_queue(Worth.AFTER_BACKOFF)
     queue.on_ready = lambda: woken.append(queue.counts())
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     queue.fail(queue.pop(0.0), 0.0)
     queue.flush(2.0)
     assert woken == [{"active": 1}, {"backoff": 1}, {"active": 1}]
@@ -224,7 +224,7 @@ def test_whoever_waits_for_work_is_woken_by_pods_to_try_and_pods_in_backoff():
 @pytest.mark.parametrize("tries", [5, 31, 32, 2000])
 def test_backoff_never_exceeds_the_longest(tries):
     queue = SchedulingQueue(judge=lambda *_: Worth.NOTHING, longest_backoff=9.0)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
     pod.errors = tries - 1
     queue.fail(pod, 4.0)
@@ -236,7 +236,7 @@ def test_backoff_never_exceeds_the_longest(tries):
 
 def test_without_anybody_to_blame_a_rejection_is_an_error():
     queue = a_queue()
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
     queue.reject(pod, (), (), 0.0)
     assert (pod.place, pod.errors, pod.rejections) == ("backoff", 1, 0)
@@ -246,11 +246,11 @@ def test_pods_are_alike_only_while_the_mark_stays():
     asked, filed, mark = [], [], [0]
 
     def alike(pod):
-        filed.append(pod.facts.name)
-        return kinds[pod.facts.name]
+        filed.append(pod.pod_info.name)
+        return kinds[pod.pod_info.name]
 
     def judge(pod, _event):
-        asked.append(pod.facts.name)
+        asked.append(pod.pod_info.name)
         return Worth.NOTHING
 
     kinds = {"a": 1, "b": 1}
@@ -278,10 +278,10 @@ def test_an_update_of_a_waiting_pod_is_weighed_event_by_event():
     moves = []
     rejected(queue, "a")
     queue.on_move = lambda *move: moves.append(move)
-    queue.update(facts("a"), 0.0, [ClusterEvent("Pod", "A")])
+    queue.update(pod_info("a"), 0.0, [ClusterEvent("Pod", "A")])
     assert queue.counts()["unschedulable"] == 1
     events = [ClusterEvent("Pod", action) for action in "ABB"]
-    queue.update(facts("a"), 0.0, events)
+    queue.update(pod_info("a"), 0.0, events)
     assert moves == [("active", "PodB")]
 
 
@@ -289,7 +289,7 @@ def test_a_gated_pod_is_told_of_once_however_often_its_gate_is_tried():
     moves = []
     queue = a_queue(gatekeeper=lambda _: "gate")
     queue.on_move = lambda *move: moves.append(move)
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     queue.activate(["a"])
     queue.reopen("a", "Opened", 1.0)
     assert moves == [("unschedulable", "UnschedulablePodAdd")]
@@ -298,7 +298,7 @@ def test_a_gated_pod_is_told_of_once_however_often_its_gate_is_tried():
 def test_events_are_dropped_attempt_by_attempt():
     queue = a_queue(Worth.AFTER_BACKOFF)
     for name in "abc":
-        queue.add(facts(name), 0.0)
+        queue.add(pod_info(name), 0.0)
     pods = []
     for action in ("One", "Two", "Three"):
         pods.append(queue.pop(0.0))
@@ -312,7 +312,7 @@ def test_events_are_dropped_attempt_by_attempt():
 
 def test_by_default_a_pod_waits_one_second_and_never_more_than_ten():
     queue = a_queue()
-    queue.add(facts("a"), 0.0)
+    queue.add(pod_info("a"), 0.0)
     waits, now = [], 0.0
     for _ in range(6):
         began = now

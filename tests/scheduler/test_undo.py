@@ -64,8 +64,10 @@ def diaries(pages, **odd_one):
 
 
 def a_placement(world, *plugins):
-    facts = world.facts(typed(a_pod("p", cpu="3")))
-    return Placement(facts, world.nodes.row_of["n"], "n", {plugin.name: None for plugin in plugins})
+    pod_info = world.pod_info(typed(a_pod("p", cpu="3")))
+    return Placement(
+        pod_info, world.nodes.row_of["n"], "n", {plugin.name: None for plugin in plugins}
+    )
 
 
 @pytest.fixture
@@ -122,9 +124,9 @@ def test_a_plugin_that_breaks_leaves_nothing_held(world):
 )
 def test_a_refusal_to_reserve_is_told_as_upstream_tells_it(world, code, error, message):
     plugins = [Prepared("b", [], refuses=Reject(code, ("not today",))), DefaultBinder({})]
-    facts = world.facts(typed(a_pod("p")))
+    pod_info = world.pod_info(typed(a_pod("p")))
     rng = np.random.default_rng(0)
-    outcome = attempt(Profile("test", tuple(plugins)), facts, world, 0.0, rng)
+    outcome = attempt(Profile("test", tuple(plugins)), pod_info, world, 0.0, rng)
     assert (outcome.error, outcome.message) == (error, message)
     assert outcome.rejectors == (frozenset() if error else {"b"})
 
@@ -143,7 +145,7 @@ async def bound(cluster, *plugins):
     world = World()
     world.upsert(typed(a_node("n")))
     placement = a_placement(world, *plugins)
-    placement.pod = world.facts(await cluster.pod("p"))
+    placement.pod = world.pod_info(await cluster.pod("p"))
     driver = Driver(cluster.client, cluster.clock)
     try:
         await bind(driver, Profile("test", (*plugins, DefaultBinder({}))), placement)
@@ -202,7 +204,7 @@ def test_an_owner_that_is_on_its_node_after_all_keeps_what_it_draws():
     for raw in (a_node("n", cpu="4"), a_reservation("r", owners=owners, status=held)):
         world.upsert(typed(raw))
     owner = a_pod("p", cpu="2", labels={"app": "web"})
-    placement = attempt(profile, world.facts(typed(owner)), world, 0.0, np.random.default_rng(0))
+    placement = attempt(profile, world.pod_info(typed(owner)), world, 0.0, np.random.default_rng(0))
     world.upsert(typed(owner | {"spec": owner["spec"] | {"nodeName": "n"}},
                        annotations=placement.annotations))  # fmt: skip
     release(profile, world, placement)

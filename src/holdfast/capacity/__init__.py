@@ -5,7 +5,7 @@ pods of a policy stand in which pool. May not live here: how a plugin words a re
 that waits or writes. The ledgers enter what they hold into the columns, so that "free" has one
 meaning for everybody.
 
-What other packages know of reservations: ``PodFacts.stands_in`` (no real pod, but one that looks
+What other packages know of reservations: ``PodInfo.stands_in`` (no real pod, but one that looks
 for a node in the place of a reservation), ``World.stand_in`` (which makes it), ``View.matched``,
 ``unseen`` and ``lifted`` (what is held for a pod, and so not in its way), the trait
 ``serves_owners`` and ``ClusterEvent.about_held_room``. ``audit`` checks what the ledger promises.

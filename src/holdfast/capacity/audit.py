@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 
 
 def held_besides(offers: Offers, row: int) -> Counter[int]:
@@ -32,7 +32,7 @@ def held_besides(offers: Offers, row: int) -> Counter[int]:
     return total
 
 
-def rows_waited_for(offers: Offers, nodes: Picture) -> set[int]:
+def rows_waited_for(offers: Offers, nodes: NodeTable) -> set[int]:
     """Rows where a reservation holds room that is not free yet, or is about to."""
     holding = {nodes.row_of.get(offer.node, -1) for offer in offers if offer.waits}
     coming = {
@@ -43,7 +43,7 @@ def rows_waited_for(offers: Offers, nodes: Picture) -> set[int]:
     return holding | coming
 
 
-def misdrawn(offers: Offers, nodes: Picture) -> list[str]:
+def misdrawn(offers: Offers, nodes: NodeTable) -> list[str]:
     """Name every allocate-once offer drawn on twice, and every draw from another node."""
     problems: list[str] = []
     for offer in offers:
@@ -71,7 +71,7 @@ class OfferAudit:
         self._uids = [offer.uid for offer in self._offers]
         self._remaining = self._offers.columns.remaining.copy()
 
-    def after(self, pod: PodFacts | None) -> Iterator[str]:
+    def after(self, pod: PodInfo | None) -> Iterator[str]:
         """Name offers that have less left, unless the pod that was placed owns and draws on them.
 
         ``pod`` is None after an attempt that found no node.

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from holdfast.capacity.matching import OfferMatch
 from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import PODS
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from holdfast.capacity.offers import Offers
@@ -40,7 +40,7 @@ class Lifted:
 
     __slots__ = ("_known", "_match", "_nodes", "_offers", "_seq", "_slots_at")
 
-    def __init__(self, offers: Offers, match: OfferMatch, nodes: Picture) -> None:
+    def __init__(self, offers: Offers, match: OfferMatch, nodes: NodeTable) -> None:
         self._offers = offers
         self._match = match
         self._nodes = nodes
@@ -120,12 +120,12 @@ class Moves(Protocol):
     """Pods that would come to rows, and leave them."""
 
     @property
-    def added(self) -> Mapping[int, Sequence[PodFacts]]:
+    def added(self) -> Mapping[int, Sequence[PodInfo]]:
         """Who would come, by row."""
         ...
 
     @property
-    def removed(self) -> Mapping[int, Sequence[PodFacts]]:
+    def removed(self) -> Mapping[int, Sequence[PodInfo]]:
         """Who would leave, by row."""
         ...
 
@@ -154,7 +154,7 @@ def given_back(offers: Offers, change: Moves) -> FreedCapacity:
 
 
 def _draws_to_come(
-    offers: Offers, row: int, pods: Sequence[PodFacts], gone: Collection[str]
+    offers: Offers, row: int, pods: Sequence[PodInfo], gone: Collection[str]
 ) -> tuple[dict[tuple[str, str], Counter[int]], Counter[int]]:
     """What pods would draw on their offers beyond, and instead of, those who leave them."""
     found: dict[str, Counter[int]] = {}
@@ -173,7 +173,7 @@ def _draws_to_come(
     return coming, replaced
 
 
-def offer_for(offers: Offers, row: int, pod: PodFacts) -> Offer | None:
+def offer_for(offers: Offers, row: int, pod: PodInfo) -> Offer | None:
     """The offer on a row that a pod will probably take: one that has, or will have, the room."""
     match = offers.match(pod)
     if match is None or match.ignoring:

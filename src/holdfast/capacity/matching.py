@@ -18,8 +18,8 @@ from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.capacity.annotations import ReservationAffinity, affinity_of, exact_match_of
 from holdfast.capacity.owners import OwnerGroup
 from holdfast.columns.interner import ResourceNames
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.unseen import Unseen
 from holdfast.errors import BadRequest
 
@@ -42,9 +42,9 @@ class ReservationWishes(NamedTuple):
     exact: tuple[str, ...]
 
     @classmethod
-    def of(cls, facts: PodFacts) -> ReservationWishes:
+    def of(cls, pod_info: PodInfo) -> ReservationWishes:
         """Read them off the pod; raises BadRequest for what cannot be read."""
-        return cls(affinity_of(facts.pod), exact_match_of(facts.pod))
+        return cls(affinity_of(pod_info.pod), exact_match_of(pod_info.pod))
 
     def __bool__(self) -> bool:
         return self.affinity is not None or bool(self.exact)
@@ -73,17 +73,17 @@ class Refusal(NamedTuple):
 
 
 def refusal(
-    offers: Offers, slot: int, facts: PodFacts, wishes: ReservationWishes
+    offers: Offers, slot: int, pod_info: PodInfo, wishes: ReservationWishes
 ) -> Refusal | None:
     """Why an offer does not take one of its owners, the first reason, or None."""
-    found = _unwelcome(offers, slot, facts, wishes)
-    if found is None and not _exactly(offers, slot, facts, wishes.exact):
+    found = _unwelcome(offers, slot, pod_info, wishes)
+    if found is None and not _exactly(offers, slot, pod_info, wishes.exact):
         found = Refusal(RefusalGround.EXACT)
     return found
 
 
 def accepts(
-    facts: PodFacts,
+    pod_info: PodInfo,
     reservation: Reservation,
     node_labels: Mapping[str, str],
     reserved: Mapping[int, int],
@@ -91,7 +91,7 @@ def accepts(
 ) -> bool:
     """Whether a running pod's own wishes let it leave its room to a reservation."""
     try:
-        wishes = ReservationWishes.of(facts)
+        wishes = ReservationWishes.of(pod_info)
     except BadRequest:
         return False
     affinity = wishes.affinity
@@ -99,16 +99,16 @@ def accepts(
         if wishes.name != reservation.name:
             return False
     elif affinity is not None:
-        own = (*affinity.tolerations, *facts.pod.spec.tolerations)
+        own = (*affinity.tolerations, *pod_info.pod.spec.tolerations)
         if find_untolerated(reservation.spec.taints, own) is not None:
             return False
         if not _selects(affinity, {**node_labels, **reservation.metadata.labels}, reservation.name):
             return False
-    return _agree(facts, reserved, [ids.id(name) for name in wishes.exact])
+    return _agree(pod_info, reserved, [ids.id(name) for name in wishes.exact])
 
 
 def _unwelcome(
-    offers: Offers, slot: int, facts: PodFacts, wishes: ReservationWishes
+    offers: Offers, slot: int, pod_info: PodInfo, wishes: ReservationWishes
 ) -> Refusal | None:
     offer, affinity = offers.at(slot), wishes.affinity
     reservation = offer.reservation
@@ -121,7 +121,7 @@ def _unwelcome(
     own = affinity.tolerations if affinity else ()
     if reservation.spec.unschedulable and not tolerated(own, _UNSCHEDULABLE):
         return Refusal(RefusalGround.UNSCHEDULABLE)
-    taint = find_untolerated(reservation.spec.taints, (*own, *facts.pod.spec.tolerations))
+    taint = find_untolerated(reservation.spec.taints, (*own, *pod_info.pod.spec.tolerations))
     if taint is not None:
         return Refusal(RefusalGround.TAINT, taint)
     if affinity is None or _selects(affinity, offers.labels_of(offer), reservation.name):
@@ -139,12 +139,12 @@ def _selects(affinity: ReservationAffinity, labels: Mapping[str, str], name: str
     return any(compile_term(term).matches(labels, name) for term in terms)
 
 
-def _exactly(offers: Offers, slot: int, facts: PodFacts, wanted: tuple[str, ...]) -> bool:
-    return _agree(facts, offers.at(slot).reserved, [offers.resource_id(name) for name in wanted])
+def _exactly(offers: Offers, slot: int, pod_info: PodInfo, wanted: tuple[str, ...]) -> bool:
+    return _agree(pod_info, offers.at(slot).reserved, [offers.resource_id(name) for name in wanted])
 
 
-def _agree(facts: PodFacts, reserved: Mapping[int, int], ids: list[int]) -> bool:
-    request = dict(facts.request)
+def _agree(pod_info: PodInfo, reserved: Mapping[int, int], ids: list[int]) -> bool:
+    request = dict(pod_info.request)
     return all(request.get(r, 0) == reserved.get(r, 0) for r in ids)
 
 
@@ -181,9 +181,9 @@ class OfferMatch:
 class OfferMatcher:
     """Finds a pod's offers and remembers what it found until offers change."""
 
-    def __init__(self, offers: Offers, picture: Picture) -> None:
+    def __init__(self, offers: Offers, node_table: NodeTable) -> None:
         self._offers = offers
-        self._picture = picture
+        self._node_table = node_table
         self._matches: dict[Hashable, OfferMatch | None] = {}
         self._unseen: dict[Hashable, Unseen] = {}
         self._strangers: set[int] = set()
@@ -194,37 +194,37 @@ class OfferMatcher:
         self._matches.clear()
         self._strangers.clear()
 
-    def match(self, facts: PodFacts) -> OfferMatch | None:
+    def match(self, pod_info: PodInfo) -> OfferMatch | None:
         """The offers a pod may draw on now, or None."""
-        if facts.stands_in:
-            return self._inheriting(facts)
+        if pod_info.stands_in:
+            return self._inheriting(pod_info)
         groups: Sequence[OwnerGroup] = ()
         key: Hashable = _IGNORING
-        if not ignores(facts):
-            kind = self._picture.kind_of(facts)
+        if not ignores(pod_info):
+            kind = self._node_table.kind_of(pod_info)
             if kind.id in self._strangers:
                 return None
-            groups = self._offers.index.owned_by(facts.pod)
+            groups = self._offers.index.owned_by(pod_info.pod)
             if not groups:
-                if self._offers.index.is_strange(facts.labels):
+                if self._offers.index.is_strange(pod_info.labels):
                     if len(self._strangers) >= _MOST_STRANGERS:
                         self._strangers.clear()
                     self._strangers.add(kind.id)
                 return None
-            key = _key(groups, facts)
+            key = _key(groups, pod_info)
         if key not in self._matches:
             if len(self._matches) >= _MOST_MATCHES:
                 self._matches.clear()
-            slots = self._welcoming(groups, facts) if groups else self._all()
+            slots = self._welcoming(groups, pod_info) if groups else self._all()
             self._matches[key] = self._match(slots, key)
         return self._matches[key]
 
-    def _inheriting(self, facts: PodFacts) -> OfferMatch | None:
+    def _inheriting(self, pod_info: PodInfo) -> OfferMatch | None:
         """Every row, for a reservation that may take room others still have: no offers."""
-        reservation = self._offers.pending.get(facts.uid)
+        reservation = self._offers.pending.get(pod_info.uid)
         if reservation is None or not reservation.spec.pre_allocation:
             return None
-        none, rows = np.zeros(0, np.intp), self._picture.rows
+        none, rows = np.zeros(0, np.intp), self._node_table.rows
         first = np.zeros(len(rows), np.intp)
         return OfferMatch(_INHERITING, none, rows, first, none, self._hide(none, _INHERITING))
 
@@ -232,19 +232,19 @@ class OfferMatcher:
         slots: Slots = (self._offers.columns.row >= 0).nonzero()[0]
         return slots
 
-    def _welcoming(self, groups: Sequence[OwnerGroup], facts: PodFacts) -> Slots:
+    def _welcoming(self, groups: Sequence[OwnerGroup], pod_info: PodInfo) -> Slots:
         """The offers of these owners that take this pod."""
         offers = self._offers
         slots = np.concatenate([group.slots for group in groups])
         slots = slots[offers.columns.row[slots] >= 0]
         try:
-            wishes = ReservationWishes.of(facts)
+            wishes = ReservationWishes.of(pod_info)
         except BadRequest:
             # The attempt itself says so; here it only means that nothing matches.
             return np.zeros(0, np.intp)
         # Without wishes of the pod's own, only offers that do not welcome everybody must be asked.
         welcome = offers.columns.open[slots] & (not wishes)
-        kept = [s for s in slots[~welcome] if refusal(offers, int(s), facts, wishes) is None]
+        kept = [s for s in slots[~welcome] if refusal(offers, int(s), pod_info, wishes) is None]
         return np.concatenate([slots[welcome], np.array(kept, np.intp)])
 
     def _match(self, slots: Slots, key: Hashable) -> OfferMatch | None:
@@ -263,29 +263,29 @@ class OfferMatcher:
             if len(self._unseen) >= _MOST_MATCHES:
                 self._unseen.clear()
                 # Whoever holds on to one of them must let go.
-                self._picture.epochs.bump("layout")
-            found = self._unseen[key] = Unseen(self._picture)
+                self._node_table.epochs.bump("layout")
+            found = self._unseen[key] = Unseen(self._node_table)
         columns = self._offers.columns
-        laden: dict[int, tuple[PodFacts, ...]] = {}
+        laden: dict[int, tuple[PodInfo, ...]] = {}
         for slot in slots[columns.laden[slots]].tolist():
             row = int(columns.row[slot])
-            laden[row] = (*laden.get(row, ()), self._offers.at(slot).facts)
+            laden[row] = (*laden.get(row, ()), self._offers.at(slot).pod_info)
         found.update(columns.row[slots], columns.look[slots], self._offers.looks, laden)
         return found
 
 
-def ignores(facts: PodFacts) -> bool:
+def ignores(pod_info: PodInfo) -> bool:
     """Whether the pod uses held room as if nobody held it."""
-    return facts.labels.get(names.IGNORED) == "true"
+    return pod_info.labels.get(names.IGNORED) == "true"
 
 
-def _key(groups: Sequence[OwnerGroup], facts: PodFacts) -> Hashable:
+def _key(groups: Sequence[OwnerGroup], pod_info: PodInfo) -> Hashable:
     """Everything of a pod that decides which offers of its groups it may draw on."""
-    notes = facts.pod.metadata.annotations
+    notes = pod_info.pod.metadata.annotations
     exact = notes.get(names.EXACT_MATCH)
     return (
         tuple([group.number for group in groups]),
         notes.get(names.AFFINITY),
-        exact and (exact, facts.request),
-        facts.pod.spec.tolerations,
+        exact and (exact, pod_info.request),
+        pod_info.pod.spec.tolerations,
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.owners import OwnerGroup
 from holdfast.columns.interner import PODS
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 
 AmountsByResource = Mapping[int, int]
 Amount = TypeVar("Amount", int, NDArray[np.int64])
@@ -104,7 +104,7 @@ class Offer:
     """A reservation that holds room on a node; ``facts`` are those of its reserve pod."""
 
     reservation: Reservation
-    facts: PodFacts
+    pod_info: PodInfo
     slot: int
     group: OwnerGroup
     reserved: AmountsByResource

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.capacity.offer import Offer
 from holdfast.columns.cells import cells
 from holdfast.columns.interner import PODS
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.unseen import Look, Looks
 
 Ints = NDArray[np.int64]
@@ -94,7 +94,7 @@ class OfferColumns:
         self.default[slot] = offer.policy == ""
         self.order[slot] = offer.order
         self.created[slot] = offer.created
-        self.laden[slot] = bool(offer.facts.host_ports or offer.facts.mounts)
+        self.laden[slot] = bool(offer.pod_info.host_ports or offer.pod_info.mounts)
         self.look[slot] = look
         self.row[slot] = row
         self.recount(offer)
@@ -132,21 +132,21 @@ class Holding:
     ``looks`` are what reserve pods look like; columns refer to them by id.
     """
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+    def __init__(self, node_table: NodeTable) -> None:
+        self._node_table = node_table
         self.columns = OfferColumns()
         self.looks = Looks()
 
     def settle(self, offer: Offer, slots: int, everybody: Iterable[Offer]) -> None:
         """Enter an offer, one of so many slots, and hold its room if its node is there."""
-        columns, picture = self.columns, self._picture
-        columns.make_room(len(picture.resources), slots)
-        row = picture.row_of.get(offer.node, -1)
+        columns, node_table = self.columns, self._node_table
+        columns.make_room(len(node_table.resources), slots)
+        row = node_table.row_of.get(offer.node, -1)
         columns.write(offer, row, self._look(offer, slots, everybody))
         if row >= 0:
-            picture.seat(offer.facts, row)
+            node_table.seat(offer.pod_info, row)
         else:
-            picture.unseat(offer.uid)
+            node_table.unseat(offer.uid)
         self._hold(offer)
 
     def recount(self, offer: Offer) -> None:
@@ -154,17 +154,17 @@ class Holding:
         self.columns.recount(offer)
         row = int(self.columns.row[offer.slot])
         if not self._hold(offer) and row >= 0:
-            self._picture.journal.log(row)
+            self._node_table.journal.log(row)
 
     def clear(self, offer: Offer) -> None:
         """Let the room of an offer go."""
         self.columns.clear(offer.slot)
-        self._picture.release(offer.uid)
-        self._picture.unseat(offer.uid)
+        self._node_table.release(offer.uid)
+        self._node_table.unseat(offer.uid)
 
-    def fork(self, picture: Picture) -> Holding:
+    def fork(self, node_table: NodeTable) -> Holding:
         """An independent copy over a fork of the picture, which has the holds already."""
-        copy = Holding(picture)
+        copy = Holding(node_table)
         copy.columns, copy.looks = self.columns.fork(), self.looks.fork()
         return copy
 
@@ -172,13 +172,13 @@ class Holding:
         """Hold its room as it is now; tell whether that is news."""
         row = int(self.columns.row[offer.slot])
         if row < 0:
-            self._picture.release(offer.uid)
+            self._node_table.release(offer.uid)
             return False
-        return self._picture.hold(offer.uid, row, offer.top_up, offer.slots)
+        return self._node_table.hold(offer.uid, row, offer.top_up, offer.slots)
 
     def _look(self, offer: Offer, slots: int, everybody: Iterable[Offer]) -> int:
         if len(self.looks) > _FEW_LOOKS + 2 * slots:
             self.looks = Looks()
             for other in everybody:
-                self.columns.look[other.slot] = self.looks.id(Look.of(other.facts))
-        return self.looks.id(Look.of(offer.facts))
+                self.columns.look[other.slot] = self.looks.id(Look.of(other.pod_info))
+        return self.looks.id(Look.of(offer.pod_info))

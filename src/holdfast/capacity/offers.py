@@ -39,8 +39,8 @@ from holdfast.capacity.offer_columns import Holding
 from holdfast.capacity.owners import OwnerIndex
 from holdfast.capacity.reading import Content, read_content, read_draws
 from holdfast.columns.interner import PODS
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.unseen import Looks
 
 HOLDING = ("Available", "Waiting")
@@ -55,8 +55,8 @@ class Offers:
 
     takes = (Reservation, Node)
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+    def __init__(self, node_table: NodeTable) -> None:
+        self._node_table = node_table
         self.by_uid: dict[str, Offer] = {}
         self._slots: list[Offer | None] = []
         self._free: list[int] = []
@@ -70,13 +70,13 @@ class Offers:
         """Of those, the ones that wait until it is seen who is on the way to a node: its name."""
         self._leaving: dict[str, Place] = {}
         """Running pods chosen to leave their room to a reservation, which do not say so yet."""
-        self._holding = Holding(picture)
+        self._holding = Holding(node_table)
         self.columns = self._holding.columns
         self._on_node: dict[str, dict[str, None]] = {}
         self.waiting = WaitingOffers()
         self._labels_seen: dict[str, Mapping[str, str] | None] = {}
         """Labels of nodes with offers: a reservation selector sees them too."""
-        self._matcher = OfferMatcher(self, picture)
+        self._matcher = OfferMatcher(self, node_table)
 
     def __len__(self) -> int:
         return len(self.by_uid)
@@ -114,15 +114,15 @@ class Offers:
             self.awaiting.pop(obj.uid, None)
             self.disinherit(obj.uid)
             self._drop(obj.uid)
-            self._picture.forget(obj.uid)
+            self._node_table.forget(obj.uid)
 
-    def pod_came(self, facts: PodFacts, node: str) -> None:
+    def pod_came(self, pod_info: PodInfo, node: str) -> None:
         """Read off a bound pod which reservations it draws on."""
-        draws = read_draws(facts, self._picture.resources)
-        if not draws and facts.uid in self._leaving:
+        draws = read_draws(pod_info, self._node_table.resources)
+        if not draws and pod_info.uid in self._leaving:
             return
-        self._leaving.pop(facts.uid, None)
-        self._assign(facts.uid, {(uid, node): amounts for uid, amounts in draws.items()})
+        self._leaving.pop(pod_info.uid, None)
+        self._assign(pod_info.uid, {(uid, node): amounts for uid, amounts in draws.items()})
 
     def pod_went(self, uid: str) -> None:
         """Give back what a gone pod drew."""
@@ -137,7 +137,7 @@ class Offers:
         """Give back what a pod took; an allocate-once offer not yet Succeeded matches again."""
         self._assign(pod_uid, {})
 
-    def bequeath(self, pods: Iterable[PodFacts], uid: str, node: str) -> None:
+    def bequeath(self, pods: Iterable[PodInfo], uid: str, node: str) -> None:
         """Enter that running pods leave their room to a reservation coming to their node."""
         for pod in pods:
             self._leaving[pod.uid] = (uid, node)
@@ -151,14 +151,16 @@ class Offers:
 
     # --- what others read -------------------------------------------------------------------
 
-    def match(self, facts: PodFacts) -> OfferMatch | None:
+    def match(self, pod_info: PodInfo) -> OfferMatch | None:
         """The offers a pod may draw on now, or None."""
-        return self._matcher.match(facts) if self.by_uid or self.pending else None
+        return self._matcher.match(pod_info) if self.by_uid or self.pending else None
 
-    def lifted(self, facts: PodFacts) -> Lifted | None:
+    def lifted(self, pod_info: PodInfo) -> Lifted | None:
         """What a pod's offers hold, which it does not count as taken; None if it has none."""
-        match = self.match(facts)
-        return None if match is None or not len(match.slots) else Lifted(self, match, self._picture)
+        match = self.match(pod_info)
+        return (
+            None if match is None or not len(match.slots) else Lifted(self, match, self._node_table)
+        )
 
     def is_spoken_for(self, pod_uid: str, uid: str) -> bool:
         """Whether a pod draws on, or leaves its room to, another reservation than this one."""
@@ -169,7 +171,7 @@ class Offers:
 
     def resource_id(self, name: str) -> int:
         """The id of a resource name in the columns."""
-        return self._picture.resources.id(name)
+        return self._node_table.resources.id(name)
 
     def draws_of(self, pod_uid: str) -> dict[int, AmountsByResource]:
         """What a pod draws, by offer slot."""
@@ -197,7 +199,7 @@ class Offers:
 
     def leaving(self, offer: Offer) -> list[str]:
         """Who draws on an offer and has been asked to leave, by uid."""
-        standing = ((uid, self._picture.pod(uid)) for uid in offer.draws)
+        standing = ((uid, self._node_table.pod(uid)) for uid in offer.draws)
         return [uid for uid, found in standing if found is not None and found[0].terminating]
 
     def on_row(self, row: int) -> list[Offer]:
@@ -221,13 +223,13 @@ class Offers:
 
     def labels_of(self, offer: Offer) -> dict[str, str]:
         """The labels a reservation selector sees: the node's, overlaid by the reservation's."""
-        row = self._picture.row_of.get(offer.node)
-        node = self._picture.nodes[row] if row is not None else None
+        row = self._node_table.row_of.get(offer.node)
+        node = self._node_table.nodes[row] if row is not None else None
         return {**(node.metadata.labels if node else {}), **offer.reservation.metadata.labels}
 
-    def fork(self, picture: Picture) -> Offers:
+    def fork(self, node_table: NodeTable) -> Offers:
         """An independent copy over a fork of the picture, which has the holds already."""
-        copy = Offers(picture)
+        copy = Offers(node_table)
         copy._ledger = self._ledger.fork()
         copy.by_uid = {
             uid: replace(offer, drawn=copy._ledger.open((uid, offer.node)))
@@ -241,7 +243,7 @@ class Offers:
             offer.group = copy.index.join(offer.slot, offer.reservation.spec.owners)
             copy._on_node.setdefault(offer.node, {})[offer.uid] = None
             copy.waiting.enter(offer)
-        copy._holding = self._holding.fork(picture)
+        copy._holding = self._holding.fork(node_table)
         copy.columns = copy._holding.columns
         return copy
 
@@ -258,18 +260,18 @@ class Offers:
             self._drop(reservation.uid)
             if reservation.phase != "Pending":
                 # It ended before we saw it hold room: nothing will confirm the reserve pod.
-                self._picture.forget(reservation.uid)
+                self._node_table.forget(reservation.uid)
             return
         old = self.by_uid.get(reservation.uid)
         if old is not None and alike(old.reservation, reservation):
             old.reservation = reservation
             return
         # An amount that cannot be read is refused here, before anything has moved.
-        content = read_content(reservation, self._picture)
+        content = read_content(reservation, self._node_table)
         if old is not None:
             self._leave(old)
         # From here on the hold stands for the room, no longer the reserve pod that found it.
-        self._picture.forget(reservation.uid)
+        self._node_table.forget(reservation.uid)
         self._enter(self._compile(reservation, content, old))
         self._changed()
 
@@ -294,7 +296,7 @@ class Offers:
         self._slots[offer.slot] = offer
         self._on_node.setdefault(offer.node, {})[offer.uid] = None
         self.waiting.enter(offer)
-        self._picture.show_labels(offer.group.label_keys)
+        self._node_table.show_labels(offer.group.label_keys)
         self._holding.settle(offer, len(self._slots), self)
 
     def _leave(self, offer: Offer) -> None:
@@ -321,7 +323,7 @@ class Offers:
     def _changed(self) -> None:
         """Say that offers or owners changed: nothing remembered about them holds."""
         self._matcher.forget()
-        self._picture.epochs.bump("reservations")
+        self._node_table.epochs.bump("reservations")
 
     def _assign(self, pod_uid: str, draws: Mapping[Place, AmountsByResource]) -> None:
         for place in self._ledger.assign(pod_uid, draws):
@@ -340,7 +342,7 @@ class Offers:
         """Hold the room again (or know that it is gone) after a node came, went or changed."""
         if name not in self._on_node:
             return
-        row = self._picture.row_of.get(name, -1)
+        row = self._node_table.row_of.get(name, -1)
         there = [self.by_uid[uid] for uid in self._on_node.get(name, ())]
         moved = [offer for offer in there if self.columns.row[offer.slot] != row]
         for offer in moved:

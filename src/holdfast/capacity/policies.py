@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.labels import LabelRequirement, Selector, conjunction, from_selector
 from holdfast.api.resource_policy import ResourcePolicy, Unit
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import selected
 from holdfast.errors import HoldfastError
 
@@ -72,8 +72,8 @@ class Policies:
 
     takes = (ResourcePolicy,)
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+    def __init__(self, node_table: NodeTable) -> None:
+        self._node_table = node_table
         self._by_uid: dict[str, Policy] = {}
         self._in_namespace: dict[str, dict[str, Policy]] = {}
 
@@ -95,8 +95,8 @@ class Policies:
         policy = Policy(obj, selector, pools)
         self._by_uid[obj.uid] = policy
         self._in_namespace.setdefault(obj.namespace, {})[obj.uid] = policy
-        self._picture.show_labels(selector.keys | frozenset(obj.spec.match_label_keys))
-        self._picture.epochs.bump("policies")
+        self._node_table.show_labels(selector.keys | frozenset(obj.spec.match_label_keys))
+        self._node_table.epochs.bump("policies")
 
     def delete(self, obj: ResourcePolicy) -> None:
         """Forget a policy."""
@@ -107,28 +107,28 @@ class Policies:
         del of_namespace[obj.uid]
         if not of_namespace:
             del self._in_namespace[policy.object.namespace]
-        self._picture.epochs.bump("policies")
+        self._node_table.epochs.bump("policies")
 
-    def governing(self, facts: PodFacts) -> list[Policy]:
+    def governing(self, pod_info: PodInfo) -> list[Policy]:
         """The policies that select this pod, by name; more than one is a conflict."""
-        candidates = self._in_namespace.get(facts.namespace)
-        if not candidates or facts.stands_in:
+        candidates = self._in_namespace.get(pod_info.namespace)
+        if not candidates or pod_info.stands_in:
             return []
-        found = [p for p in candidates.values() if p.selector.matches(facts.labels)]
+        found = [p for p in candidates.values() if p.selector.matches(pod_info.labels)]
         return sorted(found, key=lambda policy: policy.object.name)
 
-    def fork(self, picture: Picture) -> Policies:
+    def fork(self, node_table: NodeTable) -> Policies:
         """An independent copy over a fork of the picture."""
-        copy = Policies(picture)
+        copy = Policies(node_table)
         copy._by_uid = dict(self._by_uid)
         copy._in_namespace = {ns: dict(found) for ns, found in self._in_namespace.items()}
         return copy
 
 
-def rows_of_pool(picture: Picture, pool: NodePool) -> NDArray[np.bool_]:
+def rows_of_pool(node_table: NodeTable, pool: NodePool) -> NDArray[np.bool_]:
     """Tell which rows belong to a pool."""
-    mask = selected(picture, pool.selector, slice(0, picture.capacity))
-    mask &= picture.alive
+    mask = selected(node_table, pool.selector, slice(0, node_table.capacity))
+    mask &= node_table.alive
     return mask
 
 

@@ -24,8 +24,8 @@ from holdfast.capacity.offer import AmountsByResource, fullness
 from holdfast.capacity.offers import Offers
 from holdfast.capacity.owners import OwnerRule, compile_owners
 from holdfast.columns.interner import PODS
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts, sum_of
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo, sum_of
 
 _WHOLE = 100
 CLUSTER = "Cluster"
@@ -55,11 +55,11 @@ class Will:
         """The reserved resources of which pods have more than the reservation."""
         return [r for r, a in self.reserved.items() if given.get(r, 0) > a]
 
-    def shares(self, pod: PodFacts) -> bool:
+    def shares(self, pod: PodInfo) -> bool:
         """Whether the pod has any of what is reserved."""
         return any(resource in self.reserved for resource, _ in pod.request)
 
-    def score(self, pod: PodFacts) -> int:
+    def score(self, pod: PodInfo) -> int:
         """How much of the reservation a pod fills, 0 to 100, as owners are scored."""
         has = dict(pod.request)
         named = [(r, a) for r, a in self.reserved.items() if a > 0]
@@ -74,7 +74,7 @@ class Inheritance(NamedTuple):
     for which the node will not do.
     """
 
-    pods: tuple[PodFacts, ...] = ()
+    pods: tuple[PodInfo, ...] = ()
     lacking: int = 0
     by_node: frozenset[int] = frozenset()
     inside: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ class Inheritance(NamedTuple):
         return will.score(self.pods[0]) if self.pods else 0
 
 
-def inherit(will: Will, free: AmountsByResource, candidates: Sequence[PodFacts]) -> Inheritance:
+def inherit(will: Will, free: AmountsByResource, candidates: Sequence[PodInfo]) -> Inheritance:
     """Choose from whom to inherit on a node with so much free room, or say why not at all."""
     alone = will.short(free, {})
     if will.prefers_none and not will.required and not alone:
@@ -107,7 +107,7 @@ def inherit(will: Will, free: AmountsByResource, candidates: Sequence[PodFacts])
     return Inheritance(lacking=max(_lacking(will, free, r) for r in alone))
 
 
-def by_score(will: Will, candidates: Iterable[PodFacts]) -> list[PodFacts]:
+def by_score(will: Will, candidates: Iterable[PodInfo]) -> list[PodInfo]:
     """The best filling first; ties as they come, or by uid where no order was given."""
     found = list(candidates)
     if not will.ranked:
@@ -115,11 +115,11 @@ def by_score(will: Will, candidates: Iterable[PodFacts]) -> list[PodFacts]:
     return sorted(found, key=will.score, reverse=True)
 
 
-_Found = tuple[list[PodFacts], set[int], dict[int, None]]
+_Found = tuple[list[PodInfo], set[int], dict[int, None]]
 """Whom it inherits from; else what is short by the node, and inside the reservation."""
 
 
-def _one(will: Will, free: AmountsByResource, ordered: Iterable[PodFacts]) -> _Found:
+def _one(will: Will, free: AmountsByResource, ordered: Iterable[PodInfo]) -> _Found:
     by_node: set[int] = set()
     inside: dict[int, None] = {}
     for pod in ordered:
@@ -132,8 +132,8 @@ def _one(will: Will, free: AmountsByResource, ordered: Iterable[PodFacts]) -> _F
     return [], by_node, inside
 
 
-def _several(will: Will, free: AmountsByResource, ordered: Iterable[PodFacts]) -> _Found:
-    chosen: list[PodFacts] = []
+def _several(will: Will, free: AmountsByResource, ordered: Iterable[PodInfo]) -> _Found:
+    chosen: list[PodInfo] = []
     total: Counter[int] = Counter()
     for pod in ordered:
         trial = total + sum_of([pod])
@@ -159,7 +159,7 @@ class ClusterMode:
     label: str = names.PRE_ALLOCATABLE
     priority: str = names.PRE_ALLOCATABLE_PRIORITY
 
-    def rank(self, pod: PodFacts) -> tuple[int, str]:
+    def rank(self, pod: PodInfo) -> tuple[int, str]:
         """Higher priorities first, then by uid."""
         text = pod.pod.metadata.annotations.get(self.priority, "")
         return -(parse_integer(text) or 0), pod.uid
@@ -171,12 +171,12 @@ def by_cluster(reservation: Reservation) -> bool:
     return policy is not None and policy.mode == CLUSTER
 
 
-def will_of(reservation: Reservation, facts: PodFacts, *, prefers_none: bool) -> Will:
+def will_of(reservation: Reservation, pod_info: PodInfo, *, prefers_none: bool) -> Will:
     """Read how a reservation chooses; ``facts`` are those of its reserve pod."""
     policy = reservation.spec.pre_allocation_policy
-    reserved = dict(facts.request)
+    reserved = dict(pod_info.request)
     return Will(
-        wanted={PODS: facts.slots, **reserved} if facts.slots else reserved,
+        wanted={PODS: pod_info.slots, **reserved} if pod_info.slots else reserved,
         reserved=reserved,
         multiple=policy is not None and policy.enable_multiple,
         ranked=by_cluster(reservation),
@@ -208,7 +208,7 @@ class Heritable:
         chosen = [rule.selector for rule in self.rules if rule.selector is not None]
         return frozenset(key for selector in chosen for key in selector.keys)
 
-    def among(self, nodes: Picture) -> Iterator[tuple[PodFacts, int]]:
+    def among(self, nodes: NodeTable) -> Iterator[tuple[PodInfo, int]]:
         """The pods on rows that may, sort by sort: most sorts are out with one look."""
         for kind in nodes.kinds():
             if not (rules := [rule for rule in self.rules if rule.may_own(kind)]):
@@ -224,15 +224,15 @@ class Heritable:
 
 
 def candidates(
-    heritable: Heritable, will: Will, nodes: Picture, offers: Offers
-) -> dict[int, list[PodFacts]]:
+    heritable: Heritable, will: Will, nodes: NodeTable, offers: Offers
+) -> dict[int, list[PodInfo]]:
     """Find the pods on nodes that may leave their room, by row, in the order given.
 
     Who takes room of another reservation, or was chosen by one already, has none to leave; nor
     has who ignores reservations. Having taken room of one that has ended is no hindrance.
     """
     reservation = heritable.reservation
-    found: dict[int, list[PodFacts]] = {}
+    found: dict[int, list[PodInfo]] = {}
     for pod, row in heritable.among(nodes):
         if pod.stands_in or ignores(pod) or not will.shares(pod):
             continue

@@ -20,8 +20,8 @@ from holdfast.capacity.offer import AmountsByResource
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU, PODS, ResourceNames
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
 from holdfast.validation.list_limits import RESERVATION_TREE, first_excess
 
@@ -29,7 +29,7 @@ from holdfast.validation.list_limits import RESERVATION_TREE, first_excess
 class Content(NamedTuple):
     """What a reservation says about the room it holds."""
 
-    facts: PodFacts
+    pod_info: PodInfo
     """Those of its reserve pod."""
     reserved: AmountsByResource
     inner: AmountsByResource
@@ -38,35 +38,35 @@ class Content(NamedTuple):
     created: float
 
 
-def read_content(reservation: Reservation, picture: Picture) -> Content:
+def read_content(reservation: Reservation, node_table: NodeTable) -> Content:
     """Read a reservation that holds room; raises BadRequest for what cannot be read."""
     if excess := first_excess(RESERVATION_TREE, reservation):
         raise BadRequest(excess)
-    ids = picture.resources
+    ids = node_table.resources
     reserved = read_amounts(reservation.status.allocatable, ids)
     # It is part of what is reserved: more of it cannot be kept back than there is.
     kept = read_amounts(inner_reserved(reservation), ids)
     inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
     chosen = {ids.id(name) for name in restricted_names(reservation)} & set(reserved)
-    facts = picture.digest(reserve_pod(reservation), stands_in=True)
+    pod_info = node_table.digest(reserve_pod(reservation), stands_in=True)
     return Content(
-        facts, reserved, inner, frozenset(chosen or reserved), _order(reservation),
+        pod_info, reserved, inner, frozenset(chosen or reserved), _order(reservation),
         _created(reservation),
     )  # fmt: skip
 
 
-def read_draws(facts: PodFacts, ids: ResourceNames) -> dict[str, AmountsByResource]:
+def read_draws(pod_info: PodInfo, ids: ResourceNames) -> dict[str, AmountsByResource]:
     """Read off a pod what it draws on which reservation, by uid.
 
     Its pod slot is of the one it was allocated from, however many it draws on. One that ignores
     reservations draws on none, whatever it says.
     """
-    if facts.labels.get(names.IGNORED) == "true":
+    if pod_info.labels.get(names.IGNORED) == "true":
         return {}
-    allocated = allocated_of(facts.pod)
-    several = draws_of(facts.pod)
+    allocated = allocated_of(pod_info.pod)
+    several = draws_of(pod_info.pod)
     if not several:
-        return {allocated.uid: {**dict(facts.request), PODS: 1}} if allocated else {}
+        return {allocated.uid: {**dict(pod_info.request), PODS: 1}} if allocated else {}
     draws = {draw.uid: read_amounts(draw.resources, ids) for draw in several}
     first = several[0].uid if allocated is None else allocated.uid
     draws[first] = {**draws.get(first, {}), PODS: 1}

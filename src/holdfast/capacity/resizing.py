@@ -18,8 +18,8 @@ from holdfast.capacity.offer import Offer
 from holdfast.capacity.reading import read_amounts
 from holdfast.capacity.reserve_pod import with_requests
 from holdfast.columns.interner import PODS
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 
 BY_NAME = (
     "scheduling.koordinator.sh/device-allocated",
@@ -84,28 +84,28 @@ def gives_back(old: Reservation, new: Reservation) -> bool:
 
 
 def shortage(
-    picture: Picture, offer: Offer, amounts: Held, promised: Iterable[PodFacts] = ()
+    node_table: NodeTable, offer: Offer, amounts: Held, promised: Iterable[PodInfo] = ()
 ) -> list[str]:
     """Name the resources of which its node has not enough for an offer to grow to ``amounts``.
 
     ``promised`` are pods that were promised the node: what they ask for is taken already.
     """
-    row = picture.row_of.get(offer.node)
+    row = node_table.row_of.get(offer.node)
     if row is None:
         return sorted(amounts)
-    reserved = read_amounts(amounts, picture.resources)
-    kept = read_amounts(inner_reserved(offer.reservation), picture.resources)
+    reserved = read_amounts(amounts, node_table.resources)
+    kept = read_amounts(inner_reserved(offer.reservation), node_table.resources)
     inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
     grown = replace(offer, reserved=reserved, inner=inner)
     before, after = {**offer.top_up, PODS: offer.slots}, {**grown.top_up, PODS: grown.slots}
     short = []
     for resource, amount in after.items():
         more = amount - before.get(resource, 0)
-        if more > 0 and more > _free(picture, resource, row, promised):
-            short.append(picture.resources[resource])
+        if more > 0 and more > _free(node_table, resource, row, promised):
+            short.append(node_table.resources[resource])
     return sorted(short)
 
 
-def _free(picture: Picture, resource: int, row: int, promised: Iterable[PodFacts]) -> int:
+def _free(node_table: NodeTable, resource: int, row: int, promised: Iterable[PodInfo]) -> int:
     taken = sum(1 if resource == PODS else dict(pod.request).get(resource, 0) for pod in promised)
-    return picture.amounts.free_on(row, resource) - taken
+    return node_table.amounts.free_on(row, resource) - taken

@@ -58,8 +58,8 @@ class Snapshot:
         answer = explain(
             profile, self.pod, self.world, now, preempt=preempt, stands_in=self.stands_in
         )
-        facts = self.world.facts(self.pod)
-        silent = [e.url_prefix for e in extenders if e.decides and e.interested(facts)]
+        pod_info = self.world.pod_info(self.pod)
+        silent = [e.url_prefix for e in extenders if e.decides and e.interested(pod_info)]
         return answer | ({"extendersNotAsked": silent} if silent else {})
 
 
@@ -108,7 +108,7 @@ def _world(found: Iterable[tuple[Object, Manifest | None]], key: str) -> tuple[W
         try:
             if isinstance(stored, Pod) and stored.key == key:
                 wanted = stored
-                world.facts(wanted)  # so that what is wrong with it is said here
+                world.pod_info(wanted)  # so that what is wrong with it is said here
             else:
                 world.upsert(stored)
         except (BadRequest, ValueError, TypeError) as fault:

@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from holdfast.columns.amounts import RequestedAmounts
 from holdfast.columns.grid import Grid
 from holdfast.columns.journal import Follower
-from holdfast.columns.pod_facts import PodFacts, beginnings
+from holdfast.columns.pod_info import PodInfo, beginnings
 
 if TYPE_CHECKING:
-    from holdfast.columns.picture import Picture
+    from holdfast.columns.node_table import NodeTable
 
 NOBODY = 2**40
 """The priority in places where no pod stands: above any pod's."""
 UNSTARTED = math.inf
 _MOST_GRIDS = 64
-Read = Callable[[PodFacts], int]
+Read = Callable[[PodInfo], int]
 
 
 class Importance:
@@ -39,11 +39,11 @@ class Importance:
     taken. Stand-ins for reservations are left out: nobody can evict those.
     """
 
-    def __init__(self, nodes: Picture) -> None:
+    def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._follower = Follower(nodes.journal, nodes.order_journal)
         self._capacity = nodes.capacity  # a picture that grows makes another
-        self.pods: list[list[PodFacts]] = [[] for _ in range(self._capacity)]
+        self.pods: list[list[PodInfo]] = [[] for _ in range(self._capacity)]
         """The pods themselves, by row, in the order of the places."""
         self._others: dict[Hashable, tuple[Any, Read, Grid]] = {}
         self.priority = Grid(self._capacity, empty=NOBODY)
@@ -89,7 +89,7 @@ class Importance:
             made.fill(read_all(read, ranked), self.count)
         return made
 
-    def _read_kinds(self, read: Read, pods: list[PodFacts]) -> NDArray[np.int64]:
+    def _read_kinds(self, read: Read, pods: list[PodInfo]) -> NDArray[np.int64]:
         """Read one pod of each kind."""
         kinds = self._nodes.kinds_of(pods)
         values = {kind: read(pod) for kind, pod in dict(zip(kinds, pods, strict=True)).items()}
@@ -144,7 +144,7 @@ class Importance:
             return
         self._write(row, [pod for pod in there.values() if not pod.stands_in])
 
-    def _write(self, row: int, there: list[PodFacts]) -> None:
+    def _write(self, row: int, there: list[PodInfo]) -> None:
         ranked = [(-pod.priority, pod.began, i) for i, pod in enumerate(there)]
         ranked.sort()
         pods = [there[i] for _, _, i in ranked]
@@ -178,7 +178,7 @@ class Amount:
 
     resource: int
 
-    def __call__(self, pod: PodFacts) -> int:
+    def __call__(self, pod: PodInfo) -> int:
         """Of one pod."""
         return self.of(pod.request)
 
@@ -190,7 +190,7 @@ class Amount:
         return 0
 
 
-def read_all(read: Read, pods: Iterable[PodFacts]) -> NDArray[np.int64]:
+def read_all(read: Read, pods: Iterable[PodInfo]) -> NDArray[np.int64]:
     """What is read of many pods, one after the other."""
     if not isinstance(read, Amount):
         return np.array([read(pod) for pod in pods], np.int64)

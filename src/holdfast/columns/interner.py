@@ -60,7 +60,7 @@ class ResourceNames(Interner[str]):
     """Resource names in which CPU, MEMORY, EPHEMERAL and PODS have their ids.
 
     ``digests`` remembers what pods of one spec ask for in these ids, ``terms`` the affinity of pods
-    that differ in what they ask for alone (see ``pod_facts``).
+    that differ in what they ask for alone (see ``pod_info``).
     """
 
     __slots__ = ("digests", "terms")

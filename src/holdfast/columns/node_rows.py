@@ -23,7 +23,7 @@ TaintSet = tuple[Taint, ...]
 
 
 class NodeRows:
-    """The half of the picture that is about nodes themselves; ``Picture`` is the whole."""
+    """The columns of ``NodeTable`` that describe nodes only, without pods."""
 
     def __init__(self, resources: ResourceNames | None = None) -> None:
         self.resources = resources or ResourceNames()

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from holdfast.columns.amounts import Amounts, RequestedAmounts
 from holdfast.columns.cells import Cells
 from holdfast.columns.interner import PODS
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -132,7 +132,7 @@ class RequestFit:
             for need in self.needs
         ]
 
-    def taken_by(self, pods: Sequence[PodFacts]) -> list[int]:
+    def taken_by(self, pods: Sequence[PodInfo]) -> list[int]:
         """What pods take of each need, were they on one row: a slot each, and what they request."""
         requests = [dict(pod.request) for pod in pods]
         wanted = [sum([r.get(need.resource, 0) for r in requests]) for need in self.needs[1:]]

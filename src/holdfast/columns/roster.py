@@ -16,12 +16,12 @@ from holdfast.columns.counters import SelectorCount
 from holdfast.columns.held import HeldTerms
 from holdfast.columns.kinds import Kind, Kinds
 from holdfast.columns.mounts import MountIndex
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ports import PortIndex
 from holdfast.columns.terms import PodChoice
 
 _MOST_COUNTERS = 1024
-_NOBODY: Mapping[str, PodFacts] = {}
+_NOBODY: Mapping[str, PodInfo] = {}
 Choices = tuple[PodChoice, ...]
 Namespaces = dict[str, Mapping[str, str]]
 
@@ -30,7 +30,7 @@ Namespaces = dict[str, Mapping[str, str]]
 class PlacedPod:
     """One pod on one row."""
 
-    facts: PodFacts
+    pod_info: PodInfo
     row: int
     kind: Kind
     assumed: bool
@@ -47,61 +47,61 @@ class Roster:
         self._counters: dict[tuple[Choices, bool], SelectorCount] = {}
         self.held = held
         self.namespaces: Namespaces = {}
-        self._of_row: dict[int, dict[str, PodFacts]] = {}
+        self._of_row: dict[int, dict[str, PodInfo]] = {}
         self.by_uid: dict[str, PlacedPod] = {}
         self.seated: dict[str, PlacedPod] = {}
         """Reserve pods, by uid."""
         self.kinds = Kinds()
-        self._asked: tuple[PodFacts, Kind] | None = None
+        self._asked: tuple[PodInfo, Kind] | None = None
         self.ports = PortIndex()
         self.mounts = MountIndex()
         self.priorities: dict[int, int] = {}
         """How many pods have each priority there is."""
 
-    def on(self, row: int) -> Mapping[str, PodFacts]:
+    def on(self, row: int) -> Mapping[str, PodInfo]:
         """Pods on the row, by uid."""
         return self._of_row.get(row, _NOBODY)
 
-    def kind_of(self, facts: PodFacts) -> Kind:
+    def kind_of(self, pod_info: PodInfo) -> Kind:
         """The kind of a pod, standing or not."""
         # A decision asks several times about one pod.
         asked = self._asked
-        if asked is not None and asked[0] is facts:
+        if asked is not None and asked[0] is pod_info:
             return asked[1]
         counters = self._counters.values()
-        kind = self.kinds.of(facts.namespace, facts.labels, counters, self.namespaces)
-        self._asked = (facts, kind)
+        kind = self.kinds.of(pod_info.namespace, pod_info.labels, counters, self.namespaces)
+        self._asked = (pod_info, kind)
         return kind
 
-    def enter(self, facts: PodFacts, row: int, *, assumed: bool) -> None:
+    def enter(self, pod_info: PodInfo, row: int, *, assumed: bool) -> None:
         """Put a pod on the row; it must stand nowhere."""
-        kind = self.kind_of(facts)
-        uid = facts.uid
-        self.by_uid[uid] = PlacedPod(facts, row, kind, assumed)
+        kind = self.kind_of(pod_info)
+        uid = pod_info.uid
+        self.by_uid[uid] = PlacedPod(pod_info, row, kind, assumed)
         there = self._of_row.get(row)
         if there is None:
             there = self._of_row[row] = {}
-        there[uid] = facts
-        self.priorities[facts.priority] = self.priorities.get(facts.priority, 0) + 1
-        self._appear(facts, row, kind)
+        there[uid] = pod_info
+        self.priorities[pod_info.priority] = self.priorities.get(pod_info.priority, 0) + 1
+        self._appear(pod_info, row, kind)
 
-    def _appear(self, facts: PodFacts, row: int, kind: Kind) -> None:
-        kind.rows[facts.uid] = row
-        if facts.host_ports:
-            self.ports.add(row, facts.host_ports)
-        if facts.mounts:
-            self.mounts.add(row, facts)
-        if facts.terms:
-            self.held.enter(facts.terms, row)
+    def _appear(self, pod_info: PodInfo, row: int, kind: Kind) -> None:
+        kind.rows[pod_info.uid] = row
+        if pod_info.host_ports:
+            self.ports.add(row, pod_info.host_ports)
+        if pod_info.mounts:
+            self.mounts.add(row, pod_info)
+        if pod_info.terms:
+            self.held.enter(pod_info.terms, row)
         for counter in kind.counters:
-            if not (counter.real and facts.stands_in):
-                counter.move(row, 1, live=not facts.terminating)
+            if not (counter.real and pod_info.stands_in):
+                counter.move(row, 1, live=not pod_info.terminating)
 
-    def seat(self, facts: PodFacts, row: int) -> None:
+    def seat(self, pod_info: PodInfo, row: int) -> None:
         """Let a reserve pod be seen on the row; it must be seated nowhere."""
-        kind = self.kind_of(facts)
-        self.seated[facts.uid] = PlacedPod(facts, row, kind, assumed=False)
-        self._appear(facts, row, kind)
+        kind = self.kind_of(pod_info)
+        self.seated[pod_info.uid] = PlacedPod(pod_info, row, kind, assumed=False)
+        self._appear(pod_info, row, kind)
 
     def unseat(self, uid: str) -> PlacedPod | None:
         """Let a reserve pod be seen no more; answers what it was."""
@@ -113,46 +113,46 @@ class Roster:
     def leave(self, uid: str) -> PlacedPod:
         """Take a pod off its row."""
         standing = self.by_uid.pop(uid)
-        facts, row = standing.facts, standing.row
+        pod_info, row = standing.pod_info, standing.row
         there = self._of_row[row]
         del there[uid]
         if not there:
             del self._of_row[row]
-        self.priorities[facts.priority] -= 1
-        if not self.priorities[facts.priority]:
-            del self.priorities[facts.priority]
+        self.priorities[pod_info.priority] -= 1
+        if not self.priorities[pod_info.priority]:
+            del self.priorities[pod_info.priority]
         self._vanish(standing)
         return standing
 
     def _vanish(self, standing: PlacedPod) -> None:
-        facts, row = standing.facts, standing.row
-        del standing.kind.rows[facts.uid]
-        if facts.host_ports:
-            self.ports.remove(row, facts.host_ports)
-        if facts.mounts:
-            self.mounts.remove(row, facts)
-        if facts.terms:
-            self.held.leave(facts.terms, row)
+        pod_info, row = standing.pod_info, standing.row
+        del standing.kind.rows[pod_info.uid]
+        if pod_info.host_ports:
+            self.ports.remove(row, pod_info.host_ports)
+        if pod_info.mounts:
+            self.mounts.remove(row, pod_info)
+        if pod_info.terms:
+            self.held.leave(pod_info.terms, row)
         for counter in standing.kind.counters:
-            if not (counter.real and facts.stands_in):
-                counter.move(row, -1, live=not facts.terminating)
+            if not (counter.real and pod_info.stands_in):
+                counter.move(row, -1, live=not pod_info.terminating)
 
-    def same(self, standing: PlacedPod, facts: PodFacts) -> bool:
+    def same(self, standing: PlacedPod, pod_info: PodInfo) -> bool:
         """Tell whether nobody can tell newer facts of a pod from those we have.
 
         Labels nobody looks at do not count: Kubernetes copies the node's zone onto every pod it
         binds.
         """
-        was = standing.facts
-        return was.weighs_like(facts) and (
-            was.labels == facts.labels or self.kind_of(facts) is standing.kind
+        was = standing.pod_info
+        return was.weighs_like(pod_info) and (
+            was.labels == pod_info.labels or self.kind_of(pod_info) is standing.kind
         )
 
-    def confirm(self, standing: PlacedPod, facts: PodFacts) -> None:
+    def confirm(self, standing: PlacedPod, pod_info: PodInfo) -> None:
         """Replace a pod's facts by newer ones that weigh the same."""
-        standing.facts = facts
+        standing.pod_info = pod_info
         standing.assumed = False
-        self._of_row[standing.row][facts.uid] = facts
+        self._of_row[standing.row][pod_info.uid] = pod_info
 
     def show(self, keys: frozenset[str]) -> bool:
         """Make label keys visible; tell whether that gave pods new kinds.
@@ -164,7 +164,7 @@ class Roster:
         self._asked = None
         for standings in (self.by_uid, self.seated):
             for uid, standing in standings.items():
-                standing.kind = self.kind_of(standing.facts)
+                standing.kind = self.kind_of(standing.pod_info)
                 standing.kind.rows[uid] = standing.row
         return True
 
@@ -195,9 +195,9 @@ class Roster:
 
     def _move_all(self, counter: SelectorCount, kind: Kind, by: int) -> None:
         for uid, row in kind.rows.items():
-            facts = (self.by_uid.get(uid) or self.seated[uid]).facts
-            if not (counter.real and facts.stands_in):
-                counter.move(row, by, live=not facts.terminating)
+            pod_info = (self.by_uid.get(uid) or self.seated[uid]).pod_info
+            if not (counter.real and pod_info.stands_in):
+                counter.move(row, by, live=not pod_info.terminating)
 
     def _drop(self, key: tuple[Choices, bool]) -> None:
         counter = self._counters.pop(key)
@@ -244,9 +244,9 @@ class Roster:
         copy.priorities = dict(self.priorities)
         for olds, news in ((self.by_uid, copy.by_uid), (self.seated, copy.seated)):
             for uid, old in olds.items():
-                kind = copy.kind_of(old.facts)
+                kind = copy.kind_of(old.pod_info)
                 kind.rows[uid] = old.row
-                news[uid] = PlacedPod(old.facts, old.row, kind, old.assumed)
+                news[uid] = PlacedPod(old.pod_info, old.row, kind, old.assumed)
         copy._of_row = {row: dict(pods) for row, pods in self._of_row.items()}
         return copy
 
@@ -260,13 +260,13 @@ class Aside:
     __slots__ = ("_node_of", "_of_node")
 
     def __init__(self) -> None:
-        self._of_node: dict[str, dict[str, tuple[PodFacts, bool]]] = {}
+        self._of_node: dict[str, dict[str, tuple[PodInfo, bool]]] = {}
         self._node_of: dict[str, str] = {}
 
-    def put(self, facts: PodFacts, node: str, *, assumed: bool) -> None:
+    def put(self, pod_info: PodInfo, node: str, *, assumed: bool) -> None:
         """Keep a pod until its node appears."""
-        self._of_node.setdefault(node, {})[facts.uid] = (facts, assumed)
-        self._node_of[facts.uid] = node
+        self._of_node.setdefault(node, {})[pod_info.uid] = (pod_info, assumed)
+        self._node_of[pod_info.uid] = node
 
     def drop(self, uid: str) -> None:
         """Keep a pod no longer; one that is not here is fine."""
@@ -276,7 +276,7 @@ class Aside:
             if not self._of_node[node]:
                 del self._of_node[node]
 
-    def take(self, node: str) -> list[tuple[PodFacts, bool]]:
+    def take(self, node: str) -> list[tuple[PodInfo, bool]]:
         """Hand out the pods of a node that appeared."""
         there = self._of_node.pop(node, {})
         for uid in there:

@@ -20,13 +20,13 @@ from holdfast.api.node_selection import (
     RequiredNodes,
 )
 from holdfast.columns.node_labels import Ids, LabelColumn
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 
 Bools = NDArray[np.bool_]
 SomeRows = NDArray[np.intp] | slice
 
 
-def selected(nodes: Picture, selector: Selector, rows: SomeRows) -> Bools:
+def selected(nodes: NodeTable, selector: Selector, rows: SomeRows) -> Bools:
     """Tell which rows a label selector chooses."""
     mask = np.ones(_count(nodes, rows), np.bool_)
     if selector.requirements is None:
@@ -37,7 +37,7 @@ def selected(nodes: Picture, selector: Selector, rows: SomeRows) -> Bools:
 
 
 def term_selected(
-    nodes: Picture, term: NodeTerm, rows: SomeRows, *, by_labels_alone: bool = False
+    nodes: NodeTable, term: NodeTerm, rows: SomeRows, *, by_labels_alone: bool = False
 ) -> Bools:
     """Tell which rows one node selector term chooses; one with a mistake chooses none.
 
@@ -58,7 +58,7 @@ def term_selected(
 
 
 def terms_selected(
-    nodes: Picture, terms: NodeTerms, rows: SomeRows, *, by_labels_alone: bool = False
+    nodes: NodeTable, terms: NodeTerms, rows: SomeRows, *, by_labels_alone: bool = False
 ) -> Bools:
     """Tell which rows any of the terms chooses."""
     mask = np.zeros(_count(nodes, rows), np.bool_)
@@ -67,7 +67,7 @@ def terms_selected(
     return mask
 
 
-def required_selected(nodes: Picture, required: RequiredNodes, rows: SomeRows) -> Bools:
+def required_selected(nodes: NodeTable, required: RequiredNodes, rows: SomeRows) -> Bools:
     """Tell which rows a pod's node selector and required affinity admit."""
     mask = selected(nodes, required.labels, rows)
     if required.terms is not None:
@@ -75,7 +75,7 @@ def required_selected(nodes: Picture, required: RequiredNodes, rows: SomeRows) -
     return mask
 
 
-def _count(nodes: Picture, rows: SomeRows) -> int:
+def _count(nodes: NodeTable, rows: SomeRows) -> int:
     return len(range(*rows.indices(nodes.capacity))) if isinstance(rows, slice) else len(rows)
 
 

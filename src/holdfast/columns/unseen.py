@@ -20,12 +20,12 @@ from holdfast.columns.interner import Interner
 from holdfast.columns.journal import Journal
 from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.node_rows import Rows
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.terms import PodTerms, Term
 
 _MANY = 256
-Laden = Mapping[int, tuple[PodFacts, ...]]
+Laden = Mapping[int, tuple[PodInfo, ...]]
 
 
 class Look(NamedTuple):
@@ -37,10 +37,10 @@ class Look(NamedTuple):
     terminating: bool
 
     @classmethod
-    def of(cls, facts: PodFacts) -> Look:
+    def of(cls, pod_info: PodInfo) -> Look:
         """The look of a reserve pod."""
-        labels = tuple(sorted(facts.labels.items()))
-        return cls(facts.namespace, labels, facts.terms, facts.terminating)
+        labels = tuple(sorted(pod_info.labels.items()))
+        return cls(pod_info.namespace, labels, pod_info.terms, pod_info.terminating)
 
 
 Looks = Interner[Look]
@@ -54,7 +54,7 @@ class Unseen:
     ``version`` tells when.
     """
 
-    def __init__(self, nodes: Picture) -> None:
+    def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
         self.version = 0
         self.rows: Rows = np.zeros(0, np.intp)
@@ -223,6 +223,6 @@ AnyCount = SelectorCount | SeenCount
 AnyTerm = HeldTerm | SeenTerm
 
 
-def laden_on(unseen: Unseen | None, row: int) -> Sequence[PodFacts]:
+def laden_on(unseen: Unseen | None, row: int) -> Sequence[PodInfo]:
     """The reserve pods with ports or volumes on a row that a pod does not see."""
     return () if unseen is None else unseen.laden.get(row, ())

@@ -13,7 +13,7 @@ from holdfast.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.cel import DeviceSelectors
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.claims import Claims
 from holdfast.devices.features import Features
@@ -33,7 +33,7 @@ class Inventory:
 
     takes: tuple[type[Object], ...] = (DeviceClass, ResourceSlice, ResourceClaim, Node)
 
-    def __init__(self, nodes: Picture, features: Features | None = None) -> None:
+    def __init__(self, nodes: NodeTable, features: Features | None = None) -> None:
         self._nodes = nodes
         # Nothing waits for binding conditions yet, so devices that need it stay out of sight.
         self.features = features or Features(binding_conditions=False)
@@ -129,7 +129,7 @@ class Inventory:
         else:
             self._drop_slice(obj.name)
 
-    def fork(self, nodes: Picture) -> Inventory:
+    def fork(self, nodes: NodeTable) -> Inventory:
         """An independent copy over a forked picture."""
         copy = Inventory(nodes, self.features)
         copy.selectors = self.selectors

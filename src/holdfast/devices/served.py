@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.devices.tables import DeviceCounts
 
 
@@ -20,7 +20,7 @@ class DeviceBackedResource:
 
     __slots__ = ("_counts", "_nodes", "_resource")
 
-    def __init__(self, nodes: Picture, resource: int, counts: DeviceCounts) -> None:
+    def __init__(self, nodes: NodeTable, resource: int, counts: DeviceCounts) -> None:
         self._nodes = nodes
         self._resource = resource
         self._counts = counts

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast.api.devices import DeviceClass, ResourceClaim
 from holdfast.api.node import Node
 from holdfast.columns.journal import Stale
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.failures import AllocationError, NodeAllocationError
 from holdfast.devices.matching import Matcher, tolerated
@@ -57,7 +57,7 @@ class AllocationAnswers(Protocol):
 class Tables:
     """The answers kept for one picture; ``clear`` when a class changes."""
 
-    def __init__(self, inventory: Inventory, nodes: Picture) -> None:
+    def __init__(self, inventory: Inventory, nodes: NodeTable) -> None:
         self._inventory = inventory
         self._nodes = nodes
         self._kept: dict[Hashable, _RowTable] = {}
@@ -123,7 +123,7 @@ def _shape_without_count(claim: ResourceClaim) -> Hashable:
 class _RowTable:
     """One value a row, renewed for rows that changed."""
 
-    def __init__(self, inventory: Inventory, nodes: Picture) -> None:
+    def __init__(self, inventory: Inventory, nodes: NodeTable) -> None:
         self._inventory = inventory
         self._nodes = nodes
         self._cursor = -1
@@ -158,7 +158,7 @@ class _CountedRows(_RowTable):
     """Free devices of each node that a plain request may have; _SEARCH where counting is wrong."""
 
     def __init__(
-        self, inventory: Inventory, nodes: Picture, allocator: Allocator, ask: Ask
+        self, inventory: Inventory, nodes: NodeTable, allocator: Allocator, ask: Ask
     ) -> None:
         super().__init__(inventory, nodes)
         self._allocator = allocator
@@ -198,7 +198,7 @@ class DeviceCounts(_RowTable):
     Where a selector cannot be evaluated there are none.
     """
 
-    def __init__(self, inventory: Inventory, nodes: Picture, device_class: DeviceClass) -> None:
+    def __init__(self, inventory: Inventory, nodes: NodeTable, device_class: DeviceClass) -> None:
         super().__init__(inventory, nodes)
         self._matcher = Matcher((), inventory.selectors, inventory.features)
         self._ask = Ask(
@@ -232,7 +232,7 @@ class _SearchedRows(_RowTable):
     """The search's answer for each node, one search a signature."""
 
     def __init__(
-        self, inventory: Inventory, nodes: Picture, allocator: Allocator, steps: int
+        self, inventory: Inventory, nodes: NodeTable, allocator: Allocator, steps: int
     ) -> None:
         super().__init__(inventory, nodes)
         self._allocator = allocator

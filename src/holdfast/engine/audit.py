@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.capacity.audit import OfferAudit, rows_waited_for
 from holdfast.capacity.matching import ignores
 from holdfast.columns.interner import PODS
-from holdfast.columns.pod_facts import sum_of
+from holdfast.columns.pod_info import sum_of
 from holdfast.engine.invariants import (
     broken_promises,
     counted_elsewhere,

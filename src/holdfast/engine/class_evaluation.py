@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import Stale
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.engine.kept_scores import NOWHERE, Leading, Scaled, Ties, best_of
 from holdfast.engine.nominated_pods import Crowd
 from holdfast.engine.objections import Objections
@@ -66,7 +66,7 @@ class Record:
     def __init__(
         self,
         profile: Profile,
-        nodes: Picture,
+        nodes: NodeTable,
         prepared: list[Prepared],
         rejected: Prepared | None,
         possible: Possible,

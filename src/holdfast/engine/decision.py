@@ -24,7 +24,7 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.class_evaluation import Left, Record
 from holdfast.engine.kept_scores import NOWHERE, best_of
 from holdfast.engine.memory import memory_of
@@ -54,7 +54,7 @@ class Feasible:
     nominated to, unscored.
     """
 
-    pod: PodFacts
+    pod: PodInfo
     view: View
     record: Record
     active: list[Prepared]
@@ -92,7 +92,7 @@ class Feasible:
 
 
 def closed_gate(
-    profile: Profile, pod: PodFacts, world: World, now: float
+    profile: Profile, pod: PodInfo, world: World, now: float
 ) -> tuple[str, Reject] | None:
     """Which plugin keeps a pod out of the queue and why, or None; the first one speaks."""
     view = View(world, pod, now)
@@ -104,14 +104,14 @@ def closed_gate(
 
 
 def decide(
-    profile: Profile, pod: PodFacts, world: World, now: float, rng: np.random.Generator
+    profile: Profile, pod: PodInfo, world: World, now: float, rng: np.random.Generator
 ) -> Placement | Rejection:
     """Both halves at once."""
     found = feasible(profile, pod, world, now)
     return found if isinstance(found, Rejection) else rank(profile, found, rng)
 
 
-def feasible(profile: Profile, pod: PodFacts, world: World, now: float) -> Feasible | Rejection:
+def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasible | Rejection:
     """Find the rows that can take the pod, or say why there is none.
 
     The record of the pod's class has what plugins prepared for it and the rows that pass every

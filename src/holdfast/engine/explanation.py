@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from holdfast.api.pod import Pod
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, closed_gate, feasible
 from holdfast.engine.objections import first_objections
 from holdfast.engine.post_filter import after_reject
@@ -39,17 +39,17 @@ def explain(
     A pod that is on a node already is explained as if it were not. ``stands_in``: it is no
     real pod but stands for a reservation.
     """
-    facts, world = _unplaced(pod, world, stands_in=stands_in)
+    pod_info, world = _unplaced(pod, world, stands_in=stands_in)
     told: Json = {
-        "pod": facts.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
+        "pod": pod_info.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
         "best": [], "preemption": None,
     }  # fmt: skip
-    gate = closed_gate(profile, facts, world, now)
+    gate = closed_gate(profile, pod_info, world, now)
     if gate is not None:
         told["preEnqueue"] = _status(*gate)
         told["message"] = ", ".join(gate[1].reasons)
         return told
-    found = feasible(profile, facts, world, now)
+    found = feasible(profile, pod_info, world, now)
     if isinstance(found, Rejection):
         _tell_rejection(told, profile, found, world, now, preempt=preempt)
         return told
@@ -60,7 +60,7 @@ def explain(
     return told
 
 
-def _unplaced(pod: Pod, world: World, *, stands_in: bool) -> tuple[PodFacts, World]:
+def _unplaced(pod: Pod, world: World, *, stands_in: bool) -> tuple[PodInfo, World]:
     """The pod as it would be without a node, and a world it does not stand in."""
     uid = pod.uid or pod.key
     if world.nodes.pod(uid) is not None:
@@ -68,7 +68,7 @@ def _unplaced(pod: Pod, world: World, *, stands_in: bool) -> tuple[PodFacts, Wor
         world.delete(pod)
     if pod.spec.node_name:
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
-    return world.facts(pod, stands_in=stands_in), world
+    return world.pod_info(pod, stands_in=stands_in), world
 
 
 def _status(plugin: str, reject: Reject) -> Json:

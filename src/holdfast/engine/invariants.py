@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from holdfast.capacity.audit import held_besides, misdrawn, rows_waited_for
 from holdfast.capacity.matching import ignores
-from holdfast.columns.pod_facts import sum_of
+from holdfast.columns.pod_info import sum_of
 from holdfast.devices.audit import overdrawn
 from holdfast.framework.world import World
 

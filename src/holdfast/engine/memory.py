@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.class_evaluation import Record
 from holdfast.engine.plugin_use import PluginUse, deciding
 from holdfast.engine.prepared import Answers, Possible, Prepared, ask, take
@@ -66,7 +66,7 @@ class Memory:
         self._shared = Recent[Possible](_FEW)
         """By identity of the answers, which each entry keeps alive: no id is ever another's."""
 
-    def record(self, pod: PodFacts, view: View) -> Record:
+    def record(self, pod: PodInfo, view: View) -> Record:
         """The record of the pod's class, made or renewed if need be. Not refreshed yet."""
         key = self._key(pod, view)
         record = self._records.find(key)
@@ -81,7 +81,7 @@ class Memory:
             self._records.keep(key, record, _room(view.nodes.capacity))
         return record
 
-    def complete(self, record: Record, pod: PodFacts, view: View) -> list[Prepared]:
+    def complete(self, record: Record, pod: PodInfo, view: View) -> list[Prepared]:
         """What all plugins made of the pod, those asked every time included.
 
         It is the record's own list if none of them has anything to say.
@@ -101,11 +101,11 @@ class Memory:
         for record in self._records:
             yield from record.faults()
 
-    def prepare(self, plugin: Plugin, pod: PodFacts, view: View) -> Prepared:
+    def prepare(self, plugin: Plugin, pod: PodInfo, view: View) -> Prepared:
         """What the plugin, whose scope is not CLUSTER, makes of the pod; remembered."""
         return self._prepare(self._uses[plugin.name], pod, view)
 
-    def _prepare(self, use: PluginUse, pod: PodFacts, view: View) -> Prepared:
+    def _prepare(self, use: PluginUse, pod: PodInfo, view: View) -> Prepared:
         epochs = view.nodes.epochs
         key = (use.name, use.plugin.reads(pod, view))
         found = self._prepared.find(key)
@@ -129,14 +129,14 @@ class Memory:
             self._prepared.keep(key, found, 4 * _room(view.nodes.capacity))
         return found
 
-    def _key(self, pod: PodFacts, view: View) -> Key:
+    def _key(self, pod: PodInfo, view: View) -> Key:
         seen = (pod.shape, pod.pod.spec.node_name, view.nodes.kind_of(pod).id)
         if not self._beyond:
             return (*seen, pod.stands_in)
         beyond = [reads(pod, view) for reads in self._beyond]
         return (*seen, pod.stands_in, *beyond)
 
-    def _holds(self, record: Record, pod: PodFacts, view: View) -> bool:
+    def _holds(self, record: Record, pod: PodInfo, view: View) -> bool:
         """Tell whether a record still stands; epochs that only concern skips are taken in."""
         epochs = view.nodes.epochs
         if record.stamp == epochs.stamp:
@@ -155,7 +155,7 @@ class Memory:
         record.stamp = epochs.stamp
         return True
 
-    def _make(self, pod: PodFacts, view: View, key: Key) -> Record:
+    def _make(self, pod: PodInfo, view: View, key: Key) -> Record:
         frame, stamp = (pod.frame, *key[1:]), view.nodes.epochs.stamp
         made_at, made = self._frames.find(frame) or (-1, ())
         if made_at == stamp:
@@ -169,7 +169,7 @@ class Memory:
             self._frames.keep(frame, (stamp, tuple(prepared)), _room(view.nodes.capacity))
         return self._put_together(prepared, rejected, view)
 
-    def _prepare_all(self, pod: PodFacts, view: View) -> tuple[list[Prepared], Prepared | None]:
+    def _prepare_all(self, pod: PodInfo, view: View) -> tuple[list[Prepared], Prepared | None]:
         """Let plugins prepare until one rejects the pod for good; answers who rejected it last."""
         prepared: list[Prepared] = []
         rejected: Prepared | None = None

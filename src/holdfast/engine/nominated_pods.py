@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.journal import Follower
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import RequestFit, short_bits, short_bits_at
 from holdfast.framework.plugin import (
     NONE,
@@ -46,7 +46,7 @@ def judge(filters: Iterable[FilterPair], row: int, change: Change = NONE) -> Wor
 def judge_beside_nominated(
     filters: Sequence[FilterPair],
     row: int,
-    nominated: Mapping[str, PodFacts],
+    nominated: Mapping[str, PodInfo],
     change: Change = NONE,
 ) -> Word | None:
     """Judge a row twice if pods are nominated to it: with them there, and as it is.

@@ -12,7 +12,7 @@ import numpy as np
 
 from holdfast.columns.cells import cells
 from holdfast.columns.journal import Follower
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.engine.nominated_pods import Crowd, judge
 from holdfast.engine.prepared import Prepared, differing, filters_of, in_turn, reached, states_of
 from holdfast.framework.plugin import (
@@ -169,7 +169,7 @@ class Objections:
     rejects first; ``memo``, if it is filled, is the histogram of their reasons.
     """
 
-    def __init__(self, nodes: Picture, prepared: list[Prepared]) -> None:
+    def __init__(self, nodes: NodeTable, prepared: list[Prepared]) -> None:
         self.filters, self.states = filters_of(prepared), states_of(prepared)
         self.prepared = reached(prepared)
         self._nodes = nodes

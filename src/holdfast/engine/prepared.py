@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import Stale
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_use import Deciding, PluginUse
 from holdfast.framework.plugin import (
     AnyRows,
@@ -78,7 +78,7 @@ class Prepared:
         self.kept = active and (use.kept or (part is not None and part.by_row))
 
 
-def ask(use: PluginUse, pod: PodFacts, view: View, versions: tuple[int, ...]) -> Prepared:
+def ask(use: PluginUse, pod: PodInfo, view: View, versions: tuple[int, ...]) -> Prepared:
     """Let the plugin prepare; one that does not is always ready, with no state."""
     if not use.prepares:
         return Prepared(use, versions)
@@ -146,7 +146,7 @@ class Answers:
     )  # fmt: skip
 
     def __init__(
-        self, plugin: Deciding, state: State, nodes: Picture, *, filters: bool, scores: bool
+        self, plugin: Deciding, state: State, nodes: NodeTable, *, filters: bool, scores: bool
     ) -> None:
         self.plugin = plugin
         self.state = state
@@ -247,7 +247,9 @@ class Possible:
 
     __slots__ = ("_allowed", "_answers", "_cursor", "_nodes", "at", "rows")
 
-    def __init__(self, nodes: Picture, answers: Sequence[Answers], allowed: Sequence[Rows]) -> None:
+    def __init__(
+        self, nodes: NodeTable, answers: Sequence[Answers], allowed: Sequence[Rows]
+    ) -> None:
         self._nodes = nodes
         self._answers = tuple(answers)
         self._allowed = tuple(allowed)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_facts import PodFacts
+    from holdfast.columns.pod_info import PodInfo
 
 WILDCARD = "*"
 POD_RESOURCES = ("AssignedPod", "UnschedulablePod", "Pod")
@@ -37,7 +37,7 @@ class ClusterEvent:
         """Whether it is about room held for owners: it concerns them, whatever rejected them."""
         return self.resource == "Reservation"
 
-    def is_about(self, pod: PodFacts) -> bool:
+    def is_about(self, pod: PodInfo) -> bool:
         """Whether it is about this very pod."""
         return self.about_pod and self.new is not None and self.new.uid == pod.pod.uid
 

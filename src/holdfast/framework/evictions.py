@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 
 
 class Evictions:
@@ -16,7 +16,7 @@ class Evictions:
 
     __slots__ = ("_nodes", "_victims", "_writing")
 
-    def __init__(self, nodes: Picture) -> None:
+    def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._victims: dict[str, frozenset[str]] = {}
         self._writing: set[str] = set()
@@ -46,7 +46,7 @@ class Evictions:
         standing = self._nodes.pod(victim)
         return standing is not None and not standing[0].terminating
 
-    def fork(self, nodes: Picture) -> Evictions:
+    def fork(self, nodes: NodeTable) -> Evictions:
         """An independent copy over a forked picture."""
         copy = Evictions(nodes)
         copy._victims = dict(self._victims)

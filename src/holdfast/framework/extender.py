@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from holdfast.api.mistakes import Seconds
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.values import Candidate, Placement
 
 EXTENDER = "Extender"
@@ -68,7 +68,7 @@ class ExtenderConfig(ConfigurationPart, frozen=True):
     managed_resources: tuple[ManagedResource, ...] = ()
     ignorable: bool = False
 
-    def interested(self, pod: PodFacts) -> bool:
+    def interested(self, pod: PodInfo) -> bool:
         """Tell whether the extender wants to hear of a pod: it asks for a managed resource."""
         managed = {resource.name for resource in self.managed_resources}
         if not managed:
@@ -166,7 +166,7 @@ def victim_question(extender: ExtenderConfig, pod: Any, candidates: Sequence[Can
     return {"Pod": pod, "NodeNameToVictims": full, "NodeNameToMetaVictims": known}
 
 
-def victim_answer(extender: ExtenderConfig, raw: Any, nodes: Picture) -> list[Candidate]:
+def victim_answer(extender: ExtenderConfig, raw: Any, nodes: NodeTable) -> list[Candidate]:
     """Read an ExtenderPreemptionResult; its victims must stand where it says."""
     found: list[Candidate] = []
     for node, said in (_folded(raw).get("nodenametometavictims") or {}).items():

@@ -16,14 +16,14 @@ from holdfast.framework.traits import Plugin
 from holdfast.framework.values import AnyRows, Change, RawScores, Rows, State
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_facts import PodFacts
+    from holdfast.columns.pod_info import PodInfo
     from holdfast.framework.view import View
 
 
 class ReadsBeyondSpec(Plugin, Protocol):
     """Tell apart by less than ``reads`` what a plugin with the trait ``beyond_spec`` looks at."""
 
-    def beyond(self, pod: PodFacts, view: View) -> Hashable:
+    def beyond(self, pod: PodInfo, view: View) -> Hashable:
         """What ``reads`` takes from outside the pod's spec, namespace and visible labels."""
         ...
 

@@ -17,7 +17,7 @@ from holdfast.framework.traits import Plugin
 from holdfast.framework.values import Needs, State
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_facts import PodFacts
+    from holdfast.columns.pod_info import PodInfo
     from holdfast.framework.rejection import Rejection
 
 Bools = NDArray[np.bool_]
@@ -40,7 +40,7 @@ class Limit:
 
     key: Hashable
     left: NDArray[np.int64]
-    counts: Callable[[PodFacts], int]
+    counts: Callable[[PodInfo], int]
     version: int = 0
     by_kind: bool = False
     anchor: bool = False
@@ -55,7 +55,7 @@ class Limits:
 
     limits: tuple[Limit, ...]
     apart: Bools | None = None
-    crowded_by: Callable[[PodFacts], bool] | None = None
+    crowded_by: Callable[[PodInfo], bool] | None = None
 
 
 class LimitsPods(Plugin, Protocol):
@@ -107,6 +107,6 @@ class RulesEviction(Plugin, Protocol):
         """Tell why nobody may be evicted for the rejected pod, "" without words; None: allowed."""
         ...
 
-    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
+    def spares(self, pod: PodInfo) -> Callable[[PodInfo], bool] | None:
         """Tell who is never evicted for a pod; None if that can be anybody."""
         ...

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from holdfast.framework.world import World
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _NOBODY = -(2**40)
 """A priority below any pod's."""
-_NONE: Mapping[int, Mapping[str, PodFacts]] = {}
+_NONE: Mapping[int, Mapping[str, PodInfo]] = {}
 Ints = NDArray[np.int64]
 
 
@@ -35,26 +35,26 @@ class Nominations:
 
     __slots__ = ("_moved", "_node_of", "_nodes", "_of_node", "promised")
 
-    def __init__(self, nodes: Picture) -> None:
+    def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._node_of: dict[str, str] = {}
-        self._of_node: dict[str, dict[str, PodFacts]] = {}
+        self._of_node: dict[str, dict[str, PodInfo]] = {}
         self.promised = Promised(nodes)
         self._moved: set[str] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._node_of)
 
-    def set(self, facts: PodFacts, node: str) -> None:
+    def set(self, pod_info: PodInfo, node: str) -> None:
         """Nominate a pod to a node instead of any other; "" withdraws it."""
-        self.clear(facts.uid)
+        self.clear(pod_info.uid)
         if node:
             # Others are asked whether they go beside it, by the labels its terms look at.
-            self._nodes.show_labels(facts.terms.label_keys)
-            self._node_of[facts.uid] = node
-            self._of_node.setdefault(node, {})[facts.uid] = facts
-            self.promised.put(facts, node)
-            self._log(facts.uid, node)
+            self._nodes.show_labels(pod_info.terms.label_keys)
+            self._node_of[pod_info.uid] = node
+            self._of_node.setdefault(node, {})[pod_info.uid] = pod_info
+            self.promised.put(pod_info, node)
+            self._log(pod_info.uid, node)
 
     def clear(self, uid: str) -> None:
         """Withdraw a nomination; none is fine."""
@@ -85,36 +85,36 @@ class Nominations:
 
     def keep_only(self, schedulers: Container[str]) -> None:
         """Withdraw nominations of pods that other schedulers wait with."""
-        there = [facts for pods in self._of_node.values() for facts in pods.values()]
-        for facts in there:
-            if facts.scheduler_name not in schedulers:
-                self.clear(facts.uid)
+        there = [pod_info for pods in self._of_node.values() for pod_info in pods.values()]
+        for pod_info in there:
+            if pod_info.scheduler_name not in schedulers:
+                self.clear(pod_info.uid)
 
     def node_of(self, uid: str) -> str:
         """The node a pod is nominated to, or ""."""
         return self._node_of.get(uid, "")
 
-    def on(self, node: str) -> Mapping[str, PodFacts]:
+    def on(self, node: str) -> Mapping[str, PodInfo]:
         """Pods nominated to a node, by uid."""
         return self._of_node.get(node, {})
 
-    def beside(self, pod: PodFacts, row: int) -> Mapping[str, PodFacts]:
+    def beside(self, pod: PodInfo, row: int) -> Mapping[str, PodInfo]:
         """Pods of at least this pod's priority, itself aside, nominated to a row."""
         there = self.at_least(pod.priority, row)
         return {other.uid: other for other in there if other.uid != pod.uid}
 
-    def at_least(self, priority: int, row: int) -> Sequence[PodFacts]:
+    def at_least(self, priority: int, row: int) -> Sequence[PodInfo]:
         """Pods of at least this priority nominated to a row."""
         there = self._of_node.get(self._nodes.names[row])
         if there is None:
             return ()
         return [other for other in there.values() if other.priority >= priority]
 
-    def rows(self, pod: PodFacts) -> Mapping[int, Mapping[str, PodFacts]]:
+    def rows(self, pod: PodInfo) -> Mapping[int, Mapping[str, PodInfo]]:
         """Pods of at least this pod's priority, itself aside, per row they are nominated to."""
         if not self._of_node:
             return _NONE
-        found: dict[int, Mapping[str, PodFacts]] = {}
+        found: dict[int, Mapping[str, PodInfo]] = {}
         for row in self.promised.rows().tolist():
             if ahead := self.beside(pod, row):
                 found[row] = ahead
@@ -124,14 +124,14 @@ class Nominations:
         """Name what is wrong with the columns about nominated pods."""
         return self.promised.faults(self._of_node)
 
-    def fork(self, nodes: Picture) -> Nominations:
+    def fork(self, nodes: NodeTable) -> Nominations:
         """An independent copy over a forked picture."""
         copy = Nominations(nodes)
         copy._node_of = dict(self._node_of)
         copy._of_node = {node: dict(pods) for node, pods in self._of_node.items()}
         for node, pods in self._of_node.items():
-            for facts in pods.values():
-                copy.promised.put(facts, node)
+            for pod_info in pods.values():
+                copy.promised.put(pod_info, node)
         return copy
 
 
@@ -146,18 +146,18 @@ class Promised:
     an entry that no pod has is of no row.
     """
 
-    def __init__(self, nodes: Picture) -> None:
+    def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._seen = -1
         self._entry_of: dict[str, int] = {}
         self._free: list[int] = []
-        self._who: list[PodFacts | None] = []
+        self._who: list[PodInfo | None] = []
         self._where: list[str] = []
         self._row: NDArray[np.intp] = np.full(16, -1, np.intp)
         self._priority: Ints = np.full(16, _NOBODY, np.int64)
         self._amounts: dict[int, Ints] = {}
 
-    def put(self, facts: PodFacts, node: str) -> None:
+    def put(self, pod_info: PodInfo, node: str) -> None:
         """A pod, which has no entry yet, is nominated to a node."""
         if self._free:
             entry = self._free.pop()
@@ -167,11 +167,11 @@ class Promised:
             self._where.append("")
             if entry == len(self._row):
                 self._grow()
-        self._entry_of[facts.uid] = entry
-        self._who[entry], self._where[entry] = facts, node
+        self._entry_of[pod_info.uid] = entry
+        self._who[entry], self._where[entry] = pod_info, node
         self._row[entry] = self._nodes.row_of.get(node, -1)
-        self._priority[entry] = facts.priority
-        request = dict(facts.request)
+        self._priority[entry] = pod_info.priority
+        request = dict(pod_info.request)
         for resource, column in self._amounts.items():
             column[entry] = request.get(resource, 0)
 
@@ -201,41 +201,41 @@ class Promised:
             found.append(total)
         return found
 
-    def counted(self, priority: int, counts: Callable[[PodFacts], int]) -> Ints:
+    def counted(self, priority: int, counts: Callable[[PodInfo], int]) -> Ints:
         """Per row: how much pods of at least a priority count that will come."""
         self._look_up()
         total = np.zeros(self._nodes.capacity, np.int64)
         for entry in ((self._row >= 0) & (self._priority >= priority)).nonzero()[0].tolist():
-            facts = self._who[entry]
-            assert facts is not None
-            total[self._row[entry]] += counts(facts)
+            pod_info = self._who[entry]
+            assert pod_info is not None
+            total[self._row[entry]] += counts(pod_info)
         return total
 
-    def rows_of(self, chosen: Callable[[PodFacts], bool], priority: int) -> list[int]:
+    def rows_of(self, chosen: Callable[[PodInfo], bool], priority: int) -> list[int]:
         """Rows that a chosen pod of at least a priority is nominated to."""
         self._look_up()
         found = []
         for entry in ((self._row >= 0) & (self._priority >= priority)).nonzero()[0].tolist():
-            facts = self._who[entry]
-            if facts is not None and chosen(facts):
+            pod_info = self._who[entry]
+            if pod_info is not None and chosen(pod_info):
                 found.append(int(self._row[entry]))
         return found
 
-    def faults(self, nominated: Mapping[str, Mapping[str, PodFacts]]) -> Iterator[str]:
+    def faults(self, nominated: Mapping[str, Mapping[str, PodInfo]]) -> Iterator[str]:
         """Compare the entries with the pods nominated to each node and name what differs."""
         self._look_up()
         left = set(range(len(self._row)))
         for node, pods in nominated.items():
             row = self._nodes.row_of.get(node, -1)
-            for uid, facts in pods.items():
+            for uid, pod_info in pods.items():
                 entry = self._entry_of[uid]
                 left.discard(entry)
                 kept = (self._row[entry], self._priority[entry])
-                if kept != (row, facts.priority):
-                    yield f"{facts.key} is nominated to row {row}, and is kept at {kept[0]}"
-                request = dict(facts.request)
+                if kept != (row, pod_info.priority):
+                    yield f"{pod_info.key} is nominated to row {row}, and is kept at {kept[0]}"
+                request = dict(pod_info.request)
                 if any(c[entry] != request.get(r, 0) for r, c in self._amounts.items()):
-                    yield f"{facts.key} is nominated, and its request is kept as another"
+                    yield f"{pod_info.key} is nominated, and its request is kept as another"
         if any(self._row[entry] >= 0 for entry in left):
             yield "rows are kept for pods that are not nominated"
 

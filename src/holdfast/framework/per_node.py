@@ -16,8 +16,8 @@ import numpy as np
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Args
 from holdfast.framework.plugin import (
     NONE,
@@ -42,7 +42,7 @@ class NodeInfo:
 
     __slots__ = ("_change", "_nodes", "row")
 
-    def __init__(self, nodes: Picture, row: int, change: Change = NONE) -> None:
+    def __init__(self, nodes: NodeTable, row: int, change: Change = NONE) -> None:
         self._nodes = nodes
         self._change = change
         self.row = row
@@ -75,7 +75,7 @@ class NodeInfo:
         gone = {pod.uid for pod in self._change.removed.get(self.row, ())}
         there = [f for uid, f in self._nodes.pods_on(self.row).items() if uid not in gone]
         there += self._change.added.get(self.row, ())
-        return tuple(facts.pod for facts in there if not facts.stands_in)
+        return tuple(pod_info.pod for pod_info in there if not pod_info.stands_in)
 
     def allocatable(self, resource: str) -> int:
         """What it has of a resource: cpu in millicores, others in units."""
@@ -128,7 +128,7 @@ class PerNodePlugin:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     pod: Pod
 
 
@@ -142,13 +142,13 @@ class _Columns:
         scope = Scope.ROW if self._keyed else Scope.CLUSTER
         self.traits = Traits(scope=scope, epochs=("pod_labels",), beyond_spec=True)
 
-    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+    def reads(self, pod: PodInfo, _view: View) -> Hashable:
         """What the author says, or this very version of the pod."""
         if self._keyed:
             return self.plugin.reads(pod.pod)
         return (pod.uid, pod.pod.metadata.resource_version)
 
-    def prepare(self, pod: PodFacts, view: View) -> _State:
+    def prepare(self, pod: PodInfo, view: View) -> _State:
         """Keep the pod; it stands for all that read alike."""
         return _State(view.nodes, pod.pod)
 

@@ -75,7 +75,7 @@ from holdfast.framework.values import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_facts import PodFacts
+    from holdfast.columns.pod_info import PodInfo
     from holdfast.framework.rejection import Rejection
     from holdfast.framework.view import View
     from holdfast.framework.waiting import Waiting
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 class PreEnqueues(Plugin, Protocol):
     """Keep a pod out of the queue until something about it changes."""
 
-    def pre_enqueue(self, pod: PodFacts, view: View) -> Reject | None:
+    def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Say why the pod must not be queued yet, or None."""
         ...
 
@@ -92,7 +92,7 @@ class PreEnqueues(Plugin, Protocol):
 class Prepares(Plugin, Protocol):
     """Look at the pod once, before any node."""
 
-    def prepare(self, pod: PodFacts, view: View) -> State | Skip | Reject | Narrow | Part:
+    def prepare(self, pod: PodInfo, view: View) -> State | Skip | Reject | Narrow | Part:
         """Digest the pod; may rule itself out, or every node, or all but some rows.
 
         Unless the scope is CLUSTER the state serves every pod with the same ``reads``: it may
@@ -104,7 +104,7 @@ class Prepares(Plugin, Protocol):
 class Filters(Plugin, Protocol):
     """Rule nodes out."""
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Everything of the pod that filter and score depend on, hashable: the cache key."""
         ...
 
@@ -135,7 +135,7 @@ class Hints(Plugin, Protocol):
     say yes to every event.
     """
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Tell whether ``event`` is worth another try of ``pod``."""
         ...
 
@@ -151,7 +151,7 @@ class PreScores(Plugin, Protocol):
 class Scores(Plugin, Protocol):
     """Prefer some nodes."""
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Everything of the pod that filter and score depend on, hashable: the cache key."""
         ...
 

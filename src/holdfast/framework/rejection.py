@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.extender import Agreement
 from holdfast.framework.plugin import Code, Filters, Reject, Rows, State, Tallies, implements
 from holdfast.framework.view import View
@@ -139,7 +139,7 @@ class Rejection:
     attempt itself failed: then nothing can be said about the pod.
     """
 
-    pod: PodFacts
+    pod: PodInfo
     view: View
     nodes: int
     codes: NDArray[np.int8]

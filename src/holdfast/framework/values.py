@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from holdfast.columns.pod_facts import PodFacts
+    from holdfast.columns.pod_info import PodInfo
 
 Rows = NDArray[np.intp]
 AnyRows = Rows | slice
@@ -107,8 +107,8 @@ class Change:
     map a row to the pods concerned. An empty change is ``NONE``.
     """
 
-    added: Mapping[int, Sequence[PodFacts]] = field(default_factory=dict)
-    removed: Mapping[int, Sequence[PodFacts]] = field(default_factory=dict)
+    added: Mapping[int, Sequence[PodInfo]] = field(default_factory=dict)
+    removed: Mapping[int, Sequence[PodInfo]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed)
@@ -170,7 +170,7 @@ class Candidate:
     """A node on which evicting the victims, most important first, would make room."""
 
     node: str
-    victims: tuple[PodFacts, ...]
+    victims: tuple[PodInfo, ...]
     violations: int
     """Victims that a disruption budget would have spared."""
 
@@ -184,7 +184,7 @@ class Effect:
     message: str = ""
     nominate: str | None = None
     """Node to nominate; "" clears the nomination, None keeps it."""
-    evict: tuple[PodFacts, ...] = ()
+    evict: tuple[PodInfo, ...] = ()
     calls: tuple[Call, ...] = ()
     """Writes to carry out now (deallocate a claim, delete a leftover)."""
     code: Code = Code.UNSCHEDULABLE
@@ -205,7 +205,7 @@ class Placement:
     pod carries them from the very write that binds it.
     """
 
-    pod: PodFacts
+    pod: PodInfo
     row: int
     node: str
     states: dict[str, State]

@@ -9,8 +9,8 @@ from holdfast.api.labels import Selector
 from holdfast.capacity.held_room import Lifted
 from holdfast.columns.kinds import Kind
 from holdfast.columns.node_rows import Rows
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.roster import Choices
 from holdfast.columns.terms import PodChoice
 from holdfast.columns.unseen import AnyCount, AnyTerm, Unseen
@@ -56,9 +56,9 @@ class View:
 
     __slots__ = ("_matched", "_matched_known", "nodes", "now", "pod", "world")
 
-    def __init__(self, world: World, pod: PodFacts, now: float, *, offers: bool = True) -> None:
+    def __init__(self, world: World, pod: PodInfo, now: float, *, offers: bool = True) -> None:
         self.world = world
-        self.nodes: Picture = world.nodes
+        self.nodes: NodeTable = world.nodes
         self.pod = pod
         self.now = now
         self._matched: Matched | None = None
@@ -109,6 +109,6 @@ class View:
         return held if unseen is None else tuple([unseen.term(term) for term in held])
 
     @property
-    def nominated(self) -> Mapping[int, Mapping[str, PodFacts]]:
+    def nominated(self) -> Mapping[int, Mapping[str, PodInfo]]:
         """Other pods nominated to rows, which this pod must leave room for, per row by uid."""
         return self.world.nominations.rows(self.pod)

@@ -19,8 +19,8 @@ from holdfast.api.labels import (
 )
 from holdfast.api.meta import Object
 from holdfast.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
 
 Owner = tuple[str, str, str]
@@ -36,7 +36,7 @@ class WorkloadSelectors:
         Service, ReplicationController, ReplicaSet, StatefulSet,
     )  # fmt: skip
 
-    def __init__(self, nodes: Picture) -> None:
+    def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._owners: dict[Owner, Selector] = {}
         self._services: dict[str, dict[str, Selector]] = {}
@@ -68,15 +68,15 @@ class WorkloadSelectors:
             self._answers.clear()
             self._nodes.epochs.bump("selectors")
 
-    def of(self, pod: PodFacts) -> Selector:
+    def of(self, pod: PodInfo) -> Selector:
         """Select the pod's like; everything means that nobody selects it."""
         return self._answer(pod)[0]
 
-    def number_of(self, pod: PodFacts) -> int:
+    def number_of(self, pod: PodInfo) -> int:
         """A number that pods with the same selector share, cheaper to compare than that."""
         return self._answer(pod)[1]
 
-    def _answer(self, pod: PodFacts) -> tuple[Selector, int]:
+    def _answer(self, pod: PodInfo) -> tuple[Selector, int]:
         key = (self._nodes.kind_of(pod).id, self._owner_of(pod))
         found = self._answers.get(key)
         if found is None:
@@ -87,7 +87,7 @@ class WorkloadSelectors:
             found = self._answers[key] = (selector, number)
         return found
 
-    def _owner_of(self, pod: PodFacts) -> Owner | None:
+    def _owner_of(self, pod: PodInfo) -> Owner | None:
         for reference in pod.pod.metadata.owner_references:
             if reference.controller:
                 if _VERSIONS.get(reference.kind) != reference.api_version:
@@ -96,7 +96,7 @@ class WorkloadSelectors:
                 return owner if owner in self._owners else None
         return None
 
-    def _work_out(self, pod: PodFacts, owner: Owner | None) -> Selector:
+    def _work_out(self, pod: PodInfo, owner: Owner | None) -> Selector:
         # Services and a ReplicationController give labels, of which each key counts once.
         found: dict[str, tuple[LabelRequirement, ...]] = {}
         for selector in self._services.get(pod.namespace, {}).values():
@@ -111,7 +111,7 @@ class WorkloadSelectors:
                     found[requirement.key] = (*found.get(requirement.key, ()), requirement)
         return conjunction(r for group in found.values() for r in group) if found else EVERYTHING
 
-    def fork(self, nodes: Picture) -> WorkloadSelectors:
+    def fork(self, nodes: NodeTable) -> WorkloadSelectors:
         """An independent copy over a forked picture."""
         copy = WorkloadSelectors(nodes)
         copy._owners = dict(self._owners)

@@ -18,8 +18,8 @@ from holdfast.api.workloads import Namespace, PodDisruptionBudget
 from holdfast.capacity.offers import Offers
 from holdfast.capacity.policies import Policies
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
@@ -48,7 +48,7 @@ class Ledger(Protocol):
         """Let an object go; an unknown one is fine."""
         ...
 
-    def fork(self, nodes: Picture) -> Any:
+    def fork(self, nodes: NodeTable) -> Any:
         """An independent copy over a forked picture."""
         ...
 
@@ -57,7 +57,7 @@ class Ledger(Protocol):
 class WatchesPods(Protocol):
     """A ledger that also wants to know which pods stand where. Told after the picture."""
 
-    def pod_came(self, facts: PodFacts, node: str) -> None:
+    def pod_came(self, pod_info: PodInfo, node: str) -> None:
         """A bound pod is new or changed; may be told of pods it knows as assumed."""
         ...
 
@@ -91,7 +91,7 @@ class World:
 
     def __init__(
         self,
-        nodes: Picture | None = None,
+        nodes: NodeTable | None = None,
         *,
         offers: Offers | None = None,
         policies: Policies | None = None,
@@ -101,7 +101,7 @@ class World:
         uncounted: Callable[[str], bool] = lambda _resource: False,
         auditor: Callable[[World], Audits] | None = None,
     ) -> None:
-        self.nodes = Picture() if nodes is None else nodes
+        self.nodes = NodeTable() if nodes is None else nodes
         # An empty ledger is falsy: only None means that there is none yet.
         self.offers = Offers(self.nodes) if offers is None else offers
         self.policies = Policies(self.nodes) if policies is None else policies
@@ -130,15 +130,15 @@ class World:
         """The ledgers of capacity, devices and volumes, and what workloads select."""
         return (self.offers, self.policies, self.devices, self.volumes, self.selectors)
 
-    def facts(self, pod: Pod, *, stands_in: bool = False) -> PodFacts:
+    def pod_info(self, pod: Pod, *, stands_in: bool = False) -> PodInfo:
         """Digest a pod in this world's resource ids."""
         return self.nodes.digest(pod, stands_in=stands_in)
 
-    def stand_in(self, reservation: Reservation) -> PodFacts:
+    def stand_in(self, reservation: Reservation) -> PodInfo:
         """Digest the pod that looks for a node in the place of a reservation."""
-        return self.facts(reserve_pod(reservation), stands_in=True)
+        return self.pod_info(reserve_pod(reservation), stands_in=True)
 
-    def match(self, pod: PodFacts) -> Matched | None:
+    def match(self, pod: PodInfo) -> Matched | None:
         """The offers of held room a pod may draw on, or None."""
         return self.offers.match(pod)
 
@@ -177,13 +177,13 @@ class World:
             if isinstance(obj, ledger.takes):
                 ledger.delete(obj)
 
-    def nominate(self, waiting: PodFacts) -> None:
+    def nominate(self, waiting: PodInfo) -> None:
         """Keep room for a waiting pod on the node its status names, and on no other."""
         node = waiting.pod.status.nominated_node_name
         if node or self.nominations:
             self.nominations.set(waiting, node)
 
-    def assume(self, pod: PodFacts, row: int) -> None:
+    def assume(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a row before the API server knows; its nomination has served."""
         if self.nominations:
             self.nominations.clear(pod.uid)
@@ -217,14 +217,14 @@ class World:
         if pod.finished:
             self._drop_pod(uid)
         elif node:
-            facts = self.facts(pod)
+            pod_info = self.pod_info(pod)
             self.nominations.clear(uid)
             self.evictions.end(uid)
-            self.nodes.add_pod(facts, node)
+            self.nodes.add_pod(pod_info, node)
             for ledger in self._pod_watchers:
-                ledger.pod_came(facts, node)
+                ledger.pod_came(pod_info, node)
         else:
-            self.nominate(self.facts(pod))
+            self.nominate(self.pod_info(pod))
 
     def _drop_pod(self, uid: str) -> None:
         self.nominations.clear(uid)

@@ -22,8 +22,8 @@ from holdfast.capacity.held_room import Lifted
 from holdfast.columns.amounts import Amounts
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.columns.journal import Derived
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.served import DeviceBackedResource
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import AnyRows, RawScores, Rows, Scope, Skip, Traits
@@ -38,7 +38,7 @@ _BOTH_FIFTIES = 150.0
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     terms: ResourceTerms
     before: Derived | None
     """150 less how even a row is without the pod, so that half of the sum with how even it then is
@@ -88,11 +88,11 @@ class BalancedAllocation:
         if self._scalars:  # devices may serve them
             self.traits = replace(self.traits, epochs=("classes", "devices"))
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """What the pod adds of the resources looked at, and what room is held for it."""
         return (self._terms(pod, view.nodes), view.lifts)
 
-    def _terms(self, pod: PodFacts, nodes: Picture) -> ResourceTerms:
+    def _terms(self, pod: PodInfo, nodes: NodeTable) -> ResourceTerms:
         asked, names = dict(pod.request), nodes.resources
         if self._names == _USUAL:
             return ((CPU, asked.get(CPU, 0)), (MEMORY, asked.get(MEMORY, 0)))
@@ -101,7 +101,7 @@ class BalancedAllocation:
             (id_, asked.get(id_, 0)) for id_, name in ids if id_ in asked or not is_scalar(name)
         )
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod that asks for none of the resources."""
         nodes = view.nodes
         terms = self._terms(pod, nodes)

@@ -10,8 +10,8 @@ import numpy as np
 
 from holdfast.api.pod import Pod
 from holdfast.columns.images import Image
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import AnyRows, RawScores, Scope, Skip, Traits
 from holdfast.framework.view import View
 
@@ -24,7 +24,7 @@ MOST_PER_CONTAINER = 1000 * _MIB
 class _State:
     """The images of a class of pods that some node has; scores are kept while those stay put."""
 
-    nodes: Picture
+    nodes: NodeTable
     names: tuple[str, ...]
     images: list[Image]
     containers: int
@@ -47,11 +47,11 @@ class ImageLocality:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+    def reads(self, pod: PodInfo, _view: View) -> Hashable:
         """The images, and how many containers share them."""
         return image_names(pod.pod), _containers(pod.pod)
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
         """Find the images; nothing to say while no node has any of them."""
         names = image_names(pod.pod)
         images = view.nodes.images.find(names)

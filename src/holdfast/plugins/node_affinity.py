@@ -20,8 +20,8 @@ from holdfast.api.node_selection import (
     required_nodes,
 )
 from holdfast.api.pod import NodeAffinity, NodeSelectorTerm, Pod
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected, term_selected, terms_selected
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
@@ -50,7 +50,7 @@ CONFLICT = "pod affinity terms conflict"
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     enforced: NodeTerms | None
     required: RequiredNodes
     preferred: PreferredNodes
@@ -95,13 +95,13 @@ class NodeAffinityPlugin:
             wrong.extend(refusal.details.causes)
         wrong.refuse_if_wrong()
 
-    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+    def reads(self, pod: PodInfo, _view: View) -> Hashable:
         """The node selector and the node affinity, as written."""
         spec = pod.pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
         return (tuple(sorted(spec.node_selector.items())), affinity)
 
-    def prepare(self, pod: PodFacts, view: View) -> Skip | Reject | Narrow | Part:
+    def prepare(self, pod: PodInfo, view: View) -> Skip | Reject | Narrow | Part:
         """Compile; when every term names its nodes, only those are looked at."""
         required, mistake = required_nodes(pod.pod), ""
         try:
@@ -156,7 +156,7 @@ class NodeAffinityPlugin:
         own = int(np.count_nonzero(terms_selected(state.nodes, state.enforced, rows)))
         return {REASON: own, ENFORCED: len(rows) - own}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node matches that did not before."""
         required = required_nodes(pod.pod)
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from holdfast.api.pod import Pod
 from holdfast.columns.node_rows import Rows
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -32,7 +32,7 @@ HOST_NETWORK_USERS = "UserNamespacesHostNetworkSupport"
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     needed: frozenset[str]
 
 
@@ -53,11 +53,11 @@ class NodeDeclaredFeatures:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, _view: View) -> frozenset[str]:
+    def reads(self, pod: PodInfo, _view: View) -> frozenset[str]:
         """The features."""
         return needed_features(pod.pod)
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod that any node can run."""
         needed = needed_features(pod.pod)
         return _State(view.nodes, needed) if needed else Skip()
@@ -78,7 +78,7 @@ class NodeDeclaredFeatures:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node with other features, or a pod that needs others than it did."""
         if event.resource == "Node":
             old, new = event.old, event.new

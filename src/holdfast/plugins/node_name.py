@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -29,7 +29,7 @@ REASON = "node(s) didn't match the requested node name"
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     node: str
 
 
@@ -44,11 +44,11 @@ class NodeName:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, _view: View) -> str:
+    def reads(self, pod: PodInfo, _view: View) -> str:
         """The name."""
         return pod.pod.spec.node_name
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod that names none."""
         name = pod.pod.spec.node_name
         return _State(view.nodes, name) if name else Skip()
@@ -73,6 +73,6 @@ class NodeName:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, _pod: PodInfo, _view: View) -> bool:
         """Any new node may be the one."""
         return event.resource == "Node" and event.action == "Add"

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.node_rows import Rows
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ports import HostPort, clash, clashes
 from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.framework.plugin import (
@@ -35,7 +35,7 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     wanted: frozenset[HostPort]
     unseen: Unseen | None
     """Reserve pods whose ports are the pod's own."""
@@ -55,11 +55,11 @@ class NodePorts:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """The ports, and whose of them are the pod's own."""
         return (pod.host_ports, view.unseen) if pod.host_ports else None
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod without host ports."""
         return _State(view.nodes, pod.host_ports, view.unseen) if pod.host_ports else Skip()
 
@@ -110,16 +110,16 @@ class NodePorts:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """A new node, or a pod that went and held one of our ports."""
         if event.resource == "Node":
             return event.action == "Add"
         if not event.about_pod or event.action != "Delete" or event.old is None:
             return False
-        gone = view.world.facts(event.old)
+        gone = view.world.pod_info(event.old)
         placed = gone.pod.spec.node_name or gone.pod.status.nominated_node_name
         return bool(placed) and clash(pod.host_ports, gone.host_ports)
 
 
-def _clashing(wanted: frozenset[HostPort], pod: PodFacts) -> int:
+def _clashing(wanted: frozenset[HostPort], pod: PodInfo) -> int:
     return clashes(wanted, pod.host_ports) if pod.host_ports else 0

@@ -11,8 +11,8 @@ import numpy as np
 from holdfast.api.node import Node, Taint
 from holdfast.api.tolerations import NO_SCHEDULE, tolerated
 from holdfast.columns.cells import Cells, cells
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -33,7 +33,7 @@ CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     unschedulable_at: Cells[bool]
 
 
@@ -54,11 +54,11 @@ class NodeUnschedulable:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, _view: View) -> bool:
+    def reads(self, pod: PodInfo, _view: View) -> bool:
         """Whether the pod tolerates a cordon."""
         return tolerated(pod.pod.spec.tolerations, CORDON)
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod that tolerates it."""
         if self.reads(pod, view):
             return Skip()
@@ -81,7 +81,7 @@ class NodeUnschedulable:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node became or is schedulable, or the pod now tolerates cordons."""
         if event.resource == "Node":
             return _opened(event.old, event.new)

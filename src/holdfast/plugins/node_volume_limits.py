@@ -13,8 +13,8 @@ from holdfast.api.storage import CSINode
 from holdfast.api.volume_sources import Handle
 from holdfast.columns.mounts import mounts_of
 from holdfast.columns.node_rows import Rows
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.columns.volumes import Attachments, Volumes
 from holdfast.framework.plugin import (
@@ -34,7 +34,7 @@ REASON = "node(s) exceed max volume count"
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     attachments: Attachments
     wanted: Mapping[str, frozenset[Handle]] = field(default_factory=dict)
     """Volumes of the pod by driver."""
@@ -63,7 +63,7 @@ class NodeVolumeLimits:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """The claims, the disks as CSI volumes, and whose do not count."""
         mounts = pod.mounts
         if not mounts:
@@ -71,7 +71,7 @@ class NodeVolumeLimits:
         own = pod.pod.uid if mounts.ephemeral else ""
         return (pod.namespace, mounts.claims, mounts.handles, own, view.unseen)
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
         """Name the pod's volumes by driver and handle."""
         mounts, volumes = pod.mounts, view.world.volumes
         if not (mounts.claims or mounts.handles):
@@ -137,7 +137,7 @@ class NodeVolumeLimits:
         words = REASON if state.failure is None else state.failure[1]
         return {words: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node can attach more, a volume went, or a claim of ours came."""
         match event.resource, event.action:
             case "CSINode", "Add":
@@ -157,7 +157,7 @@ class NodeVolumeLimits:
         return False
 
 
-def _failure(pod: PodFacts, volumes: Volumes) -> tuple[Code, str] | None:
+def _failure(pod: PodInfo, volumes: Volumes) -> tuple[Code, str] | None:
     for use in pod.mounts.claims:
         if not use.name:
             return Code.ERROR, "PersistentVolumeClaim had no name"

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from holdfast.api.labels import Selector
 from holdfast.capacity.policies import Policy, rows_of_pool
 from holdfast.columns.counters import SelectorCount
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NONE,
     Change,
@@ -41,7 +41,7 @@ UNIT_FULL = "ResourcePolicyUnitFull"
 class PolicyState:
     """A policy, and the pods that share the group of the pods asking."""
 
-    nodes: Picture
+    nodes: NodeTable
     policy: Policy
     group: Selector
     counter: SelectorCount
@@ -80,7 +80,7 @@ class PolicyState:
         )
         return found
 
-    def _counts(self, pod: PodFacts) -> bool:
+    def _counts(self, pod: PodInfo) -> bool:
         if pod.namespace != self.policy.object.namespace or pod.stands_in:
             return False
         if pod.terminating and not self.policy.counts_terminating:
@@ -107,7 +107,7 @@ class ResourcePolicyPlugin:
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self._args = dict(args or {})
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """The governing policies and the pod's group in each."""
         if not view.world.policies:
             return None
@@ -116,7 +116,7 @@ class ResourcePolicyPlugin:
             for policy in view.world.policies.governing(pod)
         )
 
-    def prepare(self, pod: PodFacts, view: View) -> PolicyState | Skip | Reject:
+    def prepare(self, pod: PodInfo, view: View) -> PolicyState | Skip | Reject:
         """Find the one policy that governs the pod; two are a conflict."""
         found = view.world.policies.governing(pod) if view.world.policies else []
         if not found:
@@ -188,7 +188,7 @@ class ResourcePolicyPlugin:
     def unreserve(self, _state: PolicyState, _placement: Placement) -> None:
         """Do nothing: the pod counts while it stands in the columns, and no longer."""
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """A pod of the group that goes, a node that comes or moves, a policy that changes."""
         if event.resource == "ResourcePolicy":
             return bool((event.new or event.old).namespace == pod.namespace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import ClusterEvent, Code, Reject, Traits
 from holdfast.framework.view import View
 
@@ -19,7 +19,7 @@ class SchedulingGates:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def pre_enqueue(self, pod: PodFacts, _view: View) -> Reject | None:
+    def pre_enqueue(self, pod: PodInfo, _view: View) -> Reject | None:
         """Name the gates."""
         gates = pod.pod.spec.scheduling_gates
         if not gates:
@@ -27,6 +27,6 @@ class SchedulingGates:
         names = " ".join(gate.name for gate in gates)
         return Reject(Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{names}]",))
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """The pod itself lost its last gate."""
         return event.is_about(pod) and event.action == "UpdatePodSchedulingGatesEliminated"

@@ -18,8 +18,8 @@ from holdfast.api.tolerations import (
 )
 from holdfast.columns.cells import Cells, cells
 from holdfast.columns.node_rows import TaintSet
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -41,7 +41,7 @@ REASON = "node(s) had untolerated taint(s)"
 class _State:
     """Verdict and score per distinct taint set; nodes with equal taints share them."""
 
-    nodes: Picture
+    nodes: NodeTable
     tolerations: tuple[Toleration, ...]
     preferring: tuple[Toleration, ...]
     set_at: Cells[int]
@@ -89,11 +89,11 @@ class TaintToleration:
     def __init__(self, _args: Mapping[str, Any], *, comparisons: bool = False) -> None:
         self._comparisons = comparisons
 
-    def reads(self, pod: PodFacts, _view: View) -> tuple[Toleration, ...]:
+    def reads(self, pod: PodInfo, _view: View) -> tuple[Toleration, ...]:
         """The tolerations."""
         return pod.pod.spec.tolerations
 
-    def prepare(self, pod: PodFacts, view: View) -> _State:
+    def prepare(self, pod: PodInfo, view: View) -> _State:
         """Sort out the tolerations that speak about preferences."""
         tolerations = pod.pod.spec.tolerations
         preferring = tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
@@ -132,14 +132,14 @@ class TaintToleration:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node is tolerated that was not, or the pod tolerates something else now."""
         if event.resource == "Node":
             return _passes(event.new, pod) and not (event.old and _passes(event.old, pod))
         return event.is_about(pod) and event.action == "UpdatePodToleration"
 
 
-def _passes(node: Node | None, pod: PodFacts) -> bool:
+def _passes(node: Node | None, pod: PodInfo) -> bool:
     if node is None:
         return False
     return find_untolerated(node.spec.taints, pod.pod.spec.tolerations) is None

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from holdfast.api.storage import READ_WRITE_ONCE_POD
 from holdfast.columns.mounts import Disk, disks_clash, mounts_of
 from holdfast.columns.node_rows import Rows
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.framework.plugin import (
     NONE,
@@ -38,7 +38,7 @@ IN_USE = (
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     namespace: str
     exclusive: frozenset[str]
     """Claims of the namespace that one pod alone may use."""
@@ -69,7 +69,7 @@ class _State:
             if uid not in own
         )
 
-    def _uses(self, pod: PodFacts) -> int:
+    def _uses(self, pod: PodInfo) -> int:
         if pod.namespace != self.namespace:
             return 0
         return sum(name in self.exclusive for name in pod.mounts.persistent)
@@ -94,12 +94,12 @@ class VolumeRestrictions:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """The claims and the disks, and whose of them are the pod's own."""
         mounts = pod.mounts
         return (pod.namespace, mounts.persistent, mounts.disks, view.unseen) if mounts else None
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip | Reject:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
         """Find out which claims are exclusive; nothing to say while nobody uses them."""
         exclusive = []
         for name in pod.mounts.persistent:
@@ -162,7 +162,7 @@ class VolumeRestrictions:
             for pod in (*stay, *change.added.get(row, ()))
         )
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A new node, a claim of ours that came, or a pod that held what we want and went."""
         if event.resource == "Node":
             return event.action == "Add"

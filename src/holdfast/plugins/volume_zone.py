@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from holdfast.api.volume_migration import BETA_REGION, BETA_ZONE, REGION, ZONE
 from holdfast.columns.node_rows import Rows
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
 from holdfast.framework.plugin import (
     NONE,
@@ -38,7 +38,7 @@ Zones = tuple[str, frozenset[str]]
 
 @dataclass(slots=True)
 class _State:
-    nodes: Picture
+    nodes: NodeTable
     zones: tuple[Zones, ...]
     _seq: int = -1
     _fits: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -86,11 +86,11 @@ class VolumeZone:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+    def reads(self, pod: PodInfo, _view: View) -> Hashable:
         """The claims."""
         return (pod.namespace, pod.mounts.persistent) if pod.mounts.claims else None
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip | Reject:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
         """Find the volumes behind the claims; those still to be chosen are VolumeBinding's."""
         volumes = view.world.volumes
         zones: list[Zones] = []
@@ -130,7 +130,7 @@ class VolumeZone:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """Nodes with other labels, volumes with other zones, claims of ours, classes that wait."""
         match event.resource, event.action:
             case "Node", "Add" | "UpdateNodeLabel":
@@ -175,7 +175,7 @@ def _no(reason: str) -> Reject:
     return Reject(Code.UNRESOLVABLE, (reason,))
 
 
-def _one_of(nodes: Picture, key: str, values: frozenset[str]) -> NDArray[np.bool_]:
+def _one_of(nodes: NodeTable, key: str, values: frozenset[str]) -> NDArray[np.bool_]:
     column = nodes.label_column(key)
     wanted = [id_ for value in values if (id_ := column.values.find(value)) >= 0]
     return np.isin(column.ids, wanted)

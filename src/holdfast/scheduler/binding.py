@@ -18,7 +18,7 @@ from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError, NotFound, from_status
 from holdfast.framework.extender import ExtenderFailed
@@ -34,7 +34,7 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
-from holdfast.scheduler.scheduled_objects import facts_of, node_of, read_newest, wants_node
+from holdfast.scheduler.scheduled_objects import node_of, pod_info_of, read_newest, wants_node
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,7 +46,7 @@ METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
 class Binder(Protocol):
     """Somebody outside who binds pods."""
 
-    def binds(self, pod: PodFacts) -> bool:
+    def binds(self, pod: PodInfo) -> bool:
         """Tell whether it does so for this pod."""
         ...
 
@@ -257,20 +257,20 @@ class Aftermath:
     """
 
     node: str
-    waiting: PodFacts | None = None
+    waiting: PodInfo | None = None
 
 
-async def find_out(client: Client, clock: Clock, world: World, facts: PodFacts) -> Aftermath:
+async def find_out(client: Client, clock: Clock, world: World, pod_info: PodInfo) -> Aftermath:
     """Ask the API server until it answers. Until then the room stays held: it may be taken."""
 
     async def ask() -> Aftermath:
         try:
-            found = await read_newest(client, facts)
+            found = await read_newest(client, pod_info)
         except NotFound:
             found = None
         if found is None:
             return Aftermath("")
         waits = wants_node(found) and found.metadata.deletion_timestamp is None
-        return Aftermath(node_of(found), facts_of(world, found) if waits else None)
+        return Aftermath(node_of(found), pod_info_of(world, found) if waits else None)
 
     return await retry(ask, clock, on=HoldfastError, as_asked=False)

@@ -127,7 +127,7 @@ class Flights:
             await bind(self.driver, flight.profile, placement)
         except BindFailed as failure:
             found = await find_out(
-                outcomes.client, outcomes.clock, outcomes.world, flight.queued.facts
+                outcomes.client, outcomes.clock, outcomes.world, flight.queued.pod_info
             )
             if found.node != placement.node:
                 await undo(self.driver, placement, failure)
@@ -172,7 +172,7 @@ class Flights:
         waits = world.nodes.is_assumed(queued.uid)
         release(flight.profile, world, flight.placement)
         if found.waiting is not None and waits:
-            queued.facts = found.waiting
+            queued.pod_info = found.waiting
             self.outcomes.failed(queued, message, took)
         self._room_came_back(flight.placement)
 

@@ -22,7 +22,7 @@ from itertools import count
 import numpy as np
 
 from holdfast.clock import Clock
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, feasible
 from holdfast.engine.opinion import Opinion, Points, hear
 from holdfast.engine.profile import Profile
@@ -63,7 +63,7 @@ class Consultations:
 
     def enter(self, queued: QueuedPod) -> None:
         """Put a pod in the line: the more important first, then whoever waits longest."""
-        place = (-queued.facts.priority, queued.since, next(self._order), queued)
+        place = (-queued.pod_info.priority, queued.since, next(self._order), queued)
         heapq.heappush(self._line, place)
         if self._worker is not None and self._worker.done():
             self._worker.result()  # a worker that failed did so over a defect: crash loudly
@@ -87,7 +87,7 @@ class Consultations:
                 outcome = _failed(str(failure))
             except Exception as bug:
                 # One pod with an impossible field must not stop the others.
-                log.exception("deciding for %s failed", queued.facts.key)
+                log.exception("deciding for %s failed", queued.pod_info.key)
                 outcome = _failed(str(bug) or repr(bug))
             self.conclude(queued, outcome, self.clock.monotonic() - began)
             if isinstance(outcome, Placement) and self.extenders.binds(outcome.pod):
@@ -97,10 +97,10 @@ class Consultations:
         for _ in range(MOST_ROUNDS):
             if _unwanted(queued):
                 return None
-            facts, found, opinion = queued.facts, self._feasible(queued), None
+            pod_info, found, opinion = queued.pod_info, self._feasible(queued), None
             if isinstance(found, Feasible):
                 opinion = await self.extenders.opinion(found)
-            if not _unchanged(queued, facts):
+            if not _unchanged(queued, pod_info):
                 continue
             heard = self._hear(queued, opinion)
             if isinstance(heard, Rejection):
@@ -112,7 +112,7 @@ class Consultations:
         return None if _unwanted(queued) else _failed(RESTLESS)
 
     def _feasible(self, queued: QueuedPod) -> Feasible | Rejection:
-        return feasible(self._profile(queued), queued.facts, self.world, self.clock.now())
+        return feasible(self._profile(queued), queued.pod_info, self.world, self.clock.now())
 
     def _hear(
         self, queued: QueuedPod, opinion: Opinion | None
@@ -131,13 +131,13 @@ class Consultations:
         self, queued: QueuedPod, opinion: Opinion | None, rejection: Rejection
     ) -> Outcome | None:
         """Turn the pod away; who is to be evicted for it, extenders may want to talk about."""
-        profile, facts = self._profile(queued), queued.facts
+        profile, pod_info = self._profile(queued), queued.pod_info
         outcome = turned_away(profile, rejection, self.world, self.clock.now())
         effect = outcome.effect
-        if effect is None or not effect.evict or not self.extenders.weigh_evictions(facts):
+        if effect is None or not effect.evict or not self.extenders.weigh_evictions(pod_info):
             return outcome
-        agreement = await self.extenders.agreement(facts, effect.candidates)
-        again = self._hear(queued, opinion) if _unchanged(queued, facts) else None
+        agreement = await self.extenders.agreement(pod_info, effect.candidates)
+        again = self._hear(queued, opinion) if _unchanged(queued, pod_info) else None
         if not isinstance(again, Rejection):
             return None
         again.agreement = agreement
@@ -146,17 +146,17 @@ class Consultations:
         return None if agreement.left and not evicts else outcome
 
     def _profile(self, queued: QueuedPod) -> Profile:
-        return self.profiles[queued.facts.scheduler_name]
+        return self.profiles[queued.pod_info.scheduler_name]
 
 
 def _unwanted(queued: QueuedPod) -> bool:
     """Tell whether the pod was deleted, or found a node without us, in the meantime."""
-    return queued.gone or queued.facts.terminating
+    return queued.gone or queued.pod_info.terminating
 
 
-def _unchanged(queued: QueuedPod, asked: PodFacts) -> bool:
+def _unchanged(queued: QueuedPod, asked: PodInfo) -> bool:
     """Tell whether the pod is still what extenders were asked about."""
-    now, then = queued.facts.pod, asked.pod
+    now, then = queued.pod_info.pod, asked.pod
     return not _unwanted(queued) and (
         (now.spec, now.metadata.labels, now.metadata.annotations)
         == (then.spec, then.metadata.labels, then.metadata.annotations)

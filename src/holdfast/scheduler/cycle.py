@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
 from holdfast.engine.post_filter import after_reject
@@ -46,10 +46,10 @@ class TurnedAway:
 
 
 def attempt(
-    profile: Profile, facts: PodFacts, world: World, now: float, rng: np.random.Generator
+    profile: Profile, pod_info: PodInfo, world: World, now: float, rng: np.random.Generator
 ) -> Placement | TurnedAway:
     """Find the pod its node and hold the room, or say why not."""
-    return conclude(profile, feasible(profile, facts, world, now), world, now, rng)
+    return conclude(profile, feasible(profile, pod_info, world, now), world, now, rng)
 
 
 def conclude(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.api.scheme import NODES, PODS
 from holdfast.columns.interner import CPU
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.world import World
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def _mismatches(scheduler: Scheduler) -> Iterator[str]:
     yield f"Nodes: missed {sorted(heard - known)}, redundant {sorted(known - heard)}"
     cached = informers.get(PODS).cache.values()
     bound = {pod.key for pod in cached if pod.spec.node_name and not pod.finished}
-    assumed = {facts.key for facts, _ in nodes.pods() if nodes.is_assumed(facts.uid)}
-    standing = {facts.key for facts, _ in nodes.pods() if not facts.stands_in}
+    assumed = {pod_info.key for pod_info, _ in nodes.pods() if nodes.is_assumed(pod_info.uid)}
+    standing = {pod_info.key for pod_info, _ in nodes.pods() if not pod_info.stands_in}
     lost = {key for key in bound - standing if not _aside(scheduler, key)}
     redundant = standing - bound - assumed
     yield f"Pods: missed {sorted(lost)}, redundant {sorted(redundant)}, assumed {len(assumed)}"
@@ -59,9 +59,9 @@ def _nodes(scheduler: Scheduler) -> Iterator[str]:
         }
         room = ", ".join(f"{what} {taken}/{has}" for what, (taken, has) in amounts.items())
         yield f"Node {name}: requested/allocatable {room}"
-        yield from (f"  {_pod(facts)}" for facts in nodes.pods_on(row).values())
-        for facts in world.nominations.on(name).values():
-            yield f"  nominated {_pod(facts)}"
+        yield from (f"  {_pod(pod_info)}" for pod_info in nodes.pods_on(row).values())
+        for pod_info in world.nominations.on(name).values():
+            yield f"  nominated {_pod(pod_info)}"
 
 
 def _queue(scheduler: Scheduler) -> Iterator[str]:
@@ -73,8 +73,8 @@ def _queue(scheduler: Scheduler) -> Iterator[str]:
         yield from (f"  {place} {key}" for key in sorted(keys))
 
 
-def _pod(facts: PodFacts) -> str:
-    return f"{facts.key} uid {facts.uid} priority {facts.priority}"
+def _pod(pod_info: PodInfo) -> str:
+    return f"{pod_info.key} uid {pod_info.uid} priority {pod_info.priority}"
 
 
 def node_reservations(world: World, node: str) -> list[dict[str, Any]] | None:

@@ -26,7 +26,7 @@ from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
 from holdfast.client.transport import Request, Response, permit_of
 from holdfast.clock import Clock
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible
 from holdfast.engine.opinion import Opinion
 from holdfast.errors import BadConfiguration, HoldfastError, Unavailable
@@ -91,11 +91,11 @@ class Extenders:
         for extender in self._all:
             await extender.close()
 
-    def wanted(self, pod: PodFacts) -> bool:
+    def wanted(self, pod: PodInfo) -> bool:
         """Tell whether somebody has a say in where this pod goes."""
         return any(e.config.decides and e.config.interested(pod) for e in self._all)
 
-    def weigh_evictions(self, pod: PodFacts) -> bool:
+    def weigh_evictions(self, pod: PodInfo) -> bool:
         """Tell whether somebody has a say in who is evicted for this pod."""
         return any(self._speaking(pod, "preempt_verb"))
 
@@ -121,7 +121,7 @@ class Extenders:
             await self._score(pod, body, opinion)
         return opinion
 
-    async def agreement(self, pod: PodFacts, candidates: Sequence[Candidate]) -> Agreement:
+    async def agreement(self, pod: PodInfo, candidates: Sequence[Candidate]) -> Agreement:
         """Ask which nodes may be freed for the pod, and by evicting whom."""
         body = await self._body(pod)
         left = list(candidates)
@@ -157,11 +157,11 @@ class Extenders:
                     raise
         return False
 
-    def binds(self, pod: PodFacts) -> bool:
+    def binds(self, pod: PodInfo) -> bool:
         """Tell whether an extender binds this pod; what stands for a reservation is no pod."""
         return not pod.stands_in and any(self._speaking(pod, "bind_verb"))
 
-    async def _filtered(self, pod: PodFacts, body: Any, names: Sequence[str]) -> Opinion:
+    async def _filtered(self, pod: PodInfo, body: Any, names: Sequence[str]) -> Opinion:
         opinion = Opinion.open(names)
         for extender in self._speaking(pod, "filter_verb"):
             if not opinion.allowed:
@@ -179,7 +179,7 @@ class Extenders:
                 opinion.filter(answer)
         return opinion
 
-    async def _score(self, pod: PodFacts, body: Any, opinion: Opinion) -> None:
+    async def _score(self, pod: PodInfo, body: Any, opinion: Opinion) -> None:
         """Add everybody's points; who fails gives none."""
         scoring = list(self._speaking(pod, "prioritize_verb"))
         answers = await asyncio.gather(
@@ -198,7 +198,7 @@ class Extenders:
             else:
                 opinion.score(extender.config, answer)
 
-    def _speaking(self, pod: PodFacts, verb: str) -> Iterator[HttpExtender]:
+    def _speaking(self, pod: PodInfo, verb: str) -> Iterator[HttpExtender]:
         return (e for e in self._all if getattr(e.config, verb) and e.config.interested(pod))
 
     async def _ask(
@@ -223,7 +223,7 @@ class Extenders:
         """Tell whether we could describe a node to whoever wants that; news may be under way."""
         return self._node_news is None or node in self._nodes
 
-    async def _body(self, pod: PodFacts) -> Any:
+    async def _body(self, pod: PodInfo) -> Any:
         """The pod in full; what stands for a reservation is nowhere else."""
         if pod.stands_in:
             return pod.pod
@@ -232,7 +232,7 @@ class Extenders:
         except HoldfastError as failure:
             raise ExtenderFailed(f"reading the pod for extenders: {failure}") from failure
 
-    def _forgiven(self, extender: HttpExtender, pod: PodFacts, failure: ExtenderFailed) -> bool:
+    def _forgiven(self, extender: HttpExtender, pod: PodInfo, failure: ExtenderFailed) -> bool:
         if extender.config.ignorable:
             log.warning("going on for %s without an extender: %s", pod.key, failure)
         return extender.config.ignorable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Hashable, Mapping
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import closed_gate
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
@@ -52,10 +52,10 @@ class Hearing:
         self._wants: dict[tuple[str, str], frozenset[str]] = {}
         self._watch = watch
 
-    def gate(self, facts: PodFacts) -> str:
+    def gate(self, pod_info: PodInfo) -> str:
         """Name the plugin that keeps a pod out of the queue, or ""."""
-        profile = self._profiles[facts.scheduler_name]
-        gate = closed_gate(profile, facts, self._world, self._now())
+        profile = self._profiles[pod_info.scheduler_name]
+        gate = closed_gate(profile, pod_info, self._world, self._now())
         return "" if gate is None else gate[0]
 
     def hearers(self, event: ClusterEvent) -> frozenset[str] | None:
@@ -67,16 +67,16 @@ class Hearing:
 
     def judge(self, queued: QueuedPod, event: ClusterEvent) -> Worth:
         """Say what an event is worth for a pod, by its rejectors' hints."""
-        facts = queued.facts
-        view = View(self._world, facts, self._now())
-        of_owner = event.about_held_room or event.is_about(facts)
+        pod_info = queued.pod_info
+        view = View(self._world, pod_info, self._now())
+        of_owner = event.about_held_room or event.is_about(pod_info)
         if of_owner and view.matched is not None:
             # An owner may have been turned away for want of the very room that is held for it.
             return Worth.AFTER_BACKOFF
-        plugins, interested = self._plugins[facts.scheduler_name], self._interested(event)
+        plugins, interested = self._plugins[pod_info.scheduler_name], self._interested(event)
         worth = Worth.NOTHING
         for name in queued.rejectors & interested:
-            if not self._helps(plugins.get(name), event, facts, view):
+            if not self._helps(plugins.get(name), event, pod_info, view):
                 continue
             if name in queued.pending_on:
                 return Worth.AT_ONCE
@@ -88,34 +88,36 @@ class Hearing:
 
         Unless a rejector looks at more of a pod than that. Holds while ``mark`` does.
         """
-        facts = queued.facts
-        plugins = self._plugins[facts.scheduler_name]
-        if any(self._looks_closer(plugins.get(name), facts) for name in queued.rejectors):
-            return facts.uid
-        kind = self._world.nodes.kind_of(facts).id
-        return (facts.scheduler_name, kind, facts.shape, facts.stands_in and facts.uid)
+        pod_info = queued.pod_info
+        plugins = self._plugins[pod_info.scheduler_name]
+        if any(self._looks_closer(plugins.get(name), pod_info) for name in queued.rejectors):
+            return pod_info.uid
+        kind = self._world.nodes.kind_of(pod_info).id
+        return (pod_info.scheduler_name, kind, pod_info.shape, pod_info.stands_in and pod_info.uid)
 
     def mark(self) -> int:
         """What ``alike`` depends on besides the pods: which of their labels anybody looks at."""
         return self._world.nodes.epochs["labels"]
 
-    def _looks_closer(self, plugin: Plugin | None, facts: PodFacts) -> bool:
+    def _looks_closer(self, plugin: Plugin | None, pod_info: PodInfo) -> bool:
         if plugin is None:
             return False
         if plugin.traits.beyond_spec:
-            view = View(self._world, facts, self._now())
-            return not implements(plugin, ReadsBeyondSpec) or plugin.beyond(facts, view) is not None
+            view = View(self._world, pod_info, self._now())
+            return (
+                not implements(plugin, ReadsBeyondSpec) or plugin.beyond(pod_info, view) is not None
+            )
         return implements(plugin, Filters) and plugin.traits.scope is Scope.CLUSTER
 
     def _helps(
-        self, plugin: Plugin | None, event: ClusterEvent, facts: PodFacts, view: View
+        self, plugin: Plugin | None, event: ClusterEvent, pod_info: PodInfo, view: View
     ) -> bool:
         """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
         if plugin is None or not implements(plugin, Hints):
             return True
         began = self._watch.read()
         try:
-            helps = bool(plugin.hint(event, facts, view))
+            helps = bool(plugin.hint(event, pod_info, view))
             word = "Queue" if helps else "QueueSkip"
         except Exception:
             log.exception("hint of %s about %s", plugin, event.label)

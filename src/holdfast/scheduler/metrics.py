@@ -286,7 +286,7 @@ def add_levels(
 
     def cached() -> dict[str, float]:
         pods = world.nodes.pods()
-        assumed = sum(world.nodes.is_assumed(facts.uid) for facts, _ in pods)
+        assumed = sum(world.nodes.is_assumed(pod_info.uid) for pod_info, _ in pods)
         return {"nodes": world.nodes.node_count, "pods": len(pods), "assumed_pods": assumed}
 
     def pending() -> dict[str, float]:

@@ -17,7 +17,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.requests import request_nanos
 from holdfast.api.reservation_names import ALLOCATED
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.waiting import REMOVED
@@ -99,7 +99,7 @@ class NewsDesk:
             promised = old is not None and old.status.nominated_node_name
             if promised and ALLOCATED in new.metadata.annotations:
                 # It took what was held for it: those who counted its promise too counted twice.
-                self.promise_ended(self.world.facts(new), new.spec.node_name)
+                self.promise_ended(self.world.pod_info(new), new.spec.node_name)
         else:
             for action in pod_changes(old, new):
                 self.tell("AssignedPod", action, old, new)
@@ -109,36 +109,37 @@ class NewsDesk:
             if new.terminating and (old is None or not old.terminating):
                 self._assumed_gone(new)
             else:
-                self.queue.renew(self.world.facts(new))
+                self.queue.renew(self.world.pod_info(new))
             return
-        facts = self.world.facts(new)
-        left = self._renominate(old, facts)
+        pod_info = self.world.pod_info(new)
+        left = self._renominate(old, pod_info)
         changes = [] if old is None else pod_changes(old, new)
         events = [ClusterEvent("UnschedulablePod", action, old, new) for action in changes]
-        self.queue.update(facts, self.now(), events)
+        self.queue.update(pod_info, self.now(), events)
         if left:
-            self.promise_ended(facts, left)
+            self.promise_ended(pod_info, left)
 
-    def _renominate(self, old: Pod | None, facts: PodFacts) -> str:
+    def _renominate(self, old: Pod | None, pod_info: PodInfo) -> str:
         """Note where the pod is nominated; answers the node whose promise was taken back, or "".
 
         Our own nomination is known before the status tells: silence does not end it.
         """
         nominations = self.world.nominations
         said = old.status.nominated_node_name if old is not None else ""
-        says = facts.pod.status.nominated_node_name
-        node = says or ("" if said else nominations.node_of(facts.uid))
+        says = pod_info.pod.status.nominated_node_name
+        node = says or ("" if said else nominations.node_of(pod_info.uid))
         if not node and not said:
             return ""
-        nominations.set(facts, node)
+        nominations.set(pod_info, node)
         return said if said != node else ""
 
-    def promise_ended(self, facts: PodFacts, node: str) -> None:
+    def promise_ended(self, pod_info: PodInfo, node: str) -> None:
         """A node is promised to a pod no longer: as good as a pod gone, for the less important."""
-        gone = ClusterEvent("AssignedPod", "Delete", on_node(facts.pod, node), None)
+        gone = ClusterEvent("AssignedPod", "Delete", on_node(pod_info.pod, node), None)
         self.queue.notify(
             gone, self.now(),
-            lambda queued: queued.uid != facts.uid and queued.facts.priority <= facts.priority,
+            lambda queued: queued.uid != pod_info.uid
+            and queued.pod_info.priority <= pod_info.priority,
         )  # fmt: skip
 
     def _pod_gone(self, old: Pod) -> None:
@@ -153,7 +154,7 @@ class NewsDesk:
         promised = self.world.nominations.node_of(old.uid)
         self.world.delete(old)
         if promised:
-            self.promise_ended(self.world.facts(old), promised)
+            self.promise_ended(self.world.pod_info(old), promised)
 
     def _assumed_gone(self, pod: Pod) -> None:
         """Free the room of a pod that will not be bound."""

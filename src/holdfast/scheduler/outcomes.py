@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.client.client import Client
 from holdfast.clock import Clock
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import Effect
 from holdfast.framework.world import World
@@ -44,7 +44,7 @@ class Outcomes:
 
     def bound(self, queued: QueuedPod, took: float) -> None:
         """The pod is on its node; finding that and binding it took so many seconds."""
-        self.metrics.attempt("scheduled", queued.facts.scheduler_name, took)
+        self.metrics.attempt("scheduled", queued.pod_info.scheduler_name, took)
         began = queued.since if queued.entered is None else queued.entered
         self.metrics.placed(queued.attempts, self.clock.monotonic() - began)
         if queued.flushed:
@@ -55,16 +55,16 @@ class Outcomes:
         if outcome.error:
             self.failed(queued, outcome.message, took)
             return
-        facts, effect = queued.facts, outcome.effect
-        self.metrics.attempt("unschedulable", facts.scheduler_name, took)
+        pod_info, effect = queued.pod_info, outcome.effect
+        self.metrics.attempt("unschedulable", pod_info.scheduler_name, took)
         # The promise is made and the gate closed before the pod is back in the queue.
-        work = [] if effect is None else self._take_effect(facts, effect)
+        work = [] if effect is None else self._take_effect(pod_info, effect)
         self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self.clock.monotonic())
-        self.reporter.failed(facts, outcome.message)
-        promised = self.world.nominations.node_of(facts.uid)
+        self.reporter.failed(pod_info, outcome.message)
+        promised = self.world.nominations.node_of(pod_info.uid)
         self.errands.go(
             self.reporter.mark_unscheduled(
-                facts, "Unschedulable", outcome.message, nominated=promised
+                pod_info, "Unschedulable", outcome.message, nominated=promised
             )
         )
         for part in work:
@@ -72,27 +72,27 @@ class Outcomes:
 
     def failed(self, queued: QueuedPod, message: str, took: float = 0.0) -> None:
         """Nobody is to blame: the pod is tried again after a while."""
-        facts = queued.facts
-        self.metrics.failed(facts.scheduler_name, message, took)
-        self.world.nominations.clear(facts.uid)
+        pod_info = queued.pod_info
+        self.metrics.failed(pod_info.scheduler_name, message, took)
+        self.world.nominations.clear(pod_info.uid)
         self.queue.fail(queued, self.clock.monotonic())
-        self.reporter.failed(facts, message)
+        self.reporter.failed(pod_info, message)
         self.errands.go(
-            self.reporter.mark_unscheduled(facts, "SchedulerError", message, nominated="")
+            self.reporter.mark_unscheduled(pod_info, "SchedulerError", message, nominated="")
         )
 
-    def _take_effect(self, facts: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
+    def _take_effect(self, pod_info: PodInfo, effect: Effect) -> list[Coroutine[Any, Any, None]]:
         """Do at once what a plugin wants done that needs no writing; answers the rest."""
         for reason, message in effect.notes:
-            self.reporter.warn(facts, reason, message)
+            self.reporter.warn(pod_info, reason, message)
         if PREEMPTING in effect.plugin:
             self.metrics.preemption_attempts.add()
         if effect.nominate is not None:
-            self.world.nominations.set(facts, effect.nominate)
+            self.world.nominations.set(pod_info, effect.nominate)
         work = []
         if effect.evict:
             self.metrics.preemption_victims.observe(len(effect.evict))
-            work = self.evictor.begin(facts, effect)
+            work = self.evictor.begin(pod_info, effect)
         return [*work, self._carry_out(effect)] if effect.calls else work
 
     async def _carry_out(self, effect: Effect) -> None:

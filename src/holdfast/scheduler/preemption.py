@@ -20,7 +20,7 @@ from holdfast.api.timestamps import rfc3339
 from holdfast.client.backoff import retry
 from holdfast.client.client import Client, PatchType
 from holdfast.clock import Clock
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import NotFound
 from holdfast.framework.plugin import ClusterEvent, Effect
 from holdfast.framework.world import World
@@ -53,7 +53,7 @@ class Evictor:
     recall: Recall
     watch: Stopwatch = UNWATCHED
 
-    def begin(self, preemptor: PodFacts, effect: Effect) -> list[Coroutine[Any, Any, None]]:
+    def begin(self, preemptor: PodInfo, effect: Effect) -> list[Coroutine[Any, Any, None]]:
         """Promise the node and close the gate at once; answers what remains to be written."""
         assert effect.nominate, f"{effect.plugin} evicts pods without naming a node"
         outranked = self._outrank(preemptor, effect)
@@ -65,7 +65,7 @@ class Evictor:
             work.append(self._evict(preemptor, victims, effect.nominate))
         return work
 
-    def _outrank(self, preemptor: PodFacts, effect: Effect) -> list[PodFacts]:
+    def _outrank(self, preemptor: PodInfo, effect: Effect) -> list[PodInfo]:
         """Take the node's promise back from less important pods: they may no longer fit."""
         assert effect.nominate
         there = self.world.nominations.on(effect.nominate).values()
@@ -74,7 +74,7 @@ class Evictor:
             self.world.nominations.clear(pod.uid)
         return outranked
 
-    async def _evict(self, preemptor: PodFacts, victims: Sequence[PodFacts], node: str) -> None:
+    async def _evict(self, preemptor: PodInfo, victims: Sequence[PodInfo], node: str) -> None:
         """Ask every victim to leave, all but the last at once; the last one opens the gate."""
         *others, last = victims
         began, result = self.watch.read(), "success"
@@ -99,7 +99,7 @@ class Evictor:
             self.queue.reopen(preemptor.uid, gone.label, self.clock.monotonic())
         self.watch.tell(self.watch.read() - began, result)
 
-    async def _ask_to_leave(self, preemptor: PodFacts, victim: PodFacts, node: str) -> None:
+    async def _ask_to_leave(self, preemptor: PodInfo, victim: PodInfo, node: str) -> None:
         words = f"Preempted by pod {preemptor.uid} on node {node}"
         if await self.recall(victim.uid, RECALLED):
             words += " (in kube-scheduler memory)."
@@ -108,7 +108,7 @@ class Evictor:
             await self._persist(lambda: self._delete(victim))
         self.reporter.preempted(victim, preemptor, words)
 
-    async def _mark(self, preemptor: PodFacts, victim: PodFacts) -> None:
+    async def _mark(self, preemptor: PodInfo, victim: PodInfo) -> None:
         scheduler, meta = preemptor.scheduler_name, victim.pod.metadata
         condition = {
             "type": TARGET, "status": "True", "reason": BY_SCHEDULER,
@@ -122,7 +122,7 @@ class Evictor:
             type=PatchType.STRATEGIC, subresource="status",
         )  # fmt: skip
 
-    async def _delete(self, victim: PodFacts) -> None:
+    async def _delete(self, victim: PodInfo) -> None:
         await self.client.delete(PODS, victim.name, victim.namespace, uid=victim.pod.metadata.uid)
 
     async def _persist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ClusterEvent
 
 
@@ -29,7 +29,7 @@ class QueuedPod:
     of them whose word skips backoff. ``gate`` is the plugin that keeps it out of the queue.
     """
 
-    facts: PodFacts
+    pod_info: PodInfo
     since: float
     order: int = 0
     attempts: int = 0
@@ -49,7 +49,7 @@ class QueuedPod:
     @property
     def uid(self) -> str:
         """The pod's identity."""
-        return self.facts.uid
+        return self.pod_info.uid
 
 
 HeapEntry = tuple[float, int, float, int, QueuedPod]
@@ -88,7 +88,7 @@ class BackoffQueue:
     def put(self, pod: QueuedPod) -> None:
         """Let a pod wait; its order must be set."""
         heap = self._failed if pod.errors else self._rejected
-        entry = (self.expiry(pod), -pod.facts.priority, pod.since, pod.order, pod)
+        entry = (self.expiry(pod), -pod.pod_info.priority, pod.since, pod.order, pod)
         heapq.heappush(heap, entry)
 
     def take_over(self, now: float) -> Iterator[QueuedPod]:

@@ -17,7 +17,7 @@ from holdfast.client.backoff import Retries
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
 from holdfast.clock import Clock
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError, Retryable
 from holdfast.framework.plugin import Placement
 from holdfast.scheduler.scheduled_objects import (
@@ -71,70 +71,70 @@ class Reporter:
 
     def scheduled(self, placement: Placement) -> None:
         """Tell that the pod (or reservation) has its node, and what plugins noted on the way."""
-        facts, node = placement.pod, placement.node
+        pod_info, node = placement.pod, placement.node
         for reason, words in placement.notes:
-            self._event(facts, "Normal", reason, words, "Scheduling")
-        words = f"Successfully assigned {name_of(facts)} to {node}"
-        self._event(facts, "Normal", "Scheduled", words, "Binding")
+            self._event(pod_info, "Normal", reason, words, "Scheduling")
+        words = f"Successfully assigned {name_of(pod_info)} to {node}"
+        self._event(pod_info, "Normal", "Scheduled", words, "Binding")
 
-    def failed(self, facts: PodFacts, message: str) -> None:
+    def failed(self, pod_info: PodInfo, message: str) -> None:
         """Tell why an attempt put the pod on no node."""
-        self.warn(facts, "FailedScheduling", message)
+        self.warn(pod_info, "FailedScheduling", message)
 
-    def warn(self, facts: PodFacts, reason: str, message: str) -> None:
+    def warn(self, pod_info: PodInfo, reason: str, message: str) -> None:
         """Tell what else there is to say about an attempt that failed."""
-        self._event(facts, "Warning", reason, shortened(message), "Scheduling")
+        self._event(pod_info, "Warning", reason, shortened(message), "Scheduling")
 
-    def preempted(self, victim: PodFacts, preemptor: PodFacts, words: str) -> None:
+    def preempted(self, victim: PodInfo, preemptor: PodInfo, words: str) -> None:
         """Tell a victim for whom it had to leave."""
         self._recorder.record(
             victim.pod, "Normal", "Preempted", words, action="Preempting",
             related=reference_to(preemptor), component=preemptor.scheduler_name,
         )  # fmt: skip
 
-    async def clear_nomination(self, facts: PodFacts) -> None:
+    async def clear_nomination(self, pod_info: PodInfo) -> None:
         """Write that a waiting pod is no longer promised a node."""
         body = {"status": {"nominatedNodeName": None}}
-        await self._write(facts, lambda _: body, PatchType.STRATEGIC)
+        await self._write(pod_info, lambda _: body, PatchType.STRATEGIC)
 
-    async def announce(self, facts: PodFacts, node: str) -> None:
+    async def announce(self, pod_info: PodInfo, node: str) -> None:
         """Write where a pod is about to be bound, because getting it there takes a while."""
-        if facts.pod.status.nominated_node_name == node:
+        if pod_info.pod.status.nominated_node_name == node:
             return
-        meta = facts.pod.metadata
+        meta = pod_info.pod.metadata
         body = {"metadata": {"uid": meta.uid}, "status": {"nominatedNodeName": node}}
         try:
             await self._client.patch(
-                PODS, facts.name, body, facts.namespace,
+                PODS, pod_info.name, body, pod_info.namespace,
                 type=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
         except HoldfastError as failure:
-            log.warning("announcing %s for %s: %s", node, facts.key, failure)
+            log.warning("announcing %s for %s: %s", node, pod_info.key, failure)
 
     async def mark_unscheduled(
-        self, facts: PodFacts, reason: str, message: str, *, nominated: str = ""
+        self, pod_info: PodInfo, reason: str, message: str, *, nominated: str = ""
     ) -> None:
         """Write PodScheduled=False (Scheduled=False on a reservation), if it changed.
 
         ``nominated`` is the node the pod is promised, or "".
         """
-        if facts.stands_in:
-            await self.mark_reservation(facts, message)
+        if pod_info.stands_in:
+            await self.mark_reservation(pod_info, message)
         else:
-            await self._mark_pod(facts, reason, message, nominated)
+            await self._mark_pod(pod_info, reason, message, nominated)
 
-    async def _mark_pod(self, facts: PodFacts, reason: str, message: str, nominated: str) -> None:
-        status = facts.pod.status
+    async def _mark_pod(self, pod_info: PodInfo, reason: str, message: str, nominated: str) -> None:
+        status = pod_info.pod.status
         old = next((c for c in status.conditions if c.type == "PodScheduled"), None)
         same = old and (old.status, old.reason, old.message) == ("False", reason, message)
         if same and nominated == status.nominated_node_name:
             return
         said = (reason, message, nominated)
-        if self._said_already(facts, said):
+        if self._said_already(pod_info, said):
             return
         condition: dict[str, Any] = {
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
-            "lastProbeTime": None, "observedGeneration": facts.pod.metadata.generation or None,
+            "lastProbeTime": None, "observedGeneration": pod_info.pod.metadata.generation or None,
             "lastTransitionTime": old.last_transition_time
             if old and old.status == "False" and old.last_transition_time
             else rfc3339(self._clock.now()),
@@ -142,23 +142,23 @@ class Reporter:
         body: dict[str, Any] = {"status": {"conditions": [condition]}}
         if nominated != status.nominated_node_name:
             body["status"]["nominatedNodeName"] = nominated or None
-        await self._write(facts, lambda _: body, PatchType.STRATEGIC, said)
+        await self._write(pod_info, lambda _: body, PatchType.STRATEGIC, said)
 
-    def _said_already(self, facts: PodFacts, said: Said) -> bool:
+    def _said_already(self, pod_info: PodInfo, said: Said) -> bool:
         """Tell whether the same is being written, or was and the pod we look at is older."""
-        under_way = self._newest.get(facts.uid)
+        under_way = self._newest.get(pod_info.uid)
         if under_way is not None:
             return under_way[1] == said
-        version, written = self._written.get(facts.uid, ("", None))
-        return written == said and not _newer(facts.pod.metadata.resource_version, version)
+        version, written = self._written.get(pod_info.uid, ("", None))
+        return written == said and not _newer(pod_info.pod.metadata.resource_version, version)
 
-    async def refuse(self, facts: PodFacts, words: str) -> None:
+    async def refuse(self, pod_info: PodInfo, words: str) -> None:
         """Say why a reservation is not even tried, unless it says so already."""
-        if not any(c.message == words for c in facts.pod.status.conditions):
-            self.failed(facts, words)
-            await self.mark_reservation(facts, words)
+        if not any(c.message == words for c in pod_info.pod.status.conditions):
+            self.failed(pod_info, words)
+            await self.mark_reservation(pod_info, words)
 
-    async def mark_reservation(self, facts: PodFacts, message: str) -> None:
+    async def mark_reservation(self, pod_info: PodInfo, message: str) -> None:
         """Write Scheduled=False on a reservation, whatever kept it from a node."""
 
         def body(seen: Sequence[Condition]) -> dict[str, Any]:
@@ -166,10 +166,10 @@ class Reporter:
             conditions = reservation_status.refused(seen, message, now)
             return {"status": {"phase": "Pending", "conditions": conditions}}
 
-        await self._write(facts, body, PatchType.MERGE)
+        await self._write(pod_info, body, PatchType.MERGE)
 
     async def _write(
-        self, facts: PodFacts, body: BodyOf, kind: PatchType, said: Said | None = None
+        self, pod_info: PodInfo, body: BodyOf, kind: PatchType, said: Said | None = None
     ) -> None:
         """Write a status unless the object has found its node, or gone, since the attempt.
 
@@ -178,15 +178,15 @@ class Reporter:
         that wait their turn about one object, the newest is written.
         """
         number = next(self._numbers)
-        self._newest[facts.uid] = (number, said)
+        self._newest[pod_info.uid] = (number, said)
         try:
             async with self._turns:
-                stored = await self._insist(facts, body, kind, number)
+                stored = await self._insist(pod_info, body, kind, number)
             if stored is not None and said is not None:
-                self._remember(facts.uid, stored.metadata.resource_version, said)
+                self._remember(pod_info.uid, stored.metadata.resource_version, said)
         finally:
-            if self._overtaken(facts.uid, number) is False:
-                del self._newest[facts.uid]
+            if self._overtaken(pod_info.uid, number) is False:
+                del self._newest[pod_info.uid]
 
     def _overtaken(self, uid: str, number: int) -> bool | None:
         """Tell whether a newer write about the object was begun; None if none is known at all."""
@@ -200,46 +200,46 @@ class Reporter:
             self._written.popitem(last=False)
 
     async def _insist(
-        self, facts: PodFacts, body: BodyOf, kind: PatchType, number: int
+        self, pod_info: PodInfo, body: BodyOf, kind: PatchType, number: int
     ) -> ScheduledObject | None:
         """Write until it is written, or of no use any more; answers what was stored."""
-        resource, namespace = resource_of(facts), namespace_of(facts)
-        seen: ScheduledObject = facts.pod
+        resource, namespace = resource_of(pod_info), namespace_of(pod_info)
+        seen: ScheduledObject = pod_info.pod
         retries = Retries(self._clock, tries=TRIES)
         while retries.left:
-            if self._overtaken(facts.uid, number):
+            if self._overtaken(pod_info.uid, number):
                 return None
             guard = {"uid": seen.uid, "resourceVersion": seen.metadata.resource_version}
             guarded = {**body(seen.status.conditions), "metadata": guard}
             try:
                 stored: ScheduledObject = await self._client.patch(
-                    resource, facts.name, guarded, namespace, type=kind, subresource="status"
+                    resource, pod_info.name, guarded, namespace, type=kind, subresource="status"
                 )
                 return stored
             except Retryable as failure:
                 await retries.wait(failure)
             except HoldfastError:
                 return None
-            newer = await self._still_waiting(facts)
+            newer = await self._still_waiting(pod_info)
             if newer is None:
                 return None
             seen = newer
         return None
 
-    async def _still_waiting(self, facts: PodFacts) -> ScheduledObject | None:
+    async def _still_waiting(self, pod_info: PodInfo) -> ScheduledObject | None:
         """The newest version of what is still without a node, None if that is over."""
         try:
-            found = await read_newest(self._client, facts)
+            found = await read_newest(self._client, pod_info)
         except Retryable:
-            return facts.pod
+            return pod_info.pod
         except HoldfastError:
             return None
         return found if found is not None and wants_node(found) else None
 
-    def _event(self, facts: PodFacts, type_: str, reason: str, message: str, action: str) -> None:
+    def _event(self, pod_info: PodInfo, type_: str, reason: str, message: str, action: str) -> None:
         self._recorder.record(
-            reference_to(facts), type_, reason, message, action=action,
-            component=facts.scheduler_name,
+            reference_to(pod_info), type_, reason, message, action=action,
+            component=pod_info.scheduler_name,
         )  # fmt: skip
 
 

@@ -14,14 +14,14 @@ from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.capacity.resizing import gives_back
 from holdfast.client.wire import Unreadable
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError, aggregated
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.scheduler.news import NewsDesk
 from holdfast.scheduler.resizing import Resizer
 from holdfast.validation.reservation import check_reservation
 
-Refuse = Callable[[PodFacts, str], object]
+Refuse = Callable[[PodInfo, str], object]
 """Tell the world why a reservation will not even be tried."""
 
 
@@ -93,10 +93,10 @@ class ReservationDesk:
             if wrong:
                 self._withdraw(new.uid)
                 return
-            facts = desk.world.stand_in(new)
+            pod_info = desk.world.stand_in(new)
             if promised := desk.world.nominations.node_of(new.uid):
-                desk.world.nominations.set(facts, promised)
-            desk.queue.update(facts, desk.now())
+                desk.world.nominations.set(pod_info, promised)
+            desk.queue.update(pod_info, desk.now())
             if old is not None and _asks_otherwise(old, new):
                 desk.queue.activate((new.uid,))
 
@@ -107,9 +107,9 @@ class ReservationDesk:
         world.evictions.end(uid)
         promised = world.nominations.node_of(uid)
         if promised:
-            facts = world.nominations.on(promised)[uid]
+            pod_info = world.nominations.on(promised)[uid]
             world.nominations.clear(uid)
-            self._desk.promise_ended(facts, promised)
+            self._desk.promise_ended(pod_info, promised)
 
     def _wrong_with(self, old: Reservation | None, new: Reservation) -> str:
         """Say what keeps it from being tried, once; "" if nothing does."""
@@ -132,7 +132,7 @@ class ReservationDesk:
             return str(wrong)
         return ""
 
-    def _bare(self, reservation: Reservation) -> PodFacts:
+    def _bare(self, reservation: Reservation) -> PodInfo:
         """Know a reservation by its name alone: what it asks for makes no sense."""
         spec = PodSpec(scheduler_name=reservation.scheduler_name)
         empty = ReservationSpec(template=PodTemplate(spec=spec))
@@ -156,7 +156,7 @@ class ReservationDesk:
         self._desk.tell("AssignedPod", "Add", None, pod)
         self._desk.queue.notify(
             ClusterEvent("AssignedPod", "Delete", pod, None), self._desk.now(),
-            lambda queued: any(rule.owns(queued.facts.pod) for rule in rules),
+            lambda queued: any(rule.owns(queued.pod_info.pod) for rule in rules),
         )  # fmt: skip
 
 

@@ -13,40 +13,43 @@ from holdfast.api.reservation import PENDING, Reservation
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.client.client import Client
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.world import World
 
 ScheduledObject = Pod | Reservation
 
 
-def resource_of(facts: PodFacts) -> Resource[Any]:
+def resource_of(pod_info: PodInfo) -> Resource[Any]:
     """What sort of object it is."""
-    return RESERVATIONS if facts.stands_in else PODS
+    return RESERVATIONS if pod_info.stands_in else PODS
 
 
-def namespace_of(facts: PodFacts) -> str:
+def namespace_of(pod_info: PodInfo) -> str:
     """Its namespace; reservations have none."""
-    return "" if facts.stands_in else facts.namespace
+    return "" if pod_info.stands_in else pod_info.namespace
 
 
-def name_of(facts: PodFacts) -> str:
+def name_of(pod_info: PodInfo) -> str:
     """Its name in messages, with the namespace if it has one."""
-    return facts.name if facts.stands_in else facts.key
+    return pod_info.name if pod_info.stands_in else pod_info.key
 
 
-def reference_to(facts: PodFacts) -> ObjectReference:
+def reference_to(pod_info: PodInfo) -> ObjectReference:
     """A reference to the version that was seen, for events."""
-    resource = resource_of(facts)
+    resource = resource_of(pod_info)
     return ObjectReference(
-        api_version=resource.api_version, kind=resource.kind, namespace=namespace_of(facts),
-        name=facts.name, uid=facts.uid, resource_version=facts.pod.metadata.resource_version,
+        api_version=resource.api_version, kind=resource.kind, namespace=namespace_of(pod_info),
+        name=pod_info.name, uid=pod_info.uid,
+        resource_version=pod_info.pod.metadata.resource_version,
     )  # fmt: skip
 
 
-async def read_newest(client: Client, facts: PodFacts) -> ScheduledObject | None:
+async def read_newest(client: Client, pod_info: PodInfo) -> ScheduledObject | None:
     """Read the object as it is stored now; None if another one has its name."""
-    found: ScheduledObject = await client.get(resource_of(facts), facts.name, namespace_of(facts))
-    return found if found.uid == facts.pod.uid else None
+    found: ScheduledObject = await client.get(
+        resource_of(pod_info), pod_info.name, namespace_of(pod_info)
+    )
+    return found if found.uid == pod_info.pod.uid else None
 
 
 def node_of(found: ScheduledObject) -> str:
@@ -60,6 +63,6 @@ def wants_node(found: ScheduledObject) -> bool:
     return not (over or node_of(found))
 
 
-def facts_of(world: World, found: ScheduledObject) -> PodFacts:
+def pod_info_of(world: World, found: ScheduledObject) -> PodInfo:
     """Digest it for the queue."""
-    return world.stand_in(found) if isinstance(found, Reservation) else world.facts(found)
+    return world.stand_in(found) if isinstance(found, Reservation) else world.pod_info(found)

@@ -97,7 +97,7 @@ class Scheduler:
         self._resizer = Resizer(client, clock, self.world, self.recorder, errands.go)
         reservations = ReservationDesk(
             self._desk,
-            lambda facts, words: errands.go(reporter.refuse(facts, words)),
+            lambda pod_info, words: errands.go(reporter.refuse(pod_info, words)),
             self._resizer,
         )
         self.sources = Sources(client, clock, self._desk, reservations)
@@ -200,27 +200,27 @@ class Scheduler:
 
     def try_one(self, queued: QueuedPod) -> None:
         """Give one pod its turn; what takes time goes on beside the next pod's turn."""
-        facts = queued.facts
-        if facts.terminating:
-            self.queue.done(facts.uid)
-            self._reporter.failed(facts, f"skip schedule deleting pod: {facts.key}")
+        pod_info = queued.pod_info
+        if pod_info.terminating:
+            self.queue.done(pod_info.uid)
+            self._reporter.failed(pod_info, f"skip schedule deleting pod: {pod_info.key}")
             return
-        if self.extenders and self.extenders.wanted(facts):
+        if self.extenders and self.extenders.wanted(pod_info):
             self._consultations.enter(queued)
             return
-        profile = self.profiles[facts.scheduler_name]
+        profile = self.profiles[pod_info.scheduler_name]
         began = self._clock.monotonic()
         self._meter.begin()
         try:
-            outcome = attempt(profile, facts, self.world, self._clock.now(), self._rng)
+            outcome = attempt(profile, pod_info, self.world, self._clock.now(), self._rng)
         except Exception as failure:
             # One pod with an impossible field must not stop the others.
-            log.exception("deciding for %s failed", facts.key)
+            log.exception("deciding for %s failed", pod_info.key)
             self._outcomes.failed(queued, str(failure) or repr(failure))
             return
         took = self._clock.monotonic() - began
         self.metrics.algorithm_seconds.observe(took)
-        self._meter.end(facts.scheduler_name, placed=isinstance(outcome, Placement))
+        self._meter.end(pod_info.scheduler_name, placed=isinstance(outcome, Placement))
         self._conclude(queued, outcome, took)
 
     def _conclude(
@@ -237,10 +237,10 @@ class Scheduler:
             self._placed(queued, outcome, took)
 
     def _placed(self, queued: QueuedPod, placement: Placement, took: float) -> None:
-        profile = self.profiles[queued.facts.scheduler_name]
+        profile = self.profiles[queued.pod_info.scheduler_name]
         self._flights.begin(Flight(queued, profile, placement, took))
         if placement.promised and placement.promised != placement.node:
-            self._desk.promise_ended(queued.facts, placement.promised)
+            self._desk.promise_ended(queued.pod_info, placement.promised)
 
     def _uncounted(self, resource: str) -> bool:
         return any(profile.uncounted(resource) for profile in self.profiles.values())

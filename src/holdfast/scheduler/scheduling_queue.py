@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import WILDCARD, ClusterEvent
 from holdfast.scheduler.queued_pods import (
     Alike,
@@ -43,7 +43,7 @@ BACKOFF_OVER, TAKEN_EARLY = "BackoffComplete", "PopFromBackoffQ"
 """Why a pod enters a place, as metrics tell it."""
 
 Judge = Callable[[QueuedPod, ClusterEvent], Worth]
-Gatekeeper = Callable[[PodFacts], str]
+Gatekeeper = Callable[[PodInfo], str]
 Hearers = Callable[[ClusterEvent], Collection[str] | None]
 
 
@@ -65,7 +65,7 @@ class SchedulingQueue:
     """
 
     judge: Judge
-    gatekeeper: Gatekeeper = lambda _facts: ""
+    gatekeeper: Gatekeeper = lambda _pod_info: ""
     hearers: Hearers = lambda _event: None
     alike: Alike = lambda pod: pod.uid
     mark: Mark = lambda: None
@@ -98,7 +98,7 @@ class SchedulingQueue:
     def blamed(self) -> Counter[tuple[str, str]]:
         """How many waiting pods each plugin rejected, by plugin and profile."""
         return Counter(
-            (plugin, pod.facts.scheduler_name)
+            (plugin, pod.pod_info.scheduler_name)
             for pod in self._known.values()
             for plugin in pod.rejectors
         )
@@ -111,39 +111,39 @@ class SchedulingQueue:
         """Name every waiting pod by place, for the debug dump."""
         dump: dict[str, list[str]] = {}
         for pod in self._known.values():
-            dump.setdefault(pod.place, []).append(pod.facts.key)
+            dump.setdefault(pod.place, []).append(pod.pod_info.key)
         return dump
 
-    def add(self, facts: PodFacts, now: float) -> None:
+    def add(self, pod_info: PodInfo, now: float) -> None:
         """Take in a pod that has no node; a known one is replaced by its newer version."""
-        if facts.uid in self._known:
-            self.update(facts, now)
+        if pod_info.uid in self._known:
+            self.update(pod_info, now)
             return
-        pod = QueuedPod(facts, since=now)
-        self._known[facts.uid] = pod
+        pod = QueuedPod(pod_info, since=now)
+        self._known[pod_info.uid] = pod
         self._enter(pod, ADDED, now)
 
-    def update(self, facts: PodFacts, now: float, events: Sequence[ClusterEvent] = ()) -> None:
+    def update(self, pod_info: PodInfo, now: float, events: Sequence[ClusterEvent] = ()) -> None:
         """Replace a waiting pod by its newer version; what changed may make it worth a try."""
-        pod = self._known.get(facts.uid)
+        pod = self._known.get(pod_info.uid)
         if pod is None:
-            if self._in_flight.get(facts.uid) is None:
-                self.add(facts, now)
+            if self._in_flight.get(pod_info.uid) is None:
+                self.add(pod_info, now)
             else:
-                self.renew(facts)
+                self.renew(pod_info)
                 self._in_flight.note(events)
             return
-        pod.facts = facts
+        pod.pod_info = pod_info
         if pod.place == "active":
             self._push_active(pod)
         elif pod.uid in self._parked:
             self._parked.put(pod)
             self._weigh(pod, events, now)
 
-    def renew(self, facts: PodFacts) -> None:
+    def renew(self, pod_info: PodInfo) -> None:
         """Note the newest version of a pod in flight: should it come back, it comes as this."""
-        if pod := self._in_flight.get(facts.uid):
-            pod.facts = facts
+        if pod := self._in_flight.get(pod_info.uid):
+            pod.pod_info = pod_info
 
     def delete(self, uid: str) -> None:
         """Forget a pod, wherever it waits; one in flight ends its attempt and is not put back."""
@@ -223,7 +223,7 @@ class SchedulingQueue:
             if pod is not None and pod.place not in ("active", ""):
                 self._enter(pod, ACTIVATED)
             elif pod := self._in_flight.get(uid):
-                self._in_flight.note((ClusterEvent(WILDCARD, ACTIVATED, new=pod.facts.pod),))
+                self._in_flight.note((ClusterEvent(WILDCARD, ACTIVATED, new=pod.pod_info.pod),))
 
     def reopen(self, uid: str, why: str, now: float) -> None:
         """Look again whether a pod's gate is still closed."""
@@ -288,7 +288,7 @@ class SchedulingQueue:
     def _worth(self, pod: QueuedPod, event: ClusterEvent) -> Worth:
         if event.resource != WILDCARD:
             return self.judge(pod, event)
-        meant = event.new is None or event.new is pod.facts.pod or event.new.uid == pod.uid
+        meant = event.new is None or event.new is pod.pod_info.pod or event.new.uid == pod.uid
         return Worth.AFTER_BACKOFF if meant else Worth.NOTHING
 
     def _requeue(self, pod: QueuedPod, worth: Worth, why: str, now: float) -> None:
@@ -316,7 +316,7 @@ class SchedulingQueue:
 
     def _gated(self, pod: QueuedPod, why: str) -> bool:
         """Ask the gatekeeper; a pod it keeps out is parked under its name."""
-        pod.gate = self.gatekeeper(pod.facts)
+        pod.gate = self.gatekeeper(pod.pod_info)
         if not pod.gate:
             return False
         pod.rejectors |= {pod.gate}
@@ -328,7 +328,7 @@ class SchedulingQueue:
     def _push_active(self, pod: QueuedPod) -> None:
         self._move(pod, "active")
         pod.order = next(self._tick)
-        heapq.heappush(self._active, (-pod.facts.priority, pod.since, pod.order, pod))
+        heapq.heappush(self._active, (-pod.pod_info.priority, pod.since, pod.order, pod))
         self.on_ready()
 
     def _pop_active(self) -> QueuedPod | None:

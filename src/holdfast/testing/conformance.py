@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.engine.memory import Memory
 from holdfast.engine.plugin_use import Deciding
 from holdfast.engine.prepared import Prepared
@@ -152,23 +152,23 @@ def _check_incremental(case: Case, memory: Memory, cluster: RandomCluster, pod: 
         assert scores == _by_name(anew.world.nodes, anew.scores(anew.rows)), law
 
 
-def _kept_verdicts(plugin: Deciding, kept: Prepared, nodes: Picture) -> dict[str, float]:
+def _kept_verdicts(plugin: Deciding, kept: Prepared, nodes: NodeTable) -> dict[str, float]:
     if kept.answers is not None and kept.answers.verdicts is not None:
         return _by_name(nodes, kept.answers.verdicts[nodes.rows])
     return _by_name(nodes, plugin.filter(kept.state, nodes.rows, NONE))
 
 
-def _kept_scores(plugin: Deciding, kept: Prepared, nodes: Picture) -> dict[str, float]:
+def _kept_scores(plugin: Deciding, kept: Prepared, nodes: NodeTable) -> dict[str, float]:
     if kept.answers is not None and kept.answers.raw is not None:
         return _by_name(nodes, kept.answers.raw[nodes.rows])
     return _by_name(nodes, plugin.score(kept.state, nodes.rows))
 
 
-def _by_name(nodes: Picture, values: NDArray[Any]) -> dict[str, float]:
+def _by_name(nodes: NodeTable, values: NDArray[Any]) -> dict[str, float]:
     return {nodes.names[row]: float(values[i]) for i, row in enumerate(nodes.rows.tolist())}
 
 
-def _fingerprint(nodes: Picture) -> tuple[Any, ...]:
+def _fingerprint(nodes: NodeTable) -> tuple[Any, ...]:
     """Everything a careless plugin could have written to."""
     amounts = nodes.amounts
     arrays = (

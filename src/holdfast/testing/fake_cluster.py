@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.audit import Auditor
 from holdfast.engine.decision import feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
@@ -54,9 +54,9 @@ class FakeCluster:
 
     def place(self, pod: Mapping[str, Any]) -> str:
         """Decide for a pod and enter every promise; answers its node, "" for nowhere."""
-        facts = self._facts(pod)
+        pod_info = self._pod_info(pod)
         self._auditor.before()
-        placement = self._placement(facts)
+        placement = self._placement(pod_info)
         if placement is not None and not self._hold(placement):
             placement = None
         self._auditor.after(placement)
@@ -64,8 +64,8 @@ class FakeCluster:
         check_invariants(self.world)
         return "" if placement is None else placement.node
 
-    def _placement(self, facts: PodFacts) -> Placement | None:
-        found = feasible(self.profile, facts, self.world, self.now)
+    def _placement(self, pod_info: PodInfo) -> Placement | None:
+        found = feasible(self.profile, pod_info, self.world, self.now)
         if isinstance(found, Rejection):
             self._auditor.decided(rejection_faults(self.profile, found))
             return None
@@ -85,5 +85,5 @@ class FakeCluster:
         """Everything there is to say about a decision, as `holdfast explain` prints it."""
         return explain(self.profile, typed(pod), self.world, self.now, preempt=preempt)
 
-    def _facts(self, pod: Mapping[str, Any]) -> PodFacts:
-        return self.world.facts(typed(pod))
+    def _pod_info(self, pod: Mapping[str, Any]) -> PodInfo:
+        return self.world.pod_info(typed(pod))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.capacity.held_room import offer_for
 from holdfast.columns.interner import PODS
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_use import Deciding, PluginUse
 from holdfast.engine.prepared import Prepared, ask
 from holdfast.framework.plugin import (
@@ -50,7 +50,7 @@ class Case:
     """One plugin prepared for one pod in one world."""
 
     plugin: Deciding
-    pod: PodFacts
+    pod: PodInfo
     world: World
     prepared: Prepared
 
@@ -72,9 +72,9 @@ class Case:
 
 def prepare(plugin: Plugin, world: World, pod: Any) -> Case:
     """Prepare a plugin for a pod, remembering nothing."""
-    facts = world.facts(pod)
+    pod_info = world.pod_info(pod)
     use = PluginUse(plugin)
-    return Case(use.plugin, facts, world, ask(use, facts, View(world, facts, 0.0), ()))
+    return Case(use.plugin, pod_info, world, ask(use, pod_info, View(world, pod_info, 0.0), ()))
 
 
 def check_rows(case: Case, answer: Callable[[Any], Any], random: Random, point: str) -> None:
@@ -123,7 +123,7 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
     name, nodes, rows = case.plugin.name, case.world.nodes, case.rows
     plain = case.verdicts(rows)
     row = int(cluster.random.choice(rows.tolist()))
-    more = case.world.facts(cluster.a_waiting_pod())
+    more = case.world.pod_info(cluster.a_waiting_pod())
     less = cluster.random.choice([*nodes.pods_on(row).values(), None])
     removed = {row: (less,)} if less is not None else {}
     change = Change(added={row: (more,)}, removed=removed)
@@ -175,7 +175,7 @@ def check_leaving(case: Case, random: Random) -> None:
         assert rests or enough is (verdict == 0), law
 
 
-def _check_limits(case: Case, limits: Limits, row: int, gone: list[PodFacts], verdict: int) -> None:
+def _check_limits(case: Case, limits: Limits, row: int, gone: list[PodInfo], verdict: int) -> None:
     """A row passes exactly if no limit is exceeded once some have left."""
     if limits.apart is None or not limits.apart[row]:
         left = [limit.left[row] + sum(map(limit.counts, gone)) for limit in limits.limits]
@@ -183,7 +183,7 @@ def _check_limits(case: Case, limits: Limits, row: int, gone: list[PodFacts], ve
         assert within is (verdict == 0), f"{case.plugin.name}: a row passes within its limits"
 
 
-def _room_left(case: Case, row: int, gone: list[PodFacts], needs: Needs) -> bool:
+def _room_left(case: Case, row: int, gone: list[PodInfo], needs: Needs) -> bool:
     """Tell whether what a plugin needs would be free on a row without some pods."""
     amounts = case.world.nodes.amounts
     room, slots = Change(removed={row: gone}).freed(row)

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.api import reservation_names as names
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.world import World
 from holdfast.testing.builders import a_node, a_pod, a_reservation, a_resource_policy, a_unit, typed
 from holdfast.testing.random_neighbours import (
@@ -54,7 +54,7 @@ class RandomCluster:
         self.world = World()
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
-        self.assumed: dict[str, tuple[PodFacts, str]] = {}
+        self.assumed: dict[str, tuple[PodInfo, str]] = {}
         self.others: dict[tuple[str, str], Any] = {}
         self.furniture: dict[tuple[str, str], Any] = {}
         """Namespaces, Services and ReplicaSets, by kind and key."""
@@ -86,9 +86,9 @@ class RandomCluster:
             *self.nodes.values(), *self.pods.values(), *self.others.values(),
             *self.furniture.values(),
         ]  # fmt: skip
-        for facts, node in self.assumed.values():
-            spec = msgspec.structs.replace(facts.pod.spec, node_name=node)
-            objects.append(msgspec.structs.replace(facts.pod, spec=spec))
+        for pod_info, node in self.assumed.values():
+            spec = msgspec.structs.replace(pod_info.pod.spec, node_name=node)
+            objects.append(msgspec.structs.replace(pod_info.pod, spec=spec))
         if shuffled:
             self.random.shuffle(objects)
         world = World()
@@ -139,16 +139,16 @@ class RandomCluster:
         """The scheduler places a pod before the API server knows."""
         if self.nodes:
             node = self._pick(self.nodes)
-            facts = self.world.facts(self._pod(node=None))
-            self.world.assume(facts, self.world.nodes.row_of[node])
-            self.assumed[facts.uid] = (facts, node)
+            pod_info = self.world.pod_info(self._pod(node=None))
+            self.world.assume(pod_info, self.world.nodes.row_of[node])
+            self.assumed[pod_info.uid] = (pod_info, node)
 
     def confirm(self) -> None:
         """The API server says that an assumed pod is bound."""
         if self.assumed:
-            facts, node = self.assumed.pop(self._pick(self.assumed))
-            spec = msgspec.structs.replace(facts.pod.spec, node_name=node)
-            self._tell_pod(msgspec.structs.replace(facts.pod, spec=spec))
+            pod_info, node = self.assumed.pop(self._pick(self.assumed))
+            spec = msgspec.structs.replace(pod_info.pod.spec, node_name=node)
+            self._tell_pod(msgspec.structs.replace(pod_info.pod, spec=spec))
 
     def forget(self) -> None:
         """Binding an assumed pod failed."""

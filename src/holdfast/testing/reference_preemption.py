@@ -14,13 +14,13 @@ import numpy as np
 
 from holdfast.api.labels import from_selector
 from holdfast.api.workloads import PodDisruptionBudget
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Change, Code
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
 
 _SHIFT = 2**31
-Spares = Callable[[PodFacts], bool]
+Spares = Callable[[PodInfo], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def preempt(rejection: Rejection, view: View, spares: Spares = lambda _: False) 
 
 def _dry_run(
     rejection: Rejection, view: View, row: int, spares: Spares
-) -> tuple[Code, Sequence[str], list[PodFacts], int]:
+) -> tuple[Code, Sequence[str], list[PodInfo], int]:
     ceiling = view.pod.priority
     lower = [
         pod for pod in view.nodes.pods_on(row).values()
@@ -92,7 +92,7 @@ def _dry_run(
 
 
 def _verdict(
-    rejection: Rejection, view: View, row: int, gone: Sequence[PodFacts]
+    rejection: Rejection, view: View, row: int, gone: Sequence[PodInfo]
 ) -> tuple[Code, Sequence[str]]:
     """What the filters say without some pods: beside those nominated to the row, and as it is."""
     beside = [
@@ -108,7 +108,7 @@ def _verdict(
     return Code.PASS, ()
 
 
-def _beyond(victims: Iterable[PodFacts], budgets: Iterable[PodDisruptionBudget]) -> set[str]:
+def _beyond(victims: Iterable[PodInfo], budgets: Iterable[PodDisruptionBudget]) -> set[str]:
     left = {budget.key: budget.status.disruptions_allowed for budget in budgets}
     beyond: set[str] = set()
     for victim in victims:
@@ -127,7 +127,7 @@ def _beyond(victims: Iterable[PodFacts], budgets: Iterable[PodDisruptionBudget])
     return beyond
 
 
-def _loss(victims: Sequence[PodFacts], guarded: int, now: float) -> tuple[float, ...]:
+def _loss(victims: Sequence[PodInfo], guarded: int, now: float) -> tuple[float, ...]:
     highest = max((pod.priority for pod in victims), default=-_SHIFT)
     starts = [pod.started(now) for pod in victims if pod.priority == highest]
     total = sum(pod.priority + _SHIFT for pod in victims)

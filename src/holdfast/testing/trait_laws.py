@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from holdfast.api.pod import Pod, Resources
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.objections import rejection_of
 from holdfast.framework.plugin import (
     AfterRejects,
@@ -48,9 +48,9 @@ def check_reads(case: Case) -> None:
     if traits.scope is Scope.CLUSTER:
         return
     if traits.ignores_amounts:
-        other = case.world.facts(_with_other_amounts(case.pod.pod))
+        other = case.world.pod_info(_with_other_amounts(case.pod.pod))
         assert _read_alike(case, other), f"{plugin.name}: reads ignores amounts"
-    other = case.world.facts(_of_equal_spec(case.pod.pod))
+    other = case.world.pod_info(_of_equal_spec(case.pod.pod))
     if other.shape != case.pod.shape:
         return  # an ephemeral volume is the pod's own
     if not traits.beyond_spec:
@@ -61,14 +61,14 @@ def check_reads(case: Case) -> None:
         assert told, f"{plugin.name}: beyond tells what reads takes from beyond the spec"
 
 
-def _read_alike(case: Case, other: PodFacts) -> bool:
+def _read_alike(case: Case, other: PodInfo) -> bool:
     one, two = [case.plugin.reads(f, _plain_view(case, f)) for f in (case.pod, other)]
     return one == two
 
 
-def _plain_view(case: Case, facts: PodFacts) -> View:
+def _plain_view(case: Case, pod_info: PodInfo) -> View:
     """A view without offers, which are part of a class of their own accord."""
-    return View(case.world, facts, 0.0, offers=False)
+    return View(case.world, pod_info, 0.0, offers=False)
 
 
 def _with_other_amounts(pod: Pod) -> Pod:
@@ -136,8 +136,8 @@ def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
     """A hint is asked about every event there is and answers yes or no."""
     if not implements(plugin, Hints):
         return
-    facts = cluster.world.facts(pod)
-    view = View(cluster.world, facts, 0.0)
+    pod_info = cluster.world.pod_info(pod)
+    view = View(cluster.world, pod_info, 0.0)
     node, standing = next(iter(cluster.nodes.values())), next(iter(cluster.pods.values()), pod)
     other = typed(a_reservation("conformance"))
     events = [
@@ -149,7 +149,7 @@ def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
         events.append(ClusterEvent(resource, "Update", obj, obj))
         events.append(ClusterEvent(resource, "Delete", obj, None))
     for event in events:
-        answer = plugin.hint(event, facts, view)
+        answer = plugin.hint(event, pod_info, view)
         assert isinstance(answer, bool), f"{plugin.name}: hint answers {event} with yes or no"
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.api.storage import CSINode, VolumeAttachment
 from holdfast.api.volume_sources import Handle
 from holdfast.columns.mounts import Mounter
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 
 UNLIMITED = -1
 Column = NDArray[np.int32]
@@ -33,7 +33,7 @@ class Attachments:
     persistent volume, ``doubt`` says why a pod's volumes cannot be counted, if so.
     """
 
-    def __init__(self, nodes: Picture, resolve: Resolve, locate: Locate, doubt: Doubt) -> None:
+    def __init__(self, nodes: NodeTable, resolve: Resolve, locate: Locate, doubt: Doubt) -> None:
         self._nodes = nodes
         self._resolve = resolve
         self._locate = locate
@@ -160,7 +160,7 @@ class Attachments:
         for attachment in self._of_volume.get(name, ()):
             self.touch_node(self._by_name[attachment].spec.node_name)
 
-    def fork(self, nodes: Picture, resolve: Resolve, locate: Locate, doubt: Doubt) -> Attachments:
+    def fork(self, nodes: NodeTable, resolve: Resolve, locate: Locate, doubt: Doubt) -> Attachments:
         """An independent copy over a forked picture; columns are worked out when asked for."""
         copy = Attachments(nodes, resolve, locate, doubt)
         copy._drivers = dict(self._drivers)

@@ -26,7 +26,7 @@ from holdfast.api.storage import (
 from holdfast.api.volume_migration import reachable_as_csi, zoned_plugin
 from holdfast.api.volume_sources import CSI_DRIVER_OF, Handle, as_csi
 from holdfast.columns.mounts import Mounter
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.volumes.attachments import Attachments
 from holdfast.columns.volumes.matching import Mask, Reach
 
@@ -54,7 +54,7 @@ class Volumes:
         CSIStorageCapacity, VolumeAttachment,
     )  # fmt: skip
 
-    def __init__(self, nodes: Picture) -> None:
+    def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self.classes: dict[str, StorageClass] = {}
         self.drivers: dict[str, CSIDriver] = {}
@@ -274,7 +274,7 @@ class Volumes:
     def _moved(self) -> None:
         self._nodes.epochs.bump("volumes")
 
-    def fork(self, nodes: Picture) -> Volumes:
+    def fork(self, nodes: NodeTable) -> Volumes:
         """An independent copy over a forked picture."""
         copy = Volumes(nodes)
         copy.classes, copy.drivers = dict(self.classes), dict(self.drivers)

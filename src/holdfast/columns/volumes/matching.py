@@ -19,7 +19,7 @@ from holdfast.api.storage import (
     StorageClass,
 )
 from holdfast.columns.node_rows import Rows
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.selection import selected, terms_selected
 from holdfast.errors import BadRequest, Invalid
 
@@ -85,7 +85,7 @@ class Reach:
 
     __slots__ = ("_known", "_nodes", "_seq")
 
-    def __init__(self, nodes: Picture) -> None:
+    def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._seq = -1
         self._known: dict[NodeSelector | None, Rows] = {}
@@ -122,7 +122,7 @@ def reaches(labels: Mapping[str, str], affinity: NodeSelector | None) -> bool:
     return affinity is None or compile_selector(affinity).matches(labels, "")
 
 
-def allowed(nodes: Picture, storage_class: StorageClass) -> Mask:
+def allowed(nodes: NodeTable, storage_class: StorageClass) -> Mask:
     """Tell for which rows the class allows volumes to be provisioned."""
     if not storage_class.allowed_topologies:
         return np.ones(nodes.capacity, np.bool_)
@@ -137,7 +137,7 @@ def allowed(nodes: Picture, storage_class: StorageClass) -> Mask:
     return mask
 
 
-def roomy(nodes: Picture, capacities: Iterable[CSIStorageCapacity], size: int) -> Mask:
+def roomy(nodes: NodeTable, capacities: Iterable[CSIStorageCapacity], size: int) -> Mask:
     """Tell which rows can get a new volume of ``size`` bytes from one of the capacities."""
     mask = np.zeros(nodes.capacity, np.bool_)
     for capacity in capacities:

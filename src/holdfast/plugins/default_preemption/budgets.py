@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from holdfast.api.labels import Selector, readable
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.importance import Importance
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import SomeRows
 from holdfast.framework.world import World
 
@@ -65,7 +65,7 @@ class Budgets:
             self.version += 1
         self.standings = tuple(_standing(budget) for budget, _ in usable)
 
-    def violating(self, pods: Sequence[PodFacts], begin: int = 0) -> set[int]:
+    def violating(self, pods: Sequence[PodInfo], begin: int = 0) -> set[int]:
         """Places of pods beyond a budget, were all from ``begin`` on evicted in this order.
 
         They are counted from ``begin``.
@@ -144,7 +144,7 @@ class Budgets:
             if disrupted and ranks.pods[numbers[at]][place].name in disrupted:
                 counted[at] = False
 
-    def _set(self, pod: PodFacts) -> int:
+    def _set(self, pod: PodInfo) -> int:
         """Which budgets a pod is under, as a number."""
         if not pod.labels:
             return 0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.grid import Grid
 from holdfast.columns.importance import Importance
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import ENOUGH, RequestFit, SomeRows, short_bits, short_bits_at
 from holdfast.engine.nominated_pods import FilterPair
 from holdfast.framework.making_room import NEVER, Limit, Limits, LimitsPods
@@ -172,7 +172,7 @@ class Limited:
         self.limits: tuple[Limit, ...] = ()
         self.places: dict[str, tuple[int, int]] = {}
         self.apart: list[NDArray[np.bool_]] = []
-        self.crowded_by: list[Callable[[PodFacts], bool]] = []
+        self.crowded_by: list[Callable[[PodInfo], bool]] = []
         for plugin, state in filters:
             if implements(plugin, LimitsPods) and not implements(plugin, NeedsRoom):
                 self._add(plugin.name, plugin.limits(state))

@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast.api.causes import invalid
 from holdfast.api.pod import Pod
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.extender import Agreement
 from holdfast.framework.plugin import (
@@ -66,7 +66,7 @@ class DefaultPreemption:
                 wrong.append(invalid(name, 0, f"cannot be zero at the same time as {other}"))
         wrong.refuse_if_wrong()
 
-    def pre_enqueue(self, pod: PodFacts, view: View) -> Reject | None:
+    def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Keep a preemptor out until its victims have been asked to leave."""
         if view.world.evictions.going_on(pod.uid):
             return Reject(Code.UNRESOLVABLE, (WAITING,))
@@ -125,7 +125,7 @@ class DefaultPreemption:
         told = {reason: count for reason, count in words.items() if count}
         return Effect(self.name, f"preemption: {available(rejection.nodes, told)}", nominate="")
 
-    def _not_eligible(self, pod: PodFacts, rejection: Rejection, view: View) -> str | None:
+    def _not_eligible(self, pod: PodInfo, rejection: Rejection, view: View) -> str | None:
         """Why it may evict nobody, in words or none; None if it may."""
         rules = [plugin for plugin, _ in rejection.filters if implements(plugin, RulesEviction)]
         if pod.stands_in and not rules:
@@ -147,7 +147,7 @@ class DefaultPreemption:
         )
         return VICTIM_LEAVING if leaving else None
 
-    def hint(self, _event: ClusterEvent, _pod: PodFacts, _view: View) -> bool:
+    def hint(self, _event: ClusterEvent, _pod: PodInfo, _view: View) -> bool:
         """Nothing by itself: what was preempted comes back through the other plugins."""
         return False
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
@@ -308,7 +308,7 @@ class Search:
         return self._is_room(plugin) or self._is_limited(plugin)
 
 
-def spares_of(rejection: Rejection) -> Callable[[PodFacts], bool] | None:
+def spares_of(rejection: Rejection) -> Callable[[PodInfo], bool] | None:
     """Who is never evicted for the rejected pod, if any filter says so."""
     for plugin, _ in rejection.filters:
         if implements(plugin, RulesEviction):

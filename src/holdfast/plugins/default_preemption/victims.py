@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.nominated_pods import FilterPair, judge_beside_nominated
 from holdfast.framework.plugin import Candidate, Change, Code, Scope
 from holdfast.framework.rejection import Word
@@ -35,17 +35,17 @@ class Question:
     view: View
     filters: Sequence[FilterPair]
     budgets: Budgets
-    spares: Callable[[PodFacts], bool] | None = None
+    spares: Callable[[PodInfo], bool] | None = None
     """Who is never evicted for this pod."""
 
-    def lower_on(self, row: int) -> list[PodFacts]:
+    def lower_on(self, row: int) -> list[PodInfo]:
         """Pods that might have to go. What stands in for a reservation is no pod."""
         ceiling = self.view.pod.priority
         there = self.view.nodes.pods_on(row).values()
         lower = [pod for pod in there if pod.priority < ceiling and not pod.stands_in]
         return [p for p in lower if not self.spares(p)] if self.spares is not None else lower
 
-    def objection(self, row: int, gone: Sequence[PodFacts]) -> Word | None:
+    def objection(self, row: int, gone: Sequence[PodInfo]) -> Word | None:
         """Why the row would still not do were these pods gone, or None."""
         beside = self.view.world.nominations.beside(self.view.pod, row)
         return judge_beside_nominated(self.filters, row, beside, Change(removed={row: gone}))
@@ -86,7 +86,7 @@ def dry_run(question: Question, row: int) -> Candidate | Word:
     return Candidate(nodes.names[row], victims, sum(p.uid in beyond for p in victims))
 
 
-def importance(pod: PodFacts, now: float) -> tuple[int, float]:
+def importance(pod: PodInfo, now: float) -> tuple[int, float]:
     """Smaller is more important: higher priority first, then whoever started earlier."""
     return (-pod.priority, pod.started(now))
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.node_selection import compile_selector
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import Bools, terms_selected
 from holdfast.devices.allocator import Allocator
 from holdfast.devices.claims import special_uid
@@ -74,9 +74,9 @@ class ClaimDemand:
     a special claim of an earlier attempt, which must go before a new one is made.
     """
 
-    pod: PodFacts
+    pod: PodInfo
     inventory: Inventory
-    nodes: Picture
+    nodes: NodeTable
     now: float
     steps: int
     claims: tuple[ResourceClaim, ...]
@@ -217,7 +217,7 @@ class ClaimDemand:
         return served
 
 
-def reachable(claim: ResourceClaim, nodes: Picture) -> Bools:
+def reachable(claim: ResourceClaim, nodes: NodeTable) -> Bools:
     """Tell for each row whether an allocated claim can be used there; no selector: everywhere."""
     selector = claim.status.allocation.node_selector if claim.status.allocation else None
     if selector is None:

@@ -12,7 +12,7 @@ from holdfast.api.causes import invalid
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.mistakes import Seconds
 from holdfast.api.pod import Pod
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.devices.claims import EXTENDED_CLAIM, ClaimUnmet, claims_of, controller_of
 from holdfast.devices.failures import AllocationError
 from holdfast.devices.inventory import Inventory
@@ -81,15 +81,15 @@ class DynamicResources:
         wrong.refuse_if_wrong()
         self._steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else 0
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Nothing is kept between pods here: ``devices.tables`` does that, by claim."""
         return pod.uid
 
-    def pre_enqueue(self, pod: PodFacts, view: View) -> Reject | None:
+    def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Keep the pod out until all its claims are there."""
         return self._unmet(pod.pod, view)
 
-    def prepare(self, pod: PodFacts, view: View) -> ClaimDemand | Part | Skip | Reject:
+    def prepare(self, pod: PodInfo, view: View) -> ClaimDemand | Part | Skip | Reject:
         """Find the pod's claims and what of them is still to be allocated."""
         inventory: Inventory | None = view.world.devices
         claimed = bool(pod.pod.spec.resource_claims)
@@ -195,7 +195,7 @@ class DynamicResources:
         """Take the reservations back and delete the special claim."""
         yield from writing.undo(state)
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Tell whether the event can bring devices, claims or classes the pod waits for."""
         match event.resource:
             case "ResourceClaim":
@@ -209,7 +209,7 @@ class DynamicResources:
                 return event.action in ("Add", "Update")
         return False
 
-    def _claim_news(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def _claim_news(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         old: ResourceClaim | None = event.old
         new: ResourceClaim | None = event.new
         if self._unmet(pod.pod, view) is not None:
@@ -236,7 +236,7 @@ class DynamicResources:
         return None
 
     @staticmethod
-    def _extended(pod: PodFacts, view: View) -> tuple[str, ...]:
+    def _extended(pod: PodInfo, view: View) -> tuple[str, ...]:
         """The pod's resources that a device class serves, by name."""
         others = [r for r, amount in pod.request if r >= _FIRST_OTHER_RESOURCE and amount]
         if not others:

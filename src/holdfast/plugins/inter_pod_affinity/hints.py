@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.terms import PodTerms, Term, read_terms
 from holdfast.framework.plugin import ClusterEvent
 
 
-def worth_a_try(event: ClusterEvent, pod: PodFacts, nodes: Picture) -> bool:
+def worth_a_try(event: ClusterEvent, pod: PodInfo, nodes: NodeTable) -> bool:
     """Tell whether a pod this plugin rejected should be looked at again."""
     if event.resource == "Node":
         relevant = event.action in ("Add", "UpdateNodeLabel")
@@ -27,7 +27,7 @@ def worth_a_try(event: ClusterEvent, pod: PodFacts, nodes: Picture) -> bool:
     return _pod_helps(pod, event.old, event.new, nodes)
 
 
-def _pod_helps(pod: PodFacts, old: Pod | None, new: Pod | None, nodes: Picture) -> bool:
+def _pod_helps(pod: PodInfo, old: Pod | None, new: Pod | None, nodes: NodeTable) -> bool:
     terms = pod.terms
 
     def wanted(other: Pod) -> bool:
@@ -46,7 +46,7 @@ def _pod_helps(pod: PodFacts, old: Pod | None, new: Pod | None, nodes: Picture) 
     return unwanted(old) or _all_mean(theirs, pod.pod, nodes)
 
 
-def _all_mean(terms: Sequence[Term], pod: Pod, nodes: Picture) -> bool:
+def _all_mean(terms: Sequence[Term], pod: Pod, nodes: NodeTable) -> bool:
     """Tell whether every term means the pod; no terms mean nobody."""
     meta = pod.metadata
     its = nodes.namespaces.get(meta.namespace, {})

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.terms import PodTerms, Term
 from holdfast.columns.unseen import AnyDomains
 from holdfast.framework.making_room import ALWAYS, NEVER, Limit, Limits
@@ -70,15 +70,15 @@ def _somebody(domains: AnyDomains, *, first: bool) -> Ints:
     return left
 
 
-def _meant(nodes: Picture, choices: Choices, pod: PodFacts) -> int:
+def _meant(nodes: NodeTable, choices: Choices, pod: PodInfo) -> int:
     return int(means(nodes, choices, pod))
 
 
-def _anchors(nodes: Picture, choices: Choices, pod: PodFacts) -> int:
+def _anchors(nodes: NodeTable, choices: Choices, pod: PodInfo) -> int:
     return -int(means(nodes, choices, pod))
 
 
-def _holds(term: Term, pod: PodFacts) -> int:
+def _holds(term: Term, pod: PodInfo) -> int:
     return pod.terms.forbidden.count(term)
 
 
@@ -89,7 +89,7 @@ class Forbidding:
         self._state = state
         self._known: dict[PodTerms, bool] = {}
 
-    def __call__(self, pod: PodFacts) -> bool:
+    def __call__(self, pod: PodInfo) -> bool:
         """Of one pod."""
         if not pod.terms.forbidden:
             return False
@@ -100,5 +100,5 @@ class Forbidding:
         return found
 
 
-def _anybody(_pod: PodFacts) -> bool:
+def _anybody(_pod: PodInfo) -> bool:
     return True

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.causes import invalid
 from holdfast.columns.node_labels import LabelColumn
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
     NONE,
@@ -77,13 +77,13 @@ class InterPodAffinity:
             wrong.append(invalid("hardPodAffinityWeight", self._hard_weight, words))
         wrong.refuse_if_wrong()
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """The terms, and the pod's kind if anybody's terms look at it; most pods read alike."""
         if not pod.terms and not pod.terms.mistakes and not view.nodes.held_about(pod):
             return None
         return (view.nodes.kind_of(pod).id, pod.terms, view.unseen)
 
-    def prepare(self, pod: PodFacts, view: View) -> Skip | Reject | Part:
+    def prepare(self, pod: PodInfo, view: View) -> Skip | Reject | Part:
         """Find the counters; nothing to say about a pod that nobody speaks of."""
         if pod.terms.mistakes:
             return Reject(Code.UNRESOLVABLE, (f"parsing pod: {pod.terms.mistakes}",))
@@ -172,7 +172,7 @@ class InterPodAffinity:
         scaled *= 100.0
         return np.floor(scaled)
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Pods that begin or cease to match, and nodes that change their domain."""
         return worth_a_try(event, pod, view.nodes)
 

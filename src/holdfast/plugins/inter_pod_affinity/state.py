@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from holdfast.api.labels import EVERYTHING
 from holdfast.columns.held import TermRole
 from holdfast.columns.node_labels import LabelColumn
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.terms import PodChoice, PodTerms, Term
 from holdfast.columns.unseen import AnyCount, AnyDomains, AnyTerm
 from holdfast.framework.plugin import Change
@@ -25,7 +25,7 @@ class AffinityCount:
     choices: Choices
     domains: AnyDomains
 
-    def around(self, nodes: Picture, row: int, change: Change) -> int:
+    def around(self, nodes: NodeTable, row: int, change: Change) -> int:
         """How many there are in the row's domain, were the change to happen."""
         self.domains.refresh()
         here = self.domains.label.at[row]
@@ -34,12 +34,12 @@ class AffinityCount:
         found = self.domains.at(row)
         return found + self._moved(nodes, change, here) if change else found
 
-    def anywhere(self, nodes: Picture, change: Change) -> int:
+    def anywhere(self, nodes: NodeTable, change: Change) -> int:
         """How many there are in any domain, were the change to happen."""
         self.domains.refresh()
         return self.domains.total + (self._moved(nodes, change, None) if change else 0)
 
-    def _moved(self, nodes: Picture, change: Change, here: int | None) -> int:
+    def _moved(self, nodes: NodeTable, change: Change, here: int | None) -> int:
         label = self.domains.label
         moved = 0
         for sign, side in ((1, change.added), (-1, change.removed)):
@@ -50,7 +50,7 @@ class AffinityCount:
         return moved
 
 
-def means(nodes: Picture, choices: Choices, pod: PodFacts) -> bool:
+def means(nodes: NodeTable, choices: Choices, pod: PodInfo) -> bool:
     """Tell whether all choices mean a pod."""
     its = nodes.namespaces.get(pod.namespace, {})
     return all(choice.matches(pod.namespace, its, pod.labels) for choice in choices)
@@ -71,13 +71,13 @@ class AffinityState:
     terms look at visible, for the pods of a class may differ in labels nobody looks at.
     """
 
-    nodes: Picture
+    nodes: NodeTable
     near: tuple[AffinityCount, ...] = ()
     self_sufficient: bool = False
     far: tuple[AffinityCount, ...] = ()
     shunned: tuple[AnyTerm, ...] = ()
     wishes: tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...] = ()
-    pod: PodFacts | None = field(default=None, compare=False)
+    pod: PodInfo | None = field(default=None, compare=False)
 
     @property
     def filters(self) -> bool:
@@ -202,7 +202,7 @@ def _weight(held: AnyTerm, hard_weight: int) -> int:
 
 
 def _by_key(
-    weighed: Iterable[tuple[int, str, AnyDomains]], nodes: Picture
+    weighed: Iterable[tuple[int, str, AnyDomains]], nodes: NodeTable
 ) -> tuple[tuple[LabelColumn, tuple[Weighed, ...]], ...]:
     found: dict[str, dict[AnyDomains, int]] = {}
     for weight, key, domains in weighed:

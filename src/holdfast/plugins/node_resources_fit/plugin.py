@@ -15,7 +15,7 @@ from holdfast.capacity.held_room import given_back
 from holdfast.capacity.offers import Offers
 from holdfast.columns.amounts import RequestedAmounts
 from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import InsufficientResource, RequestFit, short_bits
 from holdfast.framework.plugin import (
     NONE,
@@ -83,11 +83,11 @@ class NodeResourcesFit:
         if self._scalars:  # devices may serve them
             self.traits = replace(self.traits, epochs=("classes", "devices"))
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """The request, and on which rows an offer may serve it instead of free room."""
         return (pod.request, _scored(pod), view.lifts)
 
-    def prepare(self, pod: PodFacts, view: View) -> FitState | Reject:
+    def prepare(self, pod: PodInfo, view: View) -> FitState | Reject:
         """Look up the columns of everything asked for."""
         if not self._args.resources:
             return Reject(Code.ERROR, ("resources not found",))
@@ -118,7 +118,7 @@ class NodeResourcesFit:
             or name.split("/", maxsplit=1)[0] in self._args.ignored_groups
         )
 
-    def _terms(self, pod: PodFacts, names: ResourceNames) -> list[tuple[int, int, int]]:
+    def _terms(self, pod: PodInfo, names: ResourceNames) -> list[tuple[int, int, int]]:
         amounts = dict(pod.request)
         amounts[CPU], amounts[MEMORY] = _scored(pod)
         terms = [(names.id(name), weight, scalar) for name, weight, scalar in self._scored]
@@ -198,7 +198,7 @@ class NodeResourcesFit:
         """A bit for each thing that is short."""
         return short_bits(state.fit.spare(rows))
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """A node with more room, a pod or reservation that left or shrank, a device class."""
         names = view.nodes.resources
         asked = {names[resource]: amount for resource, amount in pod.request}
@@ -240,7 +240,7 @@ def _shortages(
     return state.fit.shortages(row, [slots, *[freed.get(r, 0) for r, _ in state.request]])
 
 
-def _scored(pod: PodFacts) -> tuple[int, int]:
+def _scored(pod: PodInfo) -> tuple[int, int]:
     """Cpu and memory that the scorer counts: not what the pod asks for as a whole."""
     if pod.pod.spec.resources is None:
         return pod.nonzero_millicores, pod.nonzero_bytes

@@ -20,7 +20,7 @@ from holdfast.api.labels import (
 from holdfast.api.node_selection import RequiredNodes
 from holdfast.api.pod import Pod, Toleration, TopologySpreadConstraint
 from holdfast.api.tolerations import find_untolerated
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.selection import required_selected
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
@@ -146,7 +146,7 @@ class Eligibility:
     required: RequiredNodes | None
     tolerations: tuple[Toleration, ...] | None
     _hash: int = field(init=False, repr=False, compare=False)
-    _found: list[tuple[Picture, int, NDArray[np.bool_]]] = field(
+    _found: list[tuple[NodeTable, int, NDArray[np.bool_]]] = field(
         default_factory=list, repr=False, compare=False
     )
     """What ``rows`` found last, and as of which change of which picture."""
@@ -157,16 +157,16 @@ class Eligibility:
     def __hash__(self) -> int:
         return self._hash
 
-    def rows(self, nodes: Picture) -> NDArray[np.bool_]:
+    def rows(self, nodes: NodeTable) -> NDArray[np.bool_]:
         """Tell which rows are eligible, over the whole capacity; not to be written to."""
         seq = nodes.node_journal.seq
-        for picture, seen, mask in self._found:
-            if picture is nodes and seen == seq and len(mask) == nodes.capacity:
+        for node_table, seen, mask in self._found:
+            if node_table is nodes and seen == seq and len(mask) == nodes.capacity:
                 return mask
         self._found[:] = [(nodes, seq, self._work_out(nodes))]
         return self._found[0][2]
 
-    def _work_out(self, nodes: Picture) -> NDArray[np.bool_]:
+    def _work_out(self, nodes: NodeTable) -> NDArray[np.bool_]:
         mask: NDArray[np.bool_] = nodes.alive & nodes.labels.has_all(self.keys)
         everywhere = slice(0, nodes.capacity)
         if self.required is not None and not self.required.everything:

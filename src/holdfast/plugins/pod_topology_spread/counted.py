@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.node_labels import LabelColumn
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.unseen import AnyDomains
 from holdfast.framework.plugin import Change
 from holdfast.plugins.pod_topology_spread.constraints import Constraint, Eligibility
@@ -30,7 +30,7 @@ class Counted:
     moving: SelectorCount
     """Pods whose coming or going would count, terminating ones among them."""
 
-    def counts(self, nodes: Picture, change: Change) -> Counts:
+    def counts(self, nodes: NodeTable, change: Change) -> Counts:
         """Matching pods per domain, were the change to happen."""
         self.domains.refresh()
         if not change:
@@ -43,7 +43,7 @@ class Counted:
                     counts[self.label.ids[row]] += sign * sum(map(self.counts_pod, pods))
         return counts
 
-    def counts_pod(self, pod: PodFacts) -> bool:
+    def counts_pod(self, pod: PodInfo) -> bool:
         """Tell whether a pod's coming or going counts."""
         # A terminating pod counts here and nowhere else, as upstream: taken away, it leaves more
         # room than it took.

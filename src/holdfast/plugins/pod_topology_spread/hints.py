@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
 
@@ -15,7 +15,7 @@ POD_NEWS = ("Add", "Delete", "UpdatePodLabel", "UpdatePodToleration")
 Hard = Sequence[Constraint]
 
 
-def worth_a_try(event: ClusterEvent, pod: PodFacts, hard: Hard) -> bool:
+def worth_a_try(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
     """Tell whether a pod this plugin rejected should be looked at again."""
     if event.resource == "Node":
         return event.action in NODE_NEWS and _node_matters(event.old, event.new, hard)
@@ -29,14 +29,14 @@ def worth_a_try(event: ClusterEvent, pod: PodFacts, hard: Hard) -> bool:
     return any(all(c.selector.matches(one.metadata.labels) for c in hard) for one in there)
 
 
-def _concerns(other: Pod, pod: PodFacts) -> bool:
+def _concerns(other: Pod, pod: PodInfo) -> bool:
     if other.uid == pod.pod.uid:
         return True
     stands = bool(other.spec.node_name or other.status.nominated_node_name)
     return stands and other.metadata.namespace == pod.namespace
 
 
-def _pod_changed(event: ClusterEvent, pod: PodFacts, hard: Hard) -> bool:
+def _pod_changed(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
     old, new = event.old, event.new
     tolerates = event.is_about(pod) and old.spec.tolerations != new.spec.tolerations
     if tolerates and any(c.honor_taints for c in hard):

@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.making_room import ALWAYS, NEVER, Limit, Limits
 from holdfast.plugins.pod_topology_spread.counted import Counted
 
 
-def limits_of(nodes: Picture, constraints: Iterable[Counted]) -> Limits:
+def limits_of(nodes: NodeTable, constraints: Iterable[Counted]) -> Limits:
     """Only so many may stay that the row's domain is not too far ahead of the others."""
     found = []
     for counted in constraints:
@@ -27,7 +27,7 @@ def limits_of(nodes: Picture, constraints: Iterable[Counted]) -> Limits:
     return Limits(tuple(found))
 
 
-def _left(nodes: Picture, counted: Counted) -> NDArray[np.int64] | None:
+def _left(nodes: NodeTable, counted: Counted) -> NDArray[np.int64] | None:
     """How many more could come to each row, were nothing to change elsewhere."""
     counted.domains.refresh()
     counts, ids = counted.domains.counts, counted.label.ids
@@ -56,5 +56,5 @@ def _lowest_elsewhere(counted: Counted) -> NDArray[np.float64]:
     return lowest
 
 
-def _count(counted: Counted, pod: PodFacts) -> int:
+def _count(counted: Counted, pod: PodInfo) -> int:
     return int(counted.counts_pod(pod))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.node_selection import required_nodes
 from holdfast.api.pod import Pod
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.plugin import (
     NONE,
@@ -53,7 +53,7 @@ MISSING = f"{REASON} (missing required label)"
 class SpreadState:
     """All constraints of a class of pods."""
 
-    nodes: Picture
+    nodes: NodeTable
     counted: tuple[Counted, ...]
     soft: Wishes
 
@@ -84,13 +84,13 @@ class PodTopologySpread:
     def __init__(self, args: Mapping[str, Any]) -> None:
         self._defaults = read_args(self.name, args)
 
-    def beyond(self, pod: PodFacts, view: View) -> Hashable:
+    def beyond(self, pod: PodInfo, view: View) -> Hashable:
         """The default selector, which Services and the pod's owner decide."""
         if pod.pod.spec.topology_spread_constraints or not self._defaults.constraints:
             return None
         return view.world.selectors.number_of(pod)
 
-    def constraints(self, pod: PodFacts, view: View) -> Constraints:
+    def constraints(self, pod: PodInfo, view: View) -> Constraints:
         """What applies to a pod: its own constraints, or the defaults if it has none."""
         if pod.pod.spec.topology_spread_constraints:
             return own_constraints(pod.pod)
@@ -98,7 +98,7 @@ class PodTopologySpread:
             return NO_CONSTRAINTS
         return self._defaults.given_to(pod.pod, view.world.selectors.of(pod))
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """The constraints, and what decides which nodes and pods count."""
         try:
             constraints = self.constraints(pod, view)
@@ -109,7 +109,7 @@ class PodTopologySpread:
         required, tolerations = required_nodes(pod.pod), pod.pod.spec.tolerations
         return (pod.namespace, constraints, required, tolerations, view.unseen)
 
-    def prepare(self, pod: PodFacts, view: View) -> Part | Skip | Reject:
+    def prepare(self, pod: PodInfo, view: View) -> Part | Skip | Reject:
         """Find the counters; nothing to say about a pod without constraints."""
         try:
             constraints = self.constraints(pod, view)
@@ -200,7 +200,7 @@ class PodTopologySpread:
         missing = int(np.count_nonzero(self.filter(state, rows) == Code.UNRESOLVABLE))
         return {MISSING: missing, REASON: len(rows) - missing}
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Pods of the namespace, nodes, and the pod's own tolerations move the counts."""
         try:
             hard = self.constraints(pod, view).hard

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.columns.counters import SelectorCount
 from holdfast.columns.levels import PODS_TOLD_APART
 from holdfast.columns.node_labels import Ids, LabelColumn
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.unseen import AnyCount, AnyDomains
 from holdfast.framework.plugin import AnyRows, RawScores, Rows
 from holdfast.plugins.pod_topology_spread.constraints import Constraint
@@ -59,7 +59,7 @@ class Wishes:
     ``weights`` depend on which rows are feasible and are measured anew before each scoring.
     """
 
-    nodes: Picture
+    nodes: NodeTable
     wishes: tuple[Wish, ...]
     lenient: bool
     weights: tuple[float, ...] | None = field(default=None, compare=False)

@@ -14,8 +14,8 @@ from holdfast.capacity.held_room import NOTHING, given_back
 from holdfast.capacity.matching import Refusal, RefusalGround, ReservationWishes, ignores, refusal
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected
 from holdfast.framework.plugin import NONE, Change, Rows
 from holdfast.framework.rejection import EXCLUDED, Rejection
@@ -172,7 +172,7 @@ def told(taint: Taint) -> str:
     return f"{{{taint.key}: {taint.value}}}"
 
 
-def count(offers: Offers, pod: PodFacts, nodes: Picture) -> dict[int, NodeCounts]:
+def count(offers: Offers, pod: PodInfo, nodes: NodeTable) -> dict[int, NodeCounts]:
     """Count the reservations the pod owns, by row, on nodes it may go to.
 
     One that is taken is not to be had.

@@ -15,7 +15,7 @@ from holdfast.capacity.matching import ReservationWishes, ignores, refusal
 from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import Change, Code
 from holdfast.framework.rejection import Rejection
@@ -37,12 +37,12 @@ def why_not(rejection: Rejection, *, enabled: bool) -> str | None:
     return OWN_OPENS if opens else None
 
 
-def spared(pod: PodFacts) -> bool:
+def spared(pod: PodInfo) -> bool:
     """Tell whether a pod says that it must not be evicted for a reservation."""
     return pod.labels.get(names.DISABLE_PREEMPTIBLE) == "true"
 
 
-def opens_for(offer: Offer, pod: PodFacts, offers: Offers, rejection: Rejection) -> bool:
+def opens_for(offer: Offer, pod: PodInfo, offers: Offers, rejection: Rejection) -> bool:
     """Tell whether an offer holds enough for the pod once those who are leaving have left."""
     nodes = rejection.view.nodes
     row = nodes.row_of[offer.node]
@@ -67,7 +67,7 @@ def opens_for(offer: Offer, pod: PodFacts, offers: Offers, rejection: Rejection)
     return True
 
 
-def _waiting(pod: PodFacts, offers: Offers) -> Iterator[Offer]:
+def _waiting(pod: PodInfo, offers: Offers) -> Iterator[Offer]:
     """The pod's reservations that wait for their room."""
     groups = [] if ignores(pod) else offers.index.owned_by(pod.pod)
     if not groups:

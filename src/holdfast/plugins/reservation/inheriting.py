@@ -23,8 +23,8 @@ from holdfast.capacity.pre_allocation import (
     inherit,
     will_of,
 )
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
     NONE,
     AnyRows,
@@ -62,7 +62,7 @@ class Seen(NamedTuple):
     news: tuple[int, int]
     verdicts: Verdicts
     scores: RawScores
-    candidates: dict[int, list[PodFacts]]
+    candidates: dict[int, list[PodInfo]]
     heirs: dict[int, Inheritance]
 
 
@@ -73,7 +73,7 @@ class InheritState:
     ``chosen`` is what was decided for the row it goes to.
     """
 
-    nodes: Picture
+    nodes: NodeTable
     offers: Offers
     will: Will
     heritable: Heritable
@@ -121,7 +121,7 @@ class InheritState:
 
 
 def prepare_heir(
-    pod: PodFacts, view: View, ways: PreAllocation
+    pod: PodInfo, view: View, ways: PreAllocation
 ) -> ReserveState | InheritState | Narrow | Reject:
     """Read the reservation behind a reserve pod, and how it chooses if it may inherit."""
     site = prepare_reserve_pod(pod, view)
@@ -140,7 +140,7 @@ def prepare_heir(
     return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NOBODY,))
 
 
-def may_leave_it_room(pod: PodFacts, event: ClusterEvent, view: View, ways: PreAllocation) -> bool:
+def may_leave_it_room(pod: PodInfo, event: ClusterEvent, view: View, ways: PreAllocation) -> bool:
     """Tell whether a pod that came to a node may leave its room to a reserve pod that waits.
 
     Or whether that pod was waited for: until it was there nobody knew what room is left.
@@ -224,7 +224,7 @@ def _code(state: InheritState, row: int, heir: Inheritance) -> Code:
     return Code.PASS
 
 
-def _columns(nodes: Picture, resource: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _columns(nodes: NodeTable, resource: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     if resource >= len(nodes.allocatable):
         nothing = np.zeros(nodes.capacity, np.int64)
         return nothing, nothing

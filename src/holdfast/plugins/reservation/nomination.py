@@ -10,7 +10,7 @@ from holdfast.api import reservation_names as names
 from holdfast.capacity.held_room import NOTHING, given_back
 from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import CPU, PODS
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import NONE, Change
 from holdfast.plugins.reservation.diagnosis import NO_MATCH, NONE_MEETS, none_matchable
 from holdfast.plugins.reservation.one_row import OneRow, judge
@@ -23,7 +23,7 @@ Draws = dict[str, dict[int, int]]
 _SAYING = (names.ALLOCATED, names.DRAWS)
 
 
-def take(state: OwnerState, pod: PodFacts, row: int) -> tuple[Offer | None, list[Offer]]:
+def take(state: OwnerState, pod: PodInfo, row: int) -> tuple[Offer | None, list[Offer]]:
     """Choose for an owner that is assumed on its row: of equals none that another was promised."""
     # It must not count against itself.
     without = {row: (pod,)}
@@ -78,7 +78,7 @@ def why_none(state: OwnerState, row: int) -> str:
     return TAKEN if none_matchable(state, row) else NONE_MEETS
 
 
-def draw(pod: PodFacts, chosen: Offer, others: list[Offer]) -> Draws:
+def draw(pod: PodInfo, chosen: Offer, others: list[Offer]) -> Draws:
     """Split the request over the offers: the nominated one first, what is left over to it too.
 
     The pod slot is the nominated one's. An offer may give no more than a host port.
@@ -90,10 +90,10 @@ def draw(pod: PodFacts, chosen: Offer, others: list[Offer]) -> Draws:
     for offer in (chosen, *others):
         taken = {r: min(wanted, offer.left(r)) for r, wanted in request.items()}
         taken = {r: amount for r, amount in taken.items() if amount > 0}
-        if taken or ports & offer.facts.host_ports:
+        if taken or ports & offer.pod_info.host_ports:
             draws[offer.uid] = taken
         request = {r: wanted - taken.get(r, 0) for r, wanted in request.items()}
-        ports -= offer.facts.host_ports
+        ports -= offer.pod_info.host_ports
     rest = draws.setdefault(chosen.uid, {})
     for resource, wanted in request.items():
         if wanted:
@@ -103,7 +103,7 @@ def draw(pod: PodFacts, chosen: Offer, others: list[Offer]) -> Draws:
 
 
 def notes(
-    state: OwnerState, pod: PodFacts, chosen: Offer, draws: Mapping[str, Mapping[int, int]]
+    state: OwnerState, pod: PodInfo, chosen: Offer, draws: Mapping[str, Mapping[int, int]]
 ) -> dict[str, str]:
     """Name the nominated offer on the pod; with several, also what was drawn from each.
 
@@ -129,12 +129,12 @@ def notes(
     return written
 
 
-def claims(pod: PodFacts) -> bool:
+def claims(pod: PodInfo) -> bool:
     """Whether a pod says it draws on a reservation before it was given any."""
     return any(pod.pod.metadata.annotations.get(key) for key in _SAYING)
 
 
-def unsaid(pod: PodFacts) -> dict[str, str]:
+def unsaid(pod: PodInfo) -> dict[str, str]:
     """What to write on a pod that draws on nothing, so that it does not say it does.
 
     A Binding can overwrite an annotation but not remove it.

@@ -126,7 +126,7 @@ def _terms(state: OwnerState, offer: Offer) -> Terms:
     return Terms(
         offer,
         offer.slot,
-        ports=bool(state.ports & offer.facts.host_ports),
+        ports=bool(state.ports & offer.pod_info.host_ports),
         pools=state.ignoring or offer.policy == "",
         limits=tuple([r in limited and offer.limits(r) for r, _ in state.needs]),
         asked=tuple([r in told_apart and offer.reserved.get(r, 0) > 0 for r, _ in state.needs]),

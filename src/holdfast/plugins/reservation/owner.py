@@ -10,7 +10,7 @@ import numpy as np
 from holdfast.capacity.matching import OfferMatch
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.ports import HostPort
 from holdfast.columns.request_fit import RequestFit
 from holdfast.framework.nominations import Nominations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class OwnerState:
     """What owners of the same offers with the same request have in common."""
 
-    nodes: Picture
+    nodes: NodeTable
     offers: Offers
     match: OfferMatch
     request: tuple[tuple[int, int], ...]

@@ -224,7 +224,7 @@ def _has_ports(state: OwnerState) -> Bools:
         return np.zeros(len(slots), np.bool_)
     found: Bools = columns.laden[slots]
     for i in found.nonzero()[0]:
-        found[i] = bool(state.ports & state.offers.at(int(slots[i])).facts.host_ports)
+        found[i] = bool(state.ports & state.offers.at(int(slots[i])).pod_info.host_ports)
     return found
 
 

@@ -13,7 +13,7 @@ from holdfast.api import reservation_names as names
 from holdfast.api.node_selection import required_nodes
 from holdfast.capacity.held_room import NOTHING, given_back
 from holdfast.capacity.matching import OfferMatch, ReservationWishes, ignores
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
@@ -81,7 +81,7 @@ class ReservationPlugin:
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         self.args = read_args(args or {})
 
-    def reads(self, pod: PodFacts, view: View) -> Hashable:
+    def reads(self, pod: PodInfo, view: View) -> Hashable:
         """Which offers match, what is asked for, and what the annotations demand."""
         notes = pod.pod.metadata.annotations
         if pod.stands_in:
@@ -99,7 +99,7 @@ class ReservationPlugin:
         where = None if affinity is None else required_nodes(pod.pod)
         return (matched.key, pod.request, affinity, pod.host_ports, where)
 
-    def prepare(self, pod: PodFacts, view: View) -> AnyState | Part | Narrow | Skip | Reject:
+    def prepare(self, pod: PodInfo, view: View) -> AnyState | Part | Narrow | Skip | Reject:
         """Tell reserve pods, owners and everybody else apart."""
         if pod.stands_in:
             return prepare_heir(pod, view, self.args.pre_allocation_config)
@@ -220,7 +220,7 @@ class ReservationPlugin:
         """Reservations evict where that is switched on; owners not while their own room opens."""
         return evicting.why_not(rejection, enabled=self.args.enable_preemption)
 
-    def spares(self, pod: PodFacts) -> Callable[[PodFacts], bool] | None:
+    def spares(self, pod: PodInfo) -> Callable[[PodInfo], bool] | None:
         """For a reservation nobody is evicted who says that it must not be."""
         return evicting.spared if pod.stands_in else None
 
@@ -273,7 +273,7 @@ class ReservationPlugin:
         heir = state.chosen if isinstance(state, InheritState) else None
         return bind_reservation(placement, heir)
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Room that comes back, a reservation or a node that comes or changes, the pod itself.
 
         Who inherits hopes for pods that may leave it something, too.

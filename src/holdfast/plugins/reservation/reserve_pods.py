@@ -22,8 +22,8 @@ from holdfast.api.scheme import PODS, RESERVATIONS
 from holdfast.capacity.annotations import resized
 from holdfast.capacity.offers import Offers
 from holdfast.capacity.pre_allocation import Inheritance
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.framework.plugin import AnyRows, Call, Calls, Code, Placement, Reject, Rows, Verdicts
 from holdfast.framework.rejection import Rejection
@@ -40,7 +40,7 @@ TRIES = 5
 class ReserveState:
     """The node it is pinned to, and the policy it brings."""
 
-    nodes: Picture
+    nodes: NodeTable
     offers: Offers
     pinned: str
     policy: str
@@ -60,10 +60,10 @@ class ReserveState:
 class Unrelated:
     """A pod that says it draws on a reservation and owns none: it goes where any other may."""
 
-    nodes: Picture
+    nodes: NodeTable
 
 
-def what_it_brings(pod: PodFacts, view: View) -> Hashable:
+def what_it_brings(pod: PodInfo, view: View) -> Hashable:
     """Everything of the reservation that decides where it may be."""
     found = view.world.offers.pending.get(pod.uid)
     pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")
@@ -76,13 +76,13 @@ def what_it_brings(pod: PodFacts, view: View) -> Hashable:
     return (pinned, spec.allocate_policy, spec.template is None)
 
 
-def inherits(pod: PodFacts, view: View) -> bool:
+def inherits(pod: PodInfo, view: View) -> bool:
     """Whether it is a reserve pod that may take room others still have."""
     found = view.world.offers.pending.get(pod.uid) if pod.stands_in else None
     return found is not None and found.spec.pre_allocation
 
 
-def prepare_reserve_pod(pod: PodFacts, view: View) -> ReserveState | Reject:
+def prepare_reserve_pod(pod: PodInfo, view: View) -> ReserveState | Reject:
     """Read the reservation behind a reserve pod."""
     reservation = view.world.offers.pending.get(pod.uid)
     if reservation is None:
@@ -94,7 +94,7 @@ def prepare_reserve_pod(pod: PodFacts, view: View) -> ReserveState | Reject:
     return ReserveState(view.nodes, view.world.offers, pinned, reservation.spec.allocate_policy)
 
 
-def remedy(pod: PodFacts, view: View, rejection: Rejection) -> str:
+def remedy(pod: PodInfo, view: View, rejection: Rejection) -> str:
     """What whoever wrote the reservation can do about it where the reasons do not tell, or ""."""
     if rejection.prefilter is not None and rejection.prefilter[1].reasons == (NO_CLUSTER_MODE,):
         switch = "preAllocationConfig.enableClusterMode in ReservationArgs"
@@ -124,7 +124,7 @@ def bind_reservation(placement: Placement, heir: Inheritance | None = None) -> C
     Pods it inherits from are told first: whoever reads the Reservation's status finds them told.
     If it does not get there, they are told so.
     """
-    told: list[PodFacts] = []
+    told: list[PodInfo] = []
     try:
         for pod in heir.pods if heir is not None else ():
             told.append(pod)
@@ -143,16 +143,16 @@ def _write_status(placement: Placement, heir: Inheritance | None) -> Calls:
     The status is written against the version just read, so that a reservation that expired, was
     deleted or was bound meanwhile is never brought back to life.
     """
-    facts = placement.pod
-    path = RESERVATIONS.path(name=facts.name)
+    pod_info = placement.pod
+    path = RESERVATIONS.path(name=pod_info.name)
     for attempt in range(TRIES):
         raw = yield Call("get", path)
-        _check_alive(raw, facts)
+        _check_alive(raw, pod_info)
         raw["status"] = {
             **(raw.get("status") or {}),
             **_where(placement, heir),
             "nodeName": placement.node,
-            "allocatable": allocatable(facts),
+            "allocatable": allocatable(pod_info),
         }
         try:
             yield Call("update", f"{path}/status", raw)
@@ -172,12 +172,12 @@ def _where(placement: Placement, heir: Inheritance | None) -> dict[str, Any]:
     return {"phase": WAITING, "conditions": waiting(placement.now, message)}
 
 
-def allocated_from(facts: PodFacts) -> str:
+def allocated_from(pod_info: PodInfo) -> str:
     """What a pod carries that takes its room from this reservation."""
-    return msgspec.json.encode({"name": facts.name, "uid": facts.uid}).decode()
+    return msgspec.json.encode({"name": pod_info.name, "uid": pod_info.uid}).decode()
 
 
-def _tell(pod: PodFacts, allocated: str | None) -> Call:
+def _tell(pod: PodInfo, allocated: str | None) -> Call:
     # What it drew on several others, ended since, would be read instead of this.
     said = {names.ALLOCATED: allocated, names.DRAWS: None}
     meta = {"uid": pod.pod.metadata.uid, "annotations": said}
@@ -185,7 +185,7 @@ def _tell(pod: PodFacts, allocated: str | None) -> Call:
     return Call("patch", path, {"metadata": meta}, "application/merge-patch+json")
 
 
-def _take_back(pod: PodFacts) -> Calls:
+def _take_back(pod: PodInfo) -> Calls:
     try:
         yield _tell(pod, None)
     except HoldfastError as failure:
@@ -202,20 +202,20 @@ def _is_there(placement: Placement) -> Generator[Call, Any, bool]:
     return bool(same and (raw.get("status") or {}).get("nodeName") == placement.node)
 
 
-def allocatable(facts: PodFacts) -> dict[str, AmountText]:
+def allocatable(pod_info: PodInfo) -> dict[str, AmountText]:
     """What the reservation will offer: its template's requests, overlaid by a resize.
 
     As it was when room was found for it; if it was edited since, it is resized afterwards.
     """
-    asked = {name: whole(name, amount) for name, amount in request_nanos(facts.pod).items()}
+    asked = {name: whole(name, amount) for name, amount in request_nanos(pod_info.pod).items()}
     amounts = {name: _text(name, amount) for name, amount in asked.items() if amount}
-    return {**amounts, **resized(facts.pod)}
+    return {**amounts, **resized(pod_info.pod)}
 
 
-def _check_alive(raw: Mapping[str, Any], facts: PodFacts) -> None:
+def _check_alive(raw: Mapping[str, Any], pod_info: PodInfo) -> None:
     meta, status = raw["metadata"], raw.get("status") or {}
-    if meta["uid"] != facts.uid:
-        raise NotFound(f'reservations "{facts.name}" was replaced by another of the same name')
+    if meta["uid"] != pod_info.uid:
+        raise NotFound(f'reservations "{pod_info.name}" was replaced by another of the same name')
     if meta.get("deletionTimestamp"):
         raise Refused("target reservation is terminating")
     if status.get("phase") not in (None, "", "Pending"):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.storage import NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim
-from holdfast.columns.picture import Picture
+from holdfast.columns.node_table import NodeTable
 from holdfast.columns.volumes import Volumes
 from holdfast.columns.volumes.matching import Mask, allowed, candidates, roomy
 
@@ -46,7 +46,7 @@ class Choice:
     """What is wrong with each row, and which volumes the others would give."""
 
     def __init__(
-        self, nodes: Picture, volumes: Volumes, bound: VolumeClaims, waiting: VolumeClaims
+        self, nodes: NodeTable, volumes: Volumes, bound: VolumeClaims, waiting: VolumeClaims
     ) -> None:
         self._nodes = nodes
         self._volumes = volumes

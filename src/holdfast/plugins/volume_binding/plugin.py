@@ -16,8 +16,8 @@ from holdfast.api.storage import (
     PersistentVolumeClaim,
 )
 from holdfast.columns.node_rows import Rows
-from holdfast.columns.picture import Picture
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.node_table import NodeTable
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Promise, Volumes
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
@@ -62,7 +62,7 @@ class _State:
     __slots__ = ("_choice", "_seq", "bound", "nodes", "volumes", "waiting")
 
     def __init__(
-        self, nodes: Picture, volumes: Volumes, bound: VolumeClaims, waiting: VolumeClaims
+        self, nodes: NodeTable, volumes: Volumes, bound: VolumeClaims, waiting: VolumeClaims
     ) -> None:
         self.nodes = nodes
         self.volumes = volumes
@@ -121,14 +121,14 @@ class VolumeBinding:
             wrong.append(invalid("shape", given.shape, words))
         wrong.refuse_if_wrong()
 
-    def reads(self, pod: PodFacts, _view: View) -> Hashable:
+    def reads(self, pod: PodInfo, _view: View) -> Hashable:
         """The claims."""
         claims = pod.mounts.claims
         if not claims:
             return None
         return (pod.namespace, claims, pod.pod.uid if pod.mounts.ephemeral else "")
 
-    def prepare(self, pod: PodFacts, view: View) -> _State | Skip | Reject:
+    def prepare(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
         """Part the claims into bound ones and those whose volume is to be chosen now."""
         if not pod.mounts.claims:
             return Skip()
@@ -205,7 +205,7 @@ class VolumeBinding:
         """Take nothing back: the volume controller finishes or frees what was begun."""
         yield from ()
 
-    def hint(self, event: ClusterEvent, pod: PodFacts, _view: View) -> bool:
+    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """Volumes, claims of ours, classes, room and nodes that were not there before."""
         match event.resource, event.action:
             case "PersistentVolume", "Add" | "Update":
@@ -228,7 +228,7 @@ class VolumeBinding:
         return False
 
 
-def _sorted_out(nodes: Picture, volumes: Volumes, claims: VolumeClaims) -> _State | Reject:
+def _sorted_out(nodes: NodeTable, volumes: Volumes, claims: VolumeClaims) -> _State | Reject:
     bound, waiting, immediate = [], [], False
     for claim in claims:
         if claim.fully_bound:
@@ -248,7 +248,7 @@ def _sorted_out(nodes: Picture, volumes: Volumes, claims: VolumeClaims) -> _Stat
 
 
 def _obstacle(
-    pod: PodFacts, claim: PersistentVolumeClaim | None, name: str, *, ephemeral: bool
+    pod: PodInfo, claim: PersistentVolumeClaim | None, name: str, *, ephemeral: bool
 ) -> str:
     """Why a claim cannot serve the pod on any node, or ""."""
     if claim is None:
@@ -280,6 +280,6 @@ def _is_silenced(old: CSIDriver, new: CSIDriver) -> bool:
     return old.tells_capacity and not new.tells_capacity
 
 
-def _uses(pod: PodFacts, driver: str) -> bool:
+def _uses(pod: PodInfo, driver: str) -> bool:
     volumes = pod.pod.spec.volumes
     return any(volume.csi is not None and volume.csi.driver == driver for volume in volumes)

@@ -23,7 +23,7 @@ from holdfast.api.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Promise
 from holdfast.columns.volumes.matching import is_bound_to, reaches
 from holdfast.errors import HoldfastError, NotFound
@@ -42,7 +42,7 @@ class VolumesUnbound(HoldfastError):
 class VolumesToBind:
     """Volumes promised to a pod on a node, until all of them are bound."""
 
-    pod: PodFacts
+    pod: PodInfo
     node: Node
     promise: Promise
 

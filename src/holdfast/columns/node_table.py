@@ -16,7 +16,7 @@ from holdfast.columns.journal import Journal
 from holdfast.columns.kinds import Kind
 from holdfast.columns.mounts import MountIndex
 from holdfast.columns.node_rows import NodeRows
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ports import PortIndex
 from holdfast.columns.roster import Aside, Choices, Roster
 from holdfast.columns.terms import PodChoice
@@ -30,7 +30,7 @@ class Hold(NamedTuple):
     slots: int
 
 
-class Picture(NodeRows):
+class NodeTable(NodeRows):
     """Nodes as rows, and who stands on them.
 
     Mutable and pure: the caller says what happened, nothing is looked up.
@@ -67,7 +67,7 @@ class Picture(NodeRows):
         """Who mounts what where."""
         return self._roster.mounts
 
-    def pods_on(self, row: int) -> Mapping[str, PodFacts]:
+    def pods_on(self, row: int) -> Mapping[str, PodInfo]:
         """Pods on the row, by uid."""
         return self._roster.on(row)
 
@@ -82,26 +82,26 @@ class Picture(NodeRows):
         self._importance.refresh()
         return self._importance
 
-    def pod(self, uid: str) -> tuple[PodFacts, int] | None:
+    def pod(self, uid: str) -> tuple[PodInfo, int] | None:
         """A pod that stands on a row, and which."""
         standing = self._roster.by_uid.get(uid)
-        return None if standing is None else (standing.facts, standing.row)
+        return None if standing is None else (standing.pod_info, standing.row)
 
-    def pods(self) -> list[tuple[PodFacts, int]]:
+    def pods(self) -> list[tuple[PodInfo, int]]:
         """Every pod that stands on a row."""
-        return [(s.facts, s.row) for s in self._roster.by_uid.values()]
+        return [(s.pod_info, s.row) for s in self._roster.by_uid.values()]
 
     def is_assumed(self, uid: str) -> bool:
         """Tell whether the pod was placed and not yet confirmed."""
         standing = self._roster.by_uid.get(uid)
         return self._aside.is_assumed(uid) if standing is None else standing.assumed
 
-    def digest(self, pod: Pod, *, stands_in: bool = False) -> PodFacts:
+    def digest(self, pod: Pod, *, stands_in: bool = False) -> PodInfo:
         """Digest a pod in this picture's resource ids, each of which then has its column."""
-        facts = PodFacts.of(pod, self.resources, stands_in=stands_in)
-        if facts.request:
-            self._widen_to(facts.request[-1][0])
-        return facts
+        pod_info = PodInfo.of(pod, self.resources, stands_in=stands_in)
+        if pod_info.request:
+            self._widen_to(pod_info.request[-1][0])
+        return pod_info
 
     @property
     def news(self) -> tuple[int, int]:
@@ -112,20 +112,20 @@ class Picture(NodeRows):
         """
         return self.journal.seq, self._unlogged
 
-    def kind_of(self, facts: PodFacts) -> Kind:
+    def kind_of(self, pod_info: PodInfo) -> Kind:
         """The kind of a pod: its namespace and visible labels."""
-        return self._roster.kind_of(facts)
+        return self._roster.kind_of(pod_info)
 
     def kinds(self) -> list[Kind]:
         """The kinds of pods that stand on rows, reserve pods among them."""
         return [kind for kind in self._roster.kinds if kind.rows]
 
-    def pods_of(self, kind: Kind) -> list[tuple[PodFacts, int]]:
+    def pods_of(self, kind: Kind) -> list[tuple[PodInfo, int]]:
         """The pods of a kind that stand on rows."""
         standing = self._roster.by_uid
-        return [(standing[uid].facts, row) for uid, row in kind.rows.items() if uid in standing]
+        return [(standing[uid].pod_info, row) for uid, row in kind.rows.items() if uid in standing]
 
-    def kinds_of(self, pods: Iterable[PodFacts]) -> list[int]:
+    def kinds_of(self, pods: Iterable[PodInfo]) -> list[int]:
         """The kinds, by number, of pods that stand on rows."""
         standings = self._roster.by_uid
         return [standings[pod.uid].kind.id for pod in pods]
@@ -155,9 +155,9 @@ class Picture(NodeRows):
         """Labels of the namespaces we were told about."""
         return self._roster.namespaces
 
-    def held_about(self, facts: PodFacts) -> tuple[HeldTerm, ...]:
+    def held_about(self, pod_info: PodInfo) -> tuple[HeldTerm, ...]:
         """Terms of standing pods that speak of this one; depends on held and namespaces."""
-        kind = self.kind_of(facts)
+        kind = self.kind_of(pod_info)
         its = self.namespaces.get(kind.namespace, {})
         return self._roster.held.matching(kind.id, kind.namespace, its, kind.labels)
 
@@ -172,8 +172,8 @@ class Picture(NodeRows):
     def upsert_node(self, node: Node) -> int:
         """Take in a node, new or changed; pods that waited for it find their place."""
         row = super().upsert_node(node)
-        for facts, assumed in self._aside.take(node.name):
-            self._place(facts, row, assumed=assumed)
+        for pod_info, assumed in self._aside.take(node.name):
+            self._place(pod_info, row, assumed=assumed)
         return row
 
     def delete_node(self, name: str) -> None:
@@ -184,7 +184,7 @@ class Picture(NodeRows):
         for uid in list(self._roster.on(row)):
             standing = self._roster.by_uid[uid]
             self._remove(uid)
-            self._aside.put(standing.facts, name, assumed=standing.assumed)
+            self._aside.put(standing.pod_info, name, assumed=standing.assumed)
         for key in [k for k, hold in self._holds.items() if hold.row == row]:
             self.release(key)
         for uid in [u for u, seat in self._roster.seated.items() if seat.row == row]:
@@ -193,34 +193,34 @@ class Picture(NodeRows):
 
     # --- pods -------------------------------------------------------------------------------
 
-    def add_pod(self, facts: PodFacts, node_name: str) -> None:
+    def add_pod(self, pod_info: PodInfo, node_name: str) -> None:
         """Take in a bound pod, new or changed; an assumption of it is confirmed in silence."""
-        uid = facts.uid
+        uid = pod_info.uid
         self._aside.drop(uid)
         row = self.row_of.get(node_name)
         standing = self._roster.by_uid.get(uid)
         if standing is not None:
-            if standing.row == row and self._roster.same(standing, facts):
-                if standing.facts.pod.status.start_time != facts.pod.status.start_time:
+            if standing.row == row and self._roster.same(standing, pod_info):
+                if standing.pod_info.pod.status.start_time != pod_info.pod.status.start_time:
                     self.order_journal.log(row)
-                if self._is_relabelled(standing.facts, facts, row):
+                if self._is_relabelled(standing.pod_info, pod_info, row):
                     self.epochs.bump("pod_labels")
-                self._roster.confirm(standing, facts)
+                self._roster.confirm(standing, pod_info)
                 self._unlogged += 1
                 return
             self._remove(uid)
         if row is None:
-            self._aside.put(facts, node_name, assumed=False)
+            self._aside.put(pod_info, node_name, assumed=False)
         else:
-            self._place(facts, row, assumed=False)
+            self._place(pod_info, row, assumed=False)
 
-    def _is_relabelled(self, was: PodFacts, facts: PodFacts, row: int) -> bool:
+    def _is_relabelled(self, was: PodInfo, pod_info: PodInfo, row: int) -> bool:
         """Tell whether labels changed, other than by the node's own being copied onto the pod."""
-        if was.labels == facts.labels:
+        if was.labels == pod_info.labels:
             return False
         node = self.nodes[row]
         assert node is not None
-        changed = facts.labels.items() ^ was.labels.items()
+        changed = pod_info.labels.items() ^ was.labels.items()
         return not changed <= node.metadata.labels.items()
 
     def remove_pod(self, uid: str) -> None:
@@ -229,63 +229,65 @@ class Picture(NodeRows):
         if uid in self._roster.by_uid:
             self._remove(uid)
 
-    def assume(self, facts: PodFacts, row: int) -> None:
+    def assume(self, pod_info: PodInfo, row: int) -> None:
         """Put a pod on a row before the API server knows of it."""
-        assert facts.uid not in self._roster.by_uid, f"pod {facts.key} is in the picture already"
-        self._place(facts, row, assumed=True)
+        assert pod_info.uid not in self._roster.by_uid, (
+            f"pod {pod_info.key} is in the picture already"
+        )
+        self._place(pod_info, row, assumed=True)
 
     def forget(self, uid: str) -> None:
         """Withdraw an assumption; a confirmed pod stays."""
         if self.is_assumed(uid):
             self.remove_pod(uid)
 
-    def _place(self, facts: PodFacts, row: int, *, assumed: bool) -> None:
-        request = facts.request
+    def _place(self, pod_info: PodInfo, row: int, *, assumed: bool) -> None:
+        request = pod_info.request
         if request and request[-1][0] >= self.amounts.width:
             self._widen_to(request[-1][0])
-        cpu, memory = facts.nonzero_millicores, facts.nonzero_bytes
-        self.amounts.take(row, request, facts.slots, cpu, memory)
+        cpu, memory = pod_info.nonzero_millicores, pod_info.nonzero_bytes
+        self.amounts.take(row, request, pod_info.slots, cpu, memory)
         held = self._roster.held.version
-        if facts.terms:
-            self.show_labels(facts.terms.label_keys)
-        self._roster.enter(facts, row, assumed=assumed)
-        self._moved(facts, row, held)
+        if pod_info.terms:
+            self.show_labels(pod_info.terms.label_keys)
+        self._roster.enter(pod_info, row, assumed=assumed)
+        self._moved(pod_info, row, held)
 
     def _remove(self, uid: str) -> None:
         held = self._roster.held.version
         standing = self._roster.leave(uid)
-        facts, row = standing.facts, standing.row
-        cpu, memory = facts.nonzero_millicores, facts.nonzero_bytes
-        self.amounts.give(row, facts.request, facts.slots, cpu, memory)
-        self._moved(facts, row, held)
+        pod_info, row = standing.pod_info, standing.row
+        cpu, memory = pod_info.nonzero_millicores, pod_info.nonzero_bytes
+        self.amounts.give(row, pod_info.request, pod_info.slots, cpu, memory)
+        self._moved(pod_info, row, held)
 
-    def _moved(self, facts: PodFacts, row: int, held: int) -> None:
+    def _moved(self, pod_info: PodInfo, row: int, held: int) -> None:
         """Tell whoever must know that a pod came or went; ``held`` was the version before."""
         if self._roster.held.version != held:
             self.epochs.bump("held")
         self.journal.log(row)
-        if facts.mounts:
+        if pod_info.mounts:
             self.mount_journal.log(row)
-            if facts.mounts.claims:
+            if pod_info.mounts.claims:
                 self.epochs.bump("mounts")
 
     # --- room held by something that is not a pod -------------------------------------------
 
-    def seat(self, facts: PodFacts, row: int) -> None:
+    def seat(self, pod_info: PodInfo, row: int) -> None:
         """Let a reserve pod be seen on the row, without its amounts: those are held apart."""
-        self.unseat(facts.uid)
+        self.unseat(pod_info.uid)
         held = self._roster.held.version
-        if facts.terms:
-            self.show_labels(facts.terms.label_keys)
-        self._roster.seat(facts, row)
-        self._moved(facts, row, held)
+        if pod_info.terms:
+            self.show_labels(pod_info.terms.label_keys)
+        self._roster.seat(pod_info, row)
+        self._moved(pod_info, row, held)
 
     def unseat(self, uid: str) -> None:
         """Let a reserve pod be seen no more; one that is not seated is fine."""
         held = self._roster.held.version
         standing = self._roster.unseat(uid)
         if standing is not None:
-            self._moved(standing.facts, standing.row, held)
+            self._moved(standing.pod_info, standing.row, held)
 
     def hold(self, key: str, row: int, amounts: Mapping[int, int], slots: int = 0) -> bool:
         """Hold room on a row under a key, instead of what that key held before; tell if news."""
@@ -332,9 +334,9 @@ class Picture(NodeRows):
             self._roster.grow(capacity)
         self._importance = None
 
-    def fork(self) -> Picture:
+    def fork(self) -> NodeTable:
         """An independent copy: what happens to one never shows in the other."""
-        copy = Picture(self.resources.fork())
+        copy = NodeTable(self.resources.fork())
         self._copy_nodes_to(copy)
         copy.mount_journal = self.mount_journal.fork()
         copy.order_journal = self.order_journal.fork()

@@ -43,7 +43,7 @@ class _Digest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PodFacts:
+class PodInfo:
     """A pod in the scheduler's terms; two versions of a pod are two facts.
 
     ``request`` is in resource ids (cpu in millicores, others in units, rounded up). ``mounts`` are
@@ -73,7 +73,7 @@ class PodFacts:
     excess: str = ""
 
     @classmethod
-    def of(cls, pod: Pod, resources: ResourceNames, *, stands_in: bool = False) -> PodFacts:
+    def of(cls, pod: Pod, resources: ResourceNames, *, stands_in: bool = False) -> PodInfo:
         """Digest a pod; one without a uid goes by its namespace and name."""
         meta, spec = pod.metadata, pod.spec
         digest = _digest(pod, resources, _shape(pod))
@@ -110,7 +110,7 @@ class PodFacts:
         began = self.pod.status.start_time
         return math.inf if began is None else _moment(began)
 
-    def weighs_like(self, other: PodFacts) -> bool:
+    def weighs_like(self, other: PodInfo) -> bool:
         """Tell whether the two are of the same weight: same room, ports, priority, terms."""
         return (
             self.request == other.request
@@ -123,7 +123,7 @@ class PodFacts:
         )
 
 
-def beginnings(pods: Sequence[PodFacts]) -> list[float]:
+def beginnings(pods: Sequence[PodInfo]) -> list[float]:
     """When each of many pods started; many do at the same second."""
     texts = [pod.pod.status.start_time for pod in pods]
     moments = {text: math.inf if text is None else _moment(text) for text in set(texts)}
@@ -275,7 +275,7 @@ def _host_ports(pod: Pod) -> frozenset[HostPort]:
     )
 
 
-def sum_of(pods: Iterable[PodFacts]) -> Counter[int]:
+def sum_of(pods: Iterable[PodInfo]) -> Counter[int]:
     """What pods take together, by resource id; pod slots among them."""
     total: Counter[int] = Counter()
     for pod in pods:

@@ -3,12 +3,12 @@
 import pytest
 
 from holdfast.columns.interner import CPU, ResourceNames
-from holdfast.columns.pod_facts import PodFacts
+from holdfast.columns.pod_info import PodInfo
 from holdfast.testing import a_pod, typed
 
 
 def shape(**spec):
-    return PodFacts.of(typed(a_pod(**spec)), ResourceNames()).shape
+    return PodInfo.of(typed(a_pod(**spec)), ResourceNames()).shape
 
 
 def token(name):
@@ -47,7 +47,7 @@ def test_pods_of_a_workload_are_of_one_shape_wherever_they_stand():
 
 
 def millicores(pod, names):
-    (amount,) = [a for resource, a in PodFacts.of(typed(pod), names).request if resource == CPU]
+    (amount,) = [a for resource, a in PodInfo.of(typed(pod), names).request if resource == CPU]
     return amount
 
 
