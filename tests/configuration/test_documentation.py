@@ -46,7 +46,6 @@ def test_the_page_and_the_example_are_the_same(pages):
     assert own.partition('"""\n\n')[2] == pages[0]
     assert len([line for line in own.splitlines() if line.strip()]) < 20
     assert (EXAMPLE / "config.yaml").read_text() in blocks("docs/plugins.md", "yaml")
-    assert defined(blocks("README.md", "python")[0], "AvoidCrowds").name == "AvoidCrowds"
 
 
 def test_remembering_is_as_right_as_asking(pages):

@@ -4,7 +4,7 @@ import pytest
 
 from stories.transcript import ROOT, replay, running_cluster, steps_of
 
-GUIDE = ROOT / "docs" / "reservations.md"
+GUIDE = ROOT / "docs" / "reservations-tutorial.md"
 PRE_ALLOCATION = ROOT / "docs" / "reservations-pre-allocation.md"
 CONFIG = "examples/13-pre-allocation/scheduler.yaml"
 
