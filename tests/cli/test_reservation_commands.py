@@ -192,7 +192,7 @@ async def test_free_tells_used_from_reserved_from_free(cluster):
         *["CPU", "USED", "RESERVED", "FREE", "MEMORY", "USED", "RESERVED", "FREE"],
     ]
     assert lines[1].split() == ["n1", "8", "3", "1", "4", "16Gi", "0", "4Gi", "12Gi"]
-    assert lines[3].split() == ["all", "nodes", "12", "4500m", "1", "6500m", "24Gi", "0", "4Gi",
+    assert lines[3].split() == ["all", "nodes", "12", "4.5", "1", "6.5", "24Gi", "0", "4Gi",
                                 "20Gi"]  # fmt: skip
 
 

@@ -12,11 +12,13 @@ import typer
 from holdfast.cli import commands
 from holdfast.cli.log_format import LogFormatter
 from holdfast.cli.reservation import commands as reservation
+from holdfast.cli.usage import Command, Group
 from holdfast.errors import HoldfastError
 from holdfast.repeated_log import RepeatFilter
 
 app = typer.Typer(
     name="holdfast",
+    cls=Group,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -37,22 +39,24 @@ def about(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_say_version, is_eager=True, help="Say which version this is."
+            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
-    """A Kubernetes scheduler and control plane that holds room and keeps its promises."""
+    """A Kubernetes scheduler and control plane with resource reservations."""
 
 
-app.command("up", help="Run the embedded cluster.")(commands.up)
-app.command("down", help="Stop the embedded cluster of a data directory.")(commands.down)
-app.command("status", help="Say whether the embedded cluster runs, and where.")(commands.status)
-app.command("apiserver", help="Run the API server alone.")(commands.apiserver)
-app.command("scheduler", help="Run the scheduler against any API server.")(commands.scheduler)
-app.command("why", help="Say why a pod is, or is not, where it is.")(commands.why)
-app.command("explain", help="Decide over a file of API objects; no cluster needed.")(
-    commands.explain
+_SUMMARIES = (
+    (commands.up, "Run the embedded cluster."),
+    (commands.down, "Stop the embedded cluster; its data stays."),
+    (commands.status, "Show whether the embedded cluster is running."),
+    (commands.apiserver, "Run the API server alone."),
+    (commands.scheduler, "Run the scheduler against any API server."),
+    (commands.why, "Explain why a pod is on its node, or has none."),
+    (commands.explain, "Explain a decision from a file of API objects."),
 )
+for _command, _summary in _SUMMARIES:
+    app.command(_command.__name__, cls=Command, short_help=_summary)(_command)
 app.add_typer(reservation.app)
 
 

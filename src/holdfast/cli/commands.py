@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import detached, running
+from holdfast.cli.usage import at_least, parse_port
 from holdfast.settings import ClusterSettings, NodeSettings, SchedulerSettings, ServerSettings
 
 
 class Output(StrEnum):
-    """In which form to answer."""
+    """Output formats."""
 
     text = "text"
     json = "json"
@@ -23,51 +24,101 @@ class Output(StrEnum):
 
 DataDir = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Where everything is kept; default ~/.local/share/holdfast."),
-]
-Host = Annotated[str, typer.Option(help="Address to listen on.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")]
-WriteKubeconfig = Annotated[
-    Path | None, typer.Option(help="Where to write it; default: in the data directory.")
-]
-Kubeconfig = Annotated[Path | None, typer.Option(help="Default: as kubectl finds it.")]
-CheckInvariants = Annotated[
-    bool, typer.Option("--check-invariants", help="Check every promise after every decision.")
-]
-Config = Annotated[Path | None, typer.Option(help="A KubeSchedulerConfiguration.")]
-TheirConfig = Annotated[
-    Path | None,
     typer.Option(
-        help="The KubeSchedulerConfiguration the scheduler runs with; default: the one your "
-        "embedded cluster was started with."
+        metavar="DIR",
+        help="Directory of the database, certificates and log; default: ~/.local/share/holdfast.",
     ),
 ]
-OutputOption = Annotated[Output, typer.Option("-o", "--output", help="For people or for programs.")]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")]
+Port = Annotated[
+    int,
+    typer.Option(metavar="PORT", parser=parse_port, help="Port to listen on; 0: any free port."),
+]
+WriteKubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where to write the admin's kubeconfig; default: kubeconfig in the data directory.",
+    ),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Kubeconfig of the cluster; default: the one kubectl would use.",
+    ),
+]
+CheckInvariants = Annotated[
+    bool,
+    typer.Option(
+        "--check-invariants",
+        help="After every decision check that no node, reservation or device is over-committed "
+        "(slow; for debugging).",
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="KubeSchedulerConfiguration of the scheduler; default: the built-in profiles.",
+    ),
+]
+SchedulerConfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="KubeSchedulerConfiguration the cluster's scheduler runs with; default: the one the "
+        "embedded cluster was started with, else the built-in profiles.",
+    ),
+]
+OutputOption = Annotated[
+    Output,
+    typer.Option("-o", "--output", metavar="FORMAT", help="text (for people) or json."),
+]
+Namespace = Annotated[
+    str, typer.Option("-n", "--namespace", metavar="NAMESPACE", help="Namespace of the object.")
+]
 
 
 def up(
-    nodes: Annotated[int, typer.Option(min=0, help="Simulated nodes there must be.")] = 3,
+    nodes: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            parser=at_least(0),
+            help="Create simulated nodes until there are N; existing ones are kept.",
+        ),
+    ] = 3,
     data_dir: DataDir = None,
     host: Host = "127.0.0.1",
     port: Port = 6443,
     kubeconfig: WriteKubeconfig = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Go on in the background.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run in the background; return when it is ready.")
+    ] = False,
     single_process: Annotated[
         bool,
-        typer.Option("--single-process/--two-processes", help="API server in this process or not."),
+        typer.Option(
+            "--single-process/--two-processes",
+            help="Run the API server in the scheduler's process, or in one of its own (faster).",
+        ),
     ] = False,
     config: Config = None,
     health_port: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            max=65535,
-            help="Show the scheduler's /healthz, /readyz, /metrics on loopback; default: nowhere.",
+            metavar="PORT",
+            parser=parse_port,
+            help="Serve the scheduler's /healthz, /readyz and /metrics on this port of 127.0.0.1; "
+            "0: any free port; default: not served.",
         ),
     ] = None,
     check_invariants: CheckInvariants = False,
 ) -> None:
-    """Run API server, scheduler, controllers and simulated nodes."""
+    """Run the embedded cluster: API server, scheduler, controllers and simulated nodes.
+
+    Everything is stored in the data directory; the next start continues with it.
+    """
     settings = ClusterSettings(
         data_dir=running.data_dir(data_dir),
         kubeconfig=kubeconfig.expanduser().absolute() if kubeconfig else None,
@@ -92,12 +143,15 @@ def up(
 
 
 def down(data_dir: DataDir = None) -> None:
-    """Stop the cluster; its data stays."""
+    """Stop the embedded cluster and wait until it has ended; its data stays."""
     detached.stop(running.data_dir(data_dir))
 
 
 def status(data_dir: DataDir = None) -> None:
-    """Say whether the cluster runs; exit 1 if it does not, or is not ready."""
+    """Show whether the embedded cluster is running, and its address.
+
+    The exit code is 1 if it is not running or not ready.
+    """
     from holdfast.cli.status import show
 
     raise typer.Exit(show(running.data_dir(data_dir)))
@@ -110,7 +164,7 @@ def apiserver(
     kubeconfig: WriteKubeconfig = None,
     announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
 ) -> None:
-    """Serve the Kubernetes API from one data directory until told to stop."""
+    """Run the API server alone, on one data directory, until SIGINT or SIGTERM."""
     from holdfast.cli.serving import serve
 
     directory = running.data_dir(data_dir)
@@ -128,15 +182,22 @@ def scheduler(
         bool | None,
         typer.Option(
             "--leader-elect/--no-leader-elect",
-            help="Let one replica decide at a time; default: as the configuration says, else yes.",
+            help="Schedule only while this replica holds the lease; default: as the "
+            "configuration says, else yes.",
         ),
     ] = None,
     health_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="/healthz, /readyz, /metrics on loopback.")
+        int,
+        typer.Option(
+            metavar="PORT",
+            parser=parse_port,
+            help="Serve /healthz, /readyz and /metrics on this port of 127.0.0.1; "
+            "0: any free port.",
+        ),
     ] = 10259,
     check_invariants: CheckInvariants = False,
 ) -> None:
-    """Place pods on any API server, a real one included."""
+    """Run the scheduler and its controllers against any API server, until SIGINT or SIGTERM."""
     from holdfast.cli.scheduling import schedule
 
     settings = SchedulerSettings(
@@ -146,13 +207,17 @@ def scheduler(
 
 
 def why(
-    pod: Annotated[str, typer.Argument(help="NAME or NAMESPACE/NAME.")],
-    namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
+    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
+    namespace: Namespace = "default",
     kubeconfig: Kubeconfig = None,
-    config: TheirConfig = None,
+    config: SchedulerConfig = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Say why a pod is, or is not, where it is; preemption is tried as a dry run."""
+    """Explain why a pod is on its node, or has none.
+
+    POD is a name, or NAMESPACE/NAME. The decision is made again, here, over the objects of the
+    cluster; nothing is changed, and preemption is a dry run.
+    """
     from holdfast.cli.why import tell
 
     tell(pod if "/" in pod else f"{namespace}/{pod}", kubeconfig, config, output.value)
@@ -160,29 +225,41 @@ def why(
 
 def explain(
     snapshot: Annotated[
-        str, typer.Option(metavar="FILE", help="A v1 List, or YAML/JSON documents; -: stdin.")
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="API objects: a v1 List, or YAML or JSON documents; -: standard input.",
+        ),
     ] = "",
-    pod: Annotated[str, typer.Option(metavar="NAMESPACE/NAME", help="Whom to decide for.")] = "",
+    pod: Annotated[
+        str, typer.Option(metavar="NAMESPACE/NAME", help="The pod of the file to schedule.")
+    ] = "",
     config: Config = None,
-    preempt: Annotated[bool, typer.Option("--preempt", help="Try preemption too.")] = False,
+    preempt: Annotated[
+        bool, typer.Option("--preempt", help="If the pod fits nowhere, try preemption.")
+    ] = False,
     now: Annotated[
-        str, typer.Option(metavar="RFC3339", help="The time to decide at; default: the present.")
+        str,
+        typer.Option(
+            metavar="RFC3339",
+            help="Time of the decision, such as 2026-01-31T12:00:00Z; default: now.",
+        ),
     ] = "",
     output: OutputOption = Output.text,
     batch: Annotated[
         bool,
         typer.Option(
             "--batch",
-            help='JSON lines on standard input: {"objects": [...], "pod": "NAMESPACE/NAME"}, '
-            "and config, preempt, now if you like.",
+            help='Read JSON lines from standard input: {"objects": [...], "pod": '
+            '"NAMESPACE/NAME"}, optionally with config, preempt and now; write one line each.',
         ),
     ] = False,
 ) -> None:
-    """Explain a decision over a snapshot."""
+    """Explain a scheduling decision from a file of API objects; no cluster is needed."""
     if batch and (snapshot or pod or config or preempt or now):
-        raise typer.BadParameter("with --batch everything stands in the lines themselves")
+        raise typer.BadParameter("--batch takes no other flag: each line has its own fields.")
     if not batch and not (snapshot and pod):
-        raise typer.BadParameter("give --snapshot FILE and --pod NAMESPACE/NAME, or --batch")
+        raise typer.BadParameter("Give --snapshot FILE and --pod NAMESPACE/NAME, or --batch.")
     from holdfast.cli.explain import explain_file, explain_lines
 
     if batch:

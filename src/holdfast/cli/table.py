@@ -1,17 +1,17 @@
-"""Tables and amounts for people."""
+"""Tables of text: rows under headings, quantities in one unit a column, durations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from holdfast.api.quantity import AmountText
+from holdfast.api.quantity import AmountText, milli, units
 
-_BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+_BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"))
 _AGES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Set rows under their heads, as kubectl does.
+    """Format rows under headings, as kubectl does.
 
     >>> print(table(["NAME", "CPU"], [["a-long-name", "1"], ["b", ""]]))
     NAME          CPU
@@ -26,40 +26,57 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def amounts(given: Mapping[str, AmountText]) -> str:
-    """List amounts shortly.
+def list_amounts(requests: Sequence[Mapping[str, AmountText]]) -> list[str]:
+    """Write each set of quantities in one line, every resource in one unit over all lines.
 
-    >>> amounts({"memory": "8Gi", "cpu": "500m"}), amounts({})
-    ('cpu 500m, memory 8Gi', '-')
+    >>> list_amounts([{"memory": "8Gi", "cpu": "500m"}, {"memory": "1Gi", "cpu": "2"}, {}])
+    ['cpu 0.5, memory 8Gi', 'cpu 2, memory 1Gi', '-']
     """
-    return ", ".join(f"{name} {given[name]}" for name in sorted(given)) or "-"
+    texts: list[dict[str, str]] = [{} for _ in requests]
+    for resource in sorted({name for request in requests for name in request}):
+        having = [at for at, request in enumerate(requests) if resource in request]
+        read = milli if resource == "cpu" else units
+        written = in_one_unit(resource, [read(requests[at][resource]) for at in having])
+        for at, text in zip(having, written, strict=True):
+            texts[at][resource] = text
+    return [", ".join(f"{name} {text}" for name, text in line.items()) or "-" for line in texts]
 
 
-def shown(resource: str, amount: int) -> str:
-    """Write an amount in base units (millicores for cpu) so that people can read it.
+def in_one_unit(resource: str, amounts: Sequence[int]) -> list[str]:
+    """Write amounts of a resource, given in millicores or whole units, all in the same unit.
 
-    >>> shown("cpu", 7800), shown("cpu", 2000), shown("memory", 28625036 * 1024), shown("x/y", 3)
-    ('7800m', '2', '27.3Gi', '3')
+    CPU is written in cores. Bytes are written in the largest of Ti, Gi and Mi of which every
+    amount has at least one.
+
+    >>> in_one_unit("cpu", [7800, 2000, 0]), in_one_unit("example.com/gpu", [3])
+    (['7.8', '2', '0'], ['3'])
+    >>> in_one_unit("memory", [3 * 2**30, 3 * 2**29, 0]), in_one_unit("memory", [2**30, 2**27])
+    (['3Gi', '1.5Gi', '0'], ['1024Mi', '128Mi'])
     """
     if resource == "cpu":
-        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+        return [_decimal(amount / 1000, 3) for amount in amounts]
     if resource != "memory" and not resource.startswith(("ephemeral-storage", "hugepages-")):
-        return str(amount)
-    for size, unit in _BINARY:
-        if abs(amount) >= size:
-            return f"{amount / size:.1f}".removesuffix(".0") + unit
-    return str(amount)
+        return [str(amount) for amount in amounts]
+    least = min((abs(amount) for amount in amounts if amount), default=0)
+    size, unit = next(((s, u) for s, u in _BINARY if least >= s), _BINARY[-1])
+    return [f"{_decimal(amount / size, 1)}{unit}" if amount else "0" for amount in amounts]
+
+
+def _decimal(value: float, digits: int) -> str:
+    """Write a number without needless zeros; one too small for ``digits`` is not written as 0."""
+    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
+    return text if float(text) or not value else f"{value:.1g}"
 
 
 def span(seconds: float) -> str:
-    """Write how long something is, the two largest units at most.
+    """Write a duration with its two largest units.
 
     >>> span(59), span(3600), span(90000), span(-5)
     ('59s', '1h', '1d1h', '0s')
     """
-    left, told = max(0, int(seconds)), []
+    left, parts = max(0, int(seconds)), []
     for size, unit in _AGES:
         if left >= size:
-            told.append(f"{left // size}{unit}")
+            parts.append(f"{left // size}{unit}")
             left %= size
-    return "".join(told[:2]) or "0s"
+    return "".join(parts[:2]) or "0s"

@@ -7,40 +7,89 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import Kubeconfig, Output, OutputOption, TheirConfig
+from holdfast.cli.commands import Kubeconfig, Namespace, Output, OutputOption, SchedulerConfig
+from holdfast.cli.usage import Command, Group, at_least, parse_seconds
 
 app = typer.Typer(
     name="reservation",
-    help="Make, list and explain reservations; see what room there is.",
+    cls=Group,
+    help="Create, list and explain reservations; show free resources.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
-@app.command("create", help="Hold room for replicas a workload is to have.")
+@app.command(
+    "create", cls=Command, short_help="Reserve resources for future replicas of a workload."
+)
 def create(
     target: Annotated[
-        str, typer.Option("--for", metavar="KIND/NAME", help="Such as deployment/web.")
+        str,
+        typer.Option(
+            "--for",
+            metavar="KIND/NAME",
+            help="The workload: a deployment, replicaset or statefulset, such as deployment/web.",
+        ),
     ],
-    replicas: Annotated[int, typer.Option(min=1, help="How many pods to hold room for.")] = 1,
-    namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
-    ttl: Annotated[str, typer.Option(help="How long to hold it; 0: for ever.")] = "24h",
-    expires: Annotated[str, typer.Option(metavar="RFC3339", help="Until when, instead.")] = "",
-    node: Annotated[str, typer.Option(help="On this node and no other.")] = "",
-    policy: Annotated[str, typer.Option(help="Aligned or Restricted.")] = "",
+    replicas: Annotated[
+        int,
+        typer.Option(metavar="N", parser=at_least(1), help="How many reservations, one a pod."),
+    ] = 1,
+    namespace: Namespace = "default",
+    ttl: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION", help="Lifetime of a reservation, such as 1h30m; 0: no end."
+        ),
+    ] = "24h",
+    expires: Annotated[
+        str,
+        typer.Option(
+            metavar="RFC3339", help="End of the reservation as a time; takes precedence over --ttl."
+        ),
+    ] = "",
+    node: Annotated[
+        str, typer.Option(metavar="NODE", help="Reserve on this node; default: any that fits.")
+    ] = "",
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="POLICY",
+            help="Aligned: pods may use free resources of the node too; Restricted: they may not; "
+            "default: Koordinator's default policy.",
+        ),
+    ] = "",
     reusable: Annotated[
-        bool, typer.Option("--reusable", help="Serve pods as long as room lasts, not one.")
+        bool,
+        typer.Option(
+            "--reusable", help="Serve pods as long as resources are left; default: one pod."
+        ),
     ] = False,
     scheduler_name: Annotated[
-        str, typer.Option(help="Who places it; default: whoever places the workload's pods.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Scheduler that places the reservation; default: that of the workload's pods.",
+        ),
     ] = "",
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for nodes; 0: do not wait.")
-    ] = 30.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print it, create nothing.")] = False,
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            parser=parse_seconds,
+            help="How long to wait until the reservations have nodes; 0: do not wait.",
+        ),
+    ] = 30,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the reservation; create nothing.")
+    ] = False,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Create one reservation a replica, for the pods the workload's selector chooses."""
+    """Reserve resources for future replicas of a workload.
+
+    One reservation a replica is created from the workload's pod template, for the pods that the
+    workload's selector matches. The exit code is 1 if some have no node after --wait.
+    """
     from holdfast.cli.reservation.creating import run
     from holdfast.cli.reservation.making import ReservationFlags
 
@@ -51,36 +100,51 @@ def create(
     )  # fmt: skip
 
 
-@app.command("list", help="Every reservation: what it holds, for whom, how long.")
+@app.command("list", cls=Command, short_help="List reservations: resources, owners, end.")
 def list_(kubeconfig: Kubeconfig = None, output: OutputOption = Output.text) -> None:
-    """List the reservations and what is wrong with some of them."""
+    """List reservations: their resources, owners and end, and below the table their problems."""
     from holdfast.cli.reservation.listing import run
 
     run(kubeconfig, output.value)
 
 
-@app.command("why", help="Say where a reservation stands, and what keeps it there.")
+@app.command("why", cls=Command, short_help="Explain the state of one reservation.")
 def why(
-    name: Annotated[str, typer.Argument(help="The reservation's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
     kubeconfig: Kubeconfig = None,
-    config: TheirConfig = None,
+    config: SchedulerConfig = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Explain one reservation; one without a node is decided for again, here."""
+    """Explain the state of the reservation NAME.
+
+    For a reservation without a node the decision is made again, here, over the objects of the
+    cluster; nothing is changed.
+    """
     from holdfast.cli.reservation.reasons import run
 
     run(name, kubeconfig, config, output.value)
 
 
-@app.command("free", help="What each node has: used, reserved and unused, free for everybody.")
+@app.command(
+    "free", cls=Command, short_help="Show used, reserved and free resources of every node."
+)
 def free(
     resource: Annotated[
-        list[str] | None, typer.Option("--resource", "-r", help="Instead of cpu and memory.")
+        list[str] | None,
+        typer.Option(
+            "--resource",
+            "-r",
+            metavar="NAME",
+            help="Resource to show; may be repeated; default: cpu and memory.",
+        ),
     ] = None,
     kubeconfig: Kubeconfig = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Show the room of every node."""
+    """Show the used, reserved and free resources of every node.
+
+    Reserved resources are those of reservations that no pod uses yet.
+    """
     from holdfast.cli.reservation.room import run
 
     run(resource or (), kubeconfig, output.value)

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.api import scheme
 from holdfast.api.reservation import FINAL, PENDING, Reservation, ReservationOwner
 from holdfast.cli.connection import all_of, connected
-from holdfast.cli.table import amounts, span, table
+from holdfast.cli.table import list_amounts, span, table
 from holdfast.clock import SystemClock
 
 HEAD = ("NAME", "PHASE", "NODE", "FOR", "HELD", "USED", "OWNERS", "ENDS")
@@ -40,10 +40,13 @@ async def _read(kubeconfig: Path | None) -> list[Reservation]:
 def as_text(found: Iterable[Reservation], now: float) -> str:
     """Set the reservations in a table, and below it what is wrong with some of them."""
     listed = list(found)
+    amounts = list_amounts(
+        [part for r in listed for part in (r.status.allocatable, r.status.allocated)]
+    )
     rows = [
-        (r.name, r.phase, r.status.node_name or "-", owners_of(r), amounts(r.status.allocatable),
-         amounts(r.status.allocated), str(len(r.status.current_owners)), ends(r, now))
-        for r in listed
+        (r.name, r.phase, r.status.node_name or "-", owners_of(r), held, used,
+         str(len(r.status.current_owners)), ends(r, now))
+        for r, held, used in zip(listed, amounts[::2], amounts[1::2], strict=True)
     ]  # fmt: skip
     troubles = [f"{r.name}: {words}" for r in listed if (words := trouble(r))]
     return "\n".join([table(HEAD, rows), *troubles])

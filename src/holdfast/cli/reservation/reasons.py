@@ -20,7 +20,7 @@ from holdfast.cli.configured import configured_for
 from holdfast.cli.connection import connected, everything
 from holdfast.cli.reservation.listing import ends, owners_of, trouble
 from holdfast.cli.snapshot import Snapshot, world_of
-from holdfast.cli.table import amounts, span
+from holdfast.cli.table import list_amounts, span
 from holdfast.cli.verdict import as_text
 from holdfast.clock import SystemClock
 from holdfast.engine.profile import Profile
@@ -108,10 +108,11 @@ def _end(found: Reservation, now: float) -> str:
 
 def _on_a_node(found: Reservation, now: float) -> list[str]:
     status = found.status
+    held, used = list_amounts([status.allocatable, status.allocated])
     lines = [
-        f"{found.name} holds {amounts(status.allocatable)} on {status.node_name} for "
+        f"{found.name} holds {held} on {status.node_name} for "
         f"{owners_of(found)}, ends {ends(found, now)}",
-        f"  used: {amounts(status.allocated)}"
+        f"  used: {used}"
         + "".join(f"\n    by {o.namespace}/{o.name}" for o in status.current_owners),
     ]
     if found.phase == WAITING:

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.api import scheme
 from holdfast.cli.connection import connected, everything
 from holdfast.cli.snapshot import world_of
-from holdfast.cli.table import shown, table
+from holdfast.cli.table import in_one_unit, table
 from holdfast.columns.interner import PODS
 from holdfast.framework.world import World
 
@@ -71,17 +71,17 @@ def _room(nodes: Any, resource: int, row: int, reserved: int) -> dict[str, int]:
 
 
 def as_text(found: Sequence[dict[str, Any]], resources: Sequence[str]) -> str:
-    """Set the rooms in a table, the sum of all nodes last."""
+    """Format a table of every node's resources, the sum of all nodes last."""
     parts = ("has", "used", "reserved", "free")
+    columns = [[f"{node['node']}{' (cordoned)' if node['cordoned'] else ''}" for node in found]]
+    if len(found) > 1:
+        columns[0].append("all nodes")
     head = ["NODE"]
     for resource in resources:
         head += [resource.upper(), "USED", "RESERVED", "FREE"]
-    rows = [
-        [f"{room['node']}{' (cordoned)' if room['cordoned'] else ''}",
-         *(shown(r, room[r][part]) for r in resources for part in parts)]
-        for room in found
-    ]  # fmt: skip
-    if len(found) > 1:
-        sums = [shown(r, sum(room[r][part] for room in found)) for r in resources for part in parts]
-        rows.append(["all nodes", *sums])
-    return table(head, rows)
+        rows = [[node[resource][part] for part in parts] for node in found]
+        if len(found) > 1:
+            rows.append([sum(column) for column in zip(*rows, strict=True)])
+        cells = in_one_unit(resource, [amount for row in rows for amount in row])
+        columns += [cells[at :: len(parts)] for at in range(len(parts))]
+    return table(head, zip(*columns, strict=True))
