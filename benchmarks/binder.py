@@ -21,7 +21,7 @@ from holdfast.api.meta import ObjectReference
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import EVENTS, NODES, PODS
 from holdfast.client.client import Client
-from holdfast.client.event_body import complete, event_body, event_name
+from holdfast.client.event_body import event_body, event_name, with_count
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
 from holdfast.client.transport import Request
@@ -91,7 +91,7 @@ def event(pod: Pod, node: str, number: int) -> bytes:
         "message": f"Successfully assigned default/{pod.name} to {node}",
     }  # fmt: skip
     name = event_name(about, WHO, now, number)
-    return complete(event_body(name, about, what, source=WHO, instance=WHO, now=now), 1, now)
+    return with_count(event_body(name, about, what, source=WHO, instance=WHO, now=now), 1, now)
 
 
 if __name__ == "__main__":

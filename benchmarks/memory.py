@@ -24,8 +24,8 @@ from holdfast.api import scheme
 from holdfast.api.pod import Pod
 from holdfast.api.resource import Resource
 from holdfast.api.shared_parts import SharedParts
-from holdfast.client.replica import Replica
-from holdfast.client.wire import decode_typed
+from holdfast.client.informer_cache import InformerCache
+from holdfast.client.response_decoding import decode_typed
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.hearing import Hearing
@@ -142,14 +142,14 @@ class Feed:
         )  # fmt: skip
         self.desk = NewsDesk(self.world, queue, profiles.__contains__, time.time)
         self._parts = SharedParts()
-        self._copies: dict[str, Replica[Any]] = {}
+        self._copies: dict[str, InformerCache[Any]] = {}
 
     def _keep(self, obj: Any) -> Any:
         return self._parts.pod(obj) if isinstance(obj, Pod) else self._parts.node(obj)
 
     def hear(self, resource: Resource[Any], handler: Any, objects: Iterator[Any]) -> float:
         """Take in objects; answers CPU microseconds an event, making the JSON left out."""
-        copy = self._copies.setdefault(resource.plural, Replica())
+        copy = self._copies.setdefault(resource.plural, InformerCache())
         spent, count = 0.0, 0
         for raw in objects:
             data = json.dumps(raw).encode()

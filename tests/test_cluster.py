@@ -73,7 +73,7 @@ async def test_a_part_that_dies_is_named_with_the_cause(cluster, monkeypatch):
 
 
 @pytest.mark.parametrize(("part", "name"), [("controllers", "controllers"),
-                                            ("fleet", "simulated nodes")])  # fmt: skip
+                                            ("simulated_nodes", "simulated nodes")])  # fmt: skip
 async def test_other_parts_are_looked_after_too(cluster, part, name):
     await getattr(cluster.components, part).stop()
     assert await cluster.failure() == f"the {name} have died"

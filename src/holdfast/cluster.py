@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.agent.fleet import Fleet
 from holdfast.agent.nodes import node_name
+from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.apiserver.access.credentials import Credentials, ensure_credentials, write_kubeconfig
 from holdfast.apiserver.http import HttpsFront, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
@@ -29,7 +29,7 @@ from holdfast.client.events import DRAIN_SECONDS
 from holdfast.client.http import HttpTransport
 from holdfast.clock import Clock
 from holdfast.configuration.reading import Configuration
-from holdfast.controllers.group import ControllerGroup
+from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.controllers.reservation import settings_of
 from holdfast.errors import HoldfastError, Refused, Unavailable
 from holdfast.scheduler_process import scheduler_for
@@ -119,11 +119,11 @@ class Components:
         self.scheduler = scheduler_for(
             client_for("system:kube-scheduler"), clock, chosen, scheduler
         )
-        self.controllers = ControllerGroup(
+        self.controllers = ControllerManager(
             client_for("system:kube-controller-manager"), clock,
             reservations=settings_of(chosen.profiles.values()),
         )  # fmt: skip
-        self.fleet = Fleet(client_for("system:nodes"), clock)
+        self.simulated_nodes = SimulatedNodes(client_for("system:nodes"), clock)
         self.nodes = 0
         """How many nodes there were when all was started."""
         self._wanted = nodes.count
@@ -131,7 +131,7 @@ class Components:
     @property
     def healthy(self) -> bool:
         """Whether every part still runs."""
-        return self.scheduler.healthy and self.controllers.healthy and self.fleet.healthy
+        return self.scheduler.healthy and self.controllers.healthy and self.simulated_nodes.healthy
 
     async def start(self, tell: Tell = lambda _words: None) -> None:
         """Start the parts; nodes last, so that nothing runs before someone watches it.
@@ -145,17 +145,17 @@ class Components:
         wanted = {node_name(ordinal) for ordinal in range(1, self._wanted + 1)}
         self.nodes = len(wanted | self.scheduler.world.nodes.row_of.keys())
         tell(f"starting {self.nodes} nodes")
-        await self.fleet.start()
-        await self.fleet.register(self._wanted)
+        await self.simulated_nodes.start()
+        await self.simulated_nodes.register(self._wanted)
 
     async def stop(self) -> None:
         """Let every part finish what it is doing; they have nothing to wait for in each other."""
-        ends = (self.fleet.stop(), self.scheduler.stop(), self.controllers.stop())
+        ends = (self.simulated_nodes.stop(), self.scheduler.stop(), self.controllers.stop())
         for end in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(end, BaseException):
                 raise end
 
-    async def ailment(self) -> str:
+    async def failure_reason(self) -> str:
         """Say which part has died, and of what if that is known; "" while all live."""
         if not self.scheduler.healthy:
             try:
@@ -163,7 +163,10 @@ class Components:
             except Exception as cause:
                 return f"the scheduler has died: {type(cause).__name__}: {cause}"
             return "the scheduler has stopped"
-        for part, name in ((self.controllers, "controllers"), (self.fleet, "simulated nodes")):
+        for part, name in (
+            (self.controllers, "controllers"),
+            (self.simulated_nodes, "simulated nodes"),
+        ):
             if not part.healthy:
                 return f"the {name} have died"
         return ""
@@ -225,8 +228,8 @@ class Cluster:
     async def failure(self) -> str:
         """Wait until a part dies and say which; as long as all live there is no answer."""
         while self._server_lives and self.components is not None:
-            if ailment := await self.components.ailment():
-                return ailment
+            if failure_reason := await self.components.failure_reason():
+                return failure_reason
             await self._clock.sleep(LOOK_SECONDS)
         return "the API server has died"
 

@@ -12,11 +12,11 @@ from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.leader import LeaderElection, LeaseTimes
-from holdfast.client.transport import FencedTransport, ThrottledTransport, Transport
+from holdfast.client.transport import LeaseGuardedTransport, ThrottledTransport, Transport
 from holdfast.clock import Clock
 from holdfast.configuration.document import ClientConnection, LeaderElectionConfiguration
 from holdfast.configuration.reading import Configuration
-from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
+from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.controllers.reservation import settings_of
 from holdfast.errors import HoldfastError
 from holdfast.scheduler.scheduler import Scheduler
@@ -66,11 +66,11 @@ class SchedulerProcess:
         self._election = _election(self._lease_client, clock, terms)
         transport = _transport(endpoint, configuration.client_connection, clock)
         if self.elects:
-            transport = FencedTransport(transport, self._election.confirm)
+            transport = LeaseGuardedTransport(transport, self._election.check_leadership)
         self._client = Client(transport, NAME)
         self.scheduler = scheduler_for(self._client, clock, configuration, settings)
         # What keeps reservations true lives where they are scheduled, on the same informers.
-        self._beside = ControllerGroup(
+        self._beside = ControllerManager(
             self._client, clock, self.scheduler.recorder, kinds=BESIDE_KUBERNETES,
             informers=self.scheduler.sources.informers,
             reservations=settings_of(configuration.profiles.values()),
@@ -89,7 +89,7 @@ class SchedulerProcess:
         """Say what is wrong with the lease it holds, "" for nothing."""
         if self.elects and self._election.is_leader:
             try:
-                self._election.confirm()
+                self._election.check_leadership()
             except HoldfastError as lost:
                 return str(lost)
         return ""
@@ -154,7 +154,7 @@ def _election(client: Client, clock: Clock, terms: LeaderElectionConfiguration) 
     return LeaderElection(
         client, clock=clock, identity=f"{socket.gethostname()}_{os.getpid()}",
         name=terms.resource_name, namespace=terms.resource_namespace,
-        terms=LeaseTimes(terms.lease_duration, terms.renew_deadline, terms.retry_period),
+        times=LeaseTimes(terms.lease_duration, terms.renew_deadline, terms.retry_period),
     )  # fmt: skip
 
 

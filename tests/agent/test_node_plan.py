@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from holdfast.agent.nodes import (
+    AGENT_LABEL,
     LEASE_SECONDS,
-    MARK,
     NodeShape,
-    foreign_for,
+    foreign_lease_seconds,
+    lease_renewal,
     new_lease,
     new_node,
     plan_node_status,
-    renewal,
 )
 from holdfast.agent.objects import AgentNode
 from holdfast.api.decode import convert_object
@@ -75,16 +75,16 @@ def a_lease(age, **labels):
 
 
 def test_a_node_that_somebody_else_beats_for_is_left_alone_while_they_do():
-    assert foreign_for(None, NOW) == 0
-    assert foreign_for(a_lease(10), NOW) == 30
-    assert foreign_for(a_lease(41), NOW) == 0
-    assert foreign_for(convert_object({"metadata": {"name": "n"}}, Lease), NOW) == 0
+    assert foreign_lease_seconds(None, NOW) == 0
+    assert foreign_lease_seconds(a_lease(10), NOW) == 30
+    assert foreign_lease_seconds(a_lease(41), NOW) == 0
+    assert foreign_lease_seconds(convert_object({"metadata": {"name": "n"}}, Lease), NOW) == 0
 
 
 def test_our_own_lease_is_ours_after_a_restart():
-    assert foreign_for(a_lease(1, **{MARK: "simulated"}), NOW) == 0
+    assert foreign_lease_seconds(a_lease(1, **{AGENT_LABEL: "simulated"}), NOW) == 0
     made = new_lease(a_node(), NOW)
-    assert foreign_for(convert_object(made, Lease), NOW) == 0
+    assert foreign_lease_seconds(convert_object(made, Lease), NOW) == 0
     assert made["spec"]["leaseDurationSeconds"] == LEASE_SECONDS
     assert made["metadata"]["ownerReferences"][0]["uid"] == "u"
-    assert renewal(NOW) == {"spec": {"renewTime": rfc3339_micro(NOW)}}
+    assert lease_renewal(NOW) == {"spec": {"renewTime": rfc3339_micro(NOW)}}

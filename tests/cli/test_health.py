@@ -69,7 +69,7 @@ async def test_who_is_well_says_so_at_length_if_asked(pages):
 
 async def test_health_notices_an_informer_that_died(pages, cluster, monkeypatch):
     nodes = cluster.components.scheduler.sources.informers.get(NODES)
-    monkeypatch.setattr(nodes._replica, "put", lambda *_: 1 / 0)
+    monkeypatch.setattr(nodes._objects, "put", lambda *_: 1 / 0)
     await cluster.create(a_node("n"))
     for name in ("healthz", "livez", "readyz"):
         status, text = await pages.get(f"/{name}")

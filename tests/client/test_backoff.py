@@ -27,14 +27,14 @@ async def tried(failures, **how):
 async def test_work_is_repeated_at_growing_intervals_until_it_succeeds():
     told = []
     failures = [Unavailable(str(number)) for number in range(4)]
-    assert await tried([*failures], tell=told.append) == ([0, 1, 3, 6, 9], "done")
+    assert await tried([*failures], on_failure=told.append) == ([0, 1, 3, 6, 9], "done")
     assert told == failures
 
 
-@pytest.mark.parametrize(("as_asked", "times"), [(True, [0, 7, 9]), (False, [0, 1, 3])])
-async def test_a_failure_may_say_how_long_to_wait(as_asked, times):
+@pytest.mark.parametrize(("honor_retry_after", "times"), [(True, [0, 7, 9]), (False, [0, 1, 3])])
+async def test_a_failure_may_say_how_long_to_wait(honor_retry_after, times):
     failures = [Unavailable("busy", after=7), Unavailable("down")]
-    assert await tried(failures, as_asked=as_asked) == (times, "done")
+    assert await tried(failures, honor_retry_after=honor_retry_after) == (times, "done")
 
 
 async def test_the_last_try_raises_and_is_not_waited_for():

@@ -6,7 +6,7 @@ import pytest
 from holdfast.api.meta import ObjectReference
 from holdfast.api.scheme import EVENTS, NODES, PODS
 from holdfast.client.client import Client
-from holdfast.client.events import TRIES, EventRecorder, reference
+from holdfast.client.events import MAX_ATTEMPTS, EventRecorder, object_reference
 from holdfast.testing import Chances, Fault, FaultyTransport, a_node, a_pod, typed
 
 POD = typed(a_pod("web"))
@@ -119,12 +119,12 @@ async def test_trouble_is_met_with_patience_and_nothing_is_written_twice(
 
 
 async def test_what_cannot_be_written_is_dropped_with_a_word(recorder, wire, clock, faulty, caplog):
-    faulty.add(Fault("unavailable", method="POST", times=TRIES))
+    faulty.add(Fault("unavailable", method="POST", times=MAX_ATTEMPTS))
     recorder.record(POD, "Normal", "Scheduled", "ok")
     await clock.advance(60)
     assert await stored(wire) == []
     assert "event Scheduled about Pod web dropped" in caplog.text
-    assert len(faulty.told) == TRIES
+    assert len(faulty.told) == MAX_ATTEMPTS
 
 
 async def test_what_is_refused_is_not_tried_again(recorder, wire, clock, faulty, caplog):
@@ -187,5 +187,5 @@ def test_a_reference_finds_the_kind_by_type_where_a_list_left_it_out():
     raw = a_pod("p", metadata={"uid": "u"})
     pod = typed({**raw, "metadata": raw["metadata"]})
     bare = PODS.type(metadata=pod.metadata)
-    assert (reference(bare).kind, reference(bare).api_version) == ("Pod", "v1")
-    assert reference(NODES.type(metadata=pod.metadata)).kind == "Node"
+    assert (object_reference(bare).kind, object_reference(bare).api_version) == ("Pod", "v1")
+    assert object_reference(NODES.type(metadata=pod.metadata)).kind == "Node"

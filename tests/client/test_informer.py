@@ -60,7 +60,7 @@ async def test_what_exists_is_told_before_it_is_synced_and_changes_after(scene):
     await scene.put("a")
     await scene.put("b")
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     assert scene.record.take() == [("added", "a"), ("added", "b")]
     await scene.change("a", "you")
     await scene.put("c")
@@ -72,7 +72,7 @@ async def test_what_exists_is_told_before_it_is_synced_and_changes_after(scene):
 
 async def test_an_empty_collection_is_synced_too(scene):
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     assert await scene.told() == [] and scene.informer.has_synced
 
 
@@ -82,7 +82,7 @@ async def test_a_broken_stream_is_resumed_without_missing_or_repeating(scene, tr
     # The initial object and its bookmark, one live event, then the break.
     scene.wire.add(Fault(trouble, lines=3, watch=True))
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     for name in ("b", "c", "d"):
         await scene.put(name)
     await scene.change("b", "you")
@@ -108,7 +108,7 @@ async def test_after_410_only_the_difference_is_told(scene, embedded):
     for name in ("stays", "changes", "goes", "reborn"):
         await scene.put(name)
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     scene.record.take()
     # The stream breaks; while nobody listens much happens, and the history of it is forgotten.
     scene.wire.add(Fault("unavailable", watch=True, times=3))
@@ -139,7 +139,7 @@ async def test_410_as_an_event_is_understood_and_relisted_at_once(scene):
     await scene.put("a")
     scene.wire.add(Fault("expired", lines=3, watch=True))
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     await scene.put("b")
     await scene.put("c")
     assert await scene.told() == [("added", "a"), ("added", "b"), ("added", "c")]
@@ -149,7 +149,7 @@ async def test_410_as_an_event_is_understood_and_relisted_at_once(scene):
 async def test_the_same_name_with_another_uid_in_one_stream_is_deleted_and_added(scene):
     await scene.put("a")
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     await scene.drop("a")
     await scene.put("a", "another")
     assert await scene.told() == [("added", "a"), ("deleted", "a"), ("added", "a")]
@@ -158,7 +158,7 @@ async def test_the_same_name_with_another_uid_in_one_stream_is_deleted_and_added
 async def test_a_server_restarted_on_its_store_is_followed_on(scene, embedded):
     await scene.put("a")
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     await embedded.stop()
     await scene.clock.advance(20)
     assert await scene.told() == [("added", "a")]
@@ -172,7 +172,7 @@ async def test_a_server_restarted_on_an_empty_store_is_listed_anew(scene, embedd
     for name in ("a", "b", "c"):
         await scene.put(name)
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     await embedded.stop()
     embedded.directory = tmp_path / "elsewhere"
     await embedded.start()
@@ -202,7 +202,7 @@ async def test_failures_are_met_with_growing_patience(scene):
 
 
 async def test_a_server_without_streaming_lists_is_listed_in_pages(scene, monkeypatch):
-    monkeypatch.setattr("holdfast.client.informer.PAGE", 2)
+    monkeypatch.setattr("holdfast.client.informer.PAGE_SIZE", 2)
     refuse_streaming_lists(scene)
     for name in ("a", "b", "c", "d", "e"):
         await scene.put(name)
@@ -233,9 +233,9 @@ async def test_what_is_kept_and_told_is_what_the_transform_makes_of_it(scene, st
 async def test_a_selector_narrows_what_is_told(wire, clock):
     scene = Scene(wire, clock, CONFIG_MAPS, labels="on=yes")
     changes = []
-    scene.informer._teller._handlers = [lambda kind, old, new: changes.append(kind)]
+    scene.informer._dispatcher._handlers = [lambda kind, old, new: changes.append(kind)]
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     await scene.writer.create(CONFIG_MAPS, a_config("c", NS, labels={"on": "yes"}), NS)
     for on in ("no", "yes"):
         await scene.writer.patch(CONFIG_MAPS, "c", {"metadata": {"labels": {"on": on}}}, NS)
@@ -259,7 +259,7 @@ async def test_what_cannot_be_read_is_logged_once_and_skipped(wire, clock, caplo
     await put("good", "1")
     caplog.set_level(logging.ERROR)
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     assert await scene.told() == [("added", "good")]
     await change("bad", "more")
     await change("good", "2")
@@ -283,7 +283,7 @@ async def test_what_cannot_be_read_survives_a_relist_unless_it_is_another_object
     for name in ("same", "other"):
         await scene.writer.create(CONFIG_MAPS, a_config(name, NS, n="1"), NS)
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     scene.record.take()
     scene.wire.add(Fault("unavailable", watch=True, times=3))
     for watching in tuple(embedded.server.context.watches):
@@ -302,7 +302,7 @@ async def test_what_cannot_be_read_survives_a_relist_unless_it_is_another_object
 async def test_a_late_handler_is_told_what_is_there(scene):
     await scene.put("a")
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     late = Record()
     scene.informer.add_handler(late)
     await scene.put("b")
@@ -333,17 +333,17 @@ async def test_a_handler_that_raises_ends_nothing_and_is_told_the_next(
     for name in ("a", "odd", "b"):
         await scene.put(name)
     scene.informer.start()
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     await scene.change("odd", "you")
     await scene.put("c")
     await scene.clock.settle()
     assert told == ["a", "b", "c"]
     assert scene.record.replayed == dict(scene.informer.cache)
-    assert scene.informer.troubles == {sort: 2}
+    assert scene.informer.error_counts == {sort: 2}
     assert f"leases {NS}/odd: {words}" in caplog.text
     late = []
     scene.informer.add_handler(lambda _kind, _old, new: late.append(1 / (new.name != "odd")))
-    assert (late, scene.informer.troubles["failed"]) == ([1.0] * 3, 1 + 2 * (sort == "failed"))
+    assert (late, scene.informer.error_counts["failed"]) == ([1.0] * 3, 1 + 2 * (sort == "failed"))
 
 
 async def test_what_is_told_of_unreadable_objects_may_fail_too(scene, caplog):
@@ -354,30 +354,30 @@ async def test_what_is_told_of_unreadable_objects_may_fail_too(scene, caplog):
     numbers.informer.on_unreadable = broken
     await numbers.writer.create(CONFIG_MAPS, a_config("odd", NS, n="one"), NS)
     numbers.informer.start()
-    await numbers.informer.synced()
-    assert numbers.informer.troubles == {"unreadable": 1, "failed": 1}
+    await numbers.informer.wait_for_sync()
+    assert numbers.informer.error_counts == {"unreadable": 1, "failed": 1}
     assert f"configmaps {NS}/odd: a handler failed" in caplog.text
     await numbers.informer.stop()
 
 
 async def test_an_informer_that_ends_of_itself_says_so_loudly(scene, monkeypatch, caplog):
     await scene.put("a")
-    monkeypatch.setattr(scene.informer._replica, "replace", lambda *_: 1 / 0)
+    monkeypatch.setattr(scene.informer._objects, "replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         await scene.informer.run()
     with pytest.raises(ZeroDivisionError):
-        await scene.informer.synced()
+        await scene.informer.wait_for_sync()
     assert "leases: no longer followed" in caplog.text
 
 
 async def test_stopping_ends_run_and_cancelling_run_cancels_it(scene, wire, clock):
     running = asyncio.create_task(scene.informer.run())
-    await scene.informer.synced()
+    await scene.informer.wait_for_sync()
     await scene.informer.stop()
     await running
     other = Scene(wire, clock).informer
     running = asyncio.create_task(other.run())
-    await other.synced()
+    await other.wait_for_sync()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -386,7 +386,7 @@ async def test_stopping_ends_run_and_cancelling_run_cancels_it(scene, wire, cloc
 async def test_stopped_before_it_synced_it_says_so(scene):
     scene.wire.add(Fault("unavailable", times=100))
     scene.informer.start()
-    waiting = asyncio.create_task(scene.informer.synced())
+    waiting = asyncio.create_task(scene.informer.wait_for_sync())
     await scene.clock.settle()
     await scene.informer.stop()
     with pytest.raises(Unavailable, match="leases was stopped"):
@@ -406,8 +406,8 @@ async def test_many_events_do_not_hold_the_loop(scene):
             seen = len(scene.record.events)
 
     beside = asyncio.create_task(neighbour())
-    slow = scene.informer._teller._handlers[0]
-    scene.informer._teller._handlers = [lambda *change: (busy(0.0005), slow(*change))]
+    slow = scene.informer._dispatcher._handlers[0]
+    scene.informer._dispatcher._handlers = [lambda *change: (busy(0.0005), slow(*change))]
     scene.informer.start()
     await beside
     assert sum(gaps) == 300 and max(gaps) < 50
@@ -437,17 +437,17 @@ async def test_a_set_starts_all_shares_the_same_and_stops_all(wire, clock):
 
 async def test_a_set_counts_troubles_and_fails_with_its_informers(wire, clock, monkeypatch):
     informers = InformerSet(Client(wire), clock=clock)
-    assert not informers.synced
+    assert not informers.has_synced
     informers.get(CONFIG_MAPS, namespace=NS)
     leases = informers.get(LEASES, namespace=NS)
     leases.add_handler(lambda *change: 1 / 0)
     running = asyncio.create_task(informers.run())
     await clock.settle()
-    assert informers.synced
+    assert informers.has_synced
     await Client(wire).create(LEASES, a_lease("a", NS), NS)
     await clock.settle()
-    assert informers.troubles() == {("leases", "failed"): 1}
-    monkeypatch.setattr(leases._replica, "put", lambda *_: 1 / 0)
+    assert informers.error_counts() == {("leases", "failed"): 1}
+    monkeypatch.setattr(leases._objects, "put", lambda *_: 1 / 0)
     await Client(wire).create(LEASES, a_lease("b", NS), NS)
     with pytest.raises(ZeroDivisionError):
         await running

@@ -37,7 +37,7 @@ def write(path, user=None, cluster=None, **changes):
 
 async def test_a_token_and_the_current_context(tmp_path):
     endpoint = await kubeconfig.load(write(tmp_path / "config"))
-    assert (endpoint.url, endpoint.header()) == ("https://one:6443", "Bearer secret")
+    assert (endpoint.url, endpoint.authorization_header()) == ("https://one:6443", "Bearer secret")
     assert endpoint.insecure is False
 
 
@@ -55,7 +55,7 @@ async def test_certificates_inline_and_beside_the_file(tmp_path):
     endpoint = await kubeconfig.load(write(tmp_path / "config", user, cluster))
     assert endpoint.ca.read_text() == "-----A-----"
     assert (endpoint.cert, endpoint.key) == (tmp_path / "me.crt", tmp_path / "me.key")
-    assert endpoint.server_name == "kube" and endpoint.header() == ""
+    assert endpoint.server_name == "kube" and endpoint.authorization_header() == ""
 
 
 async def test_an_exec_plugin_is_asked_and_asked_again_when_refused(tmp_path):
@@ -69,8 +69,8 @@ async def test_an_exec_plugin_is_asked_and_asked_again_when_refused(tmp_path):
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
     user = {"exec": {"apiVersion": EXEC_VERSION, "command": str(plugin)}}
     endpoint = await kubeconfig.load(write(tmp_path / "config", user))
-    assert endpoint.header() == "Bearer t0"
-    assert (await endpoint.renew()).header() == "Bearer t1"
+    assert endpoint.authorization_header() == "Bearer t0"
+    assert (await endpoint.renew()).authorization_header() == "Bearer t1"
 
 
 async def test_an_exec_plugin_that_fails_is_reported_with_its_words(tmp_path):
@@ -104,10 +104,13 @@ async def test_inside_a_pod_the_service_account_is_used_and_its_token_reread(tmp
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     write(tmp_path / "home" / ".kube" / "config")
     endpoint = await kubeconfig.load()
-    assert (endpoint.url, endpoint.header()) == ("https://[fd00::1]:443", "Bearer first")
+    assert (endpoint.url, endpoint.authorization_header()) == (
+        "https://[fd00::1]:443",
+        "Bearer first",
+    )
     assert endpoint.ca == account / "ca.crt"
     (account / "token").write_text("second\n")
-    assert (await endpoint.renew()).header() == "Bearer second"
+    assert (await endpoint.renew()).authorization_header() == "Bearer second"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from holdfast.api.scheme import LEASES, PODS
 from holdfast.api.timestamps import parse_rfc3339
 from holdfast.client.client import Client
 from holdfast.client.leader import RAW_LEASES, LeaderElection, LeadershipLost, LeaseTimes
-from holdfast.client.transport import FencedTransport
+from holdfast.client.transport import LeaseGuardedTransport
 from holdfast.errors import BadConfiguration
 from holdfast.testing import Fault, FaultyTransport, a_pod
 
@@ -166,7 +166,7 @@ async def test_a_stolen_lease_ends_the_work_at_the_next_renewal(pair, wire, cloc
     await Client(wire).patch(LEASES, "holdfast", {"spec": {"holderIdentity": "thief"}}, NS)
     await clock.advance(5)
     assert log == [("starts", "one"), ("ends", "one")]
-    with pytest.raises(LeadershipLost, match="held by thief"):
+    with pytest.raises(LeadershipLost, match="holder: thief"):
         await one.task
 
 
@@ -203,11 +203,11 @@ async def test_a_cut_off_leader_stops_when_it_said_it_would(pair, clock, log):
     await clock.advance(20)  # renewed at 20
     one.wire.add(Fault("unavailable", times=10**6))
     await clock.advance(9.9)
-    one.election.confirm()
+    one.election.check_leadership()
     assert log == [("starts", "one")]
     await clock.advance(0.1)
     with pytest.raises(LeadershipLost):
-        one.election.confirm()
+        one.election.check_leadership()
     assert log == [("starts", "one"), ("ends", "one")]
 
 
@@ -217,20 +217,20 @@ async def test_only_a_holder_is_confirmed(pair, clock):
     await clock.settle()
     two.start()
     await clock.advance(5)
-    one.election.confirm()
-    with pytest.raises(LeadershipLost, match="held by one"):
-        two.election.confirm()
+    one.election.check_leadership()
+    with pytest.raises(LeadershipLost, match="holder: one"):
+        two.election.check_leadership()
     one.finish.set()
     await clock.settle()
-    with pytest.raises(LeadershipLost, match="held by nobody"):
-        one.election.confirm()
+    with pytest.raises(LeadershipLost, match="holder: none"):
+        one.election.check_leadership()
 
 
 async def test_a_write_that_waited_until_the_lease_was_lost_never_leaves(pair, wire, clock):
     one, _ = pair
     one.start()
     await clock.advance(20)
-    client = Client(FencedTransport(one.wire, one.election.confirm))
+    client = Client(LeaseGuardedTransport(one.wire, one.election.check_leadership))
     await client.create(PODS, a_pod("in-time"), "default")
     one.wire.add(
         Fault("delay", seconds=14, method="POST", path="pods"),
@@ -248,13 +248,13 @@ async def test_a_write_that_waited_until_the_lease_was_lost_never_leaves(pair, w
 
 
 @pytest.mark.parametrize(
-    ("terms", "words"),
+    ("times", "words"),
     [
         ((10, 10, 2), "leaseDuration must be greater than renewDeadline"),
         ((15, 2, 2), "renewDeadline must be greater than 1.2 times retryPeriod"),
         ((15, 10, 0), "retryPeriod, a positive one"),
     ],
 )
-def test_terms_that_cannot_be_kept_are_refused(terms, words):
+def test_terms_that_cannot_be_kept_are_refused(times, words):
     with pytest.raises(BadConfiguration, match=words):
-        LeaseTimes(*terms)
+        LeaseTimes(*times)

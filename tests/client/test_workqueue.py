@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from holdfast.client.backoff import Backoff
-from holdfast.client.workqueue import QueueClosed, WorkQueue, work
+from holdfast.client.workqueue import QueueClosed, WorkQueue, run_workers
 from holdfast.errors import Unavailable
 from holdfast.testing import VirtualClock
 
@@ -78,8 +78,8 @@ async def test_each_failure_of_a_key_waits_longer_until_it_is_forgotten():
     waits = []
     for _ in range(4):
         before = clock.monotonic()
-        queue.retry("a")
-        await clock.advance_until(lambda: bool(queue._line))
+        queue.add_rate_limited("a")
+        await clock.advance_until(lambda: bool(queue._queue))
         waits.append(clock.monotonic() - before)
         queue.done(await queue.get())
     assert waits == [1.0, 2.0, 3.0, 3.0]
@@ -98,7 +98,7 @@ async def test_shutdown_lets_workers_finish_what_is_in_line_and_drops_what_is_de
     with pytest.raises(QueueClosed):
         await queue.get()
     queue.done("a")
-    await queue.drained()
+    await queue.wait_until_idle()
 
 
 async def test_shutdown_wakes_waiting_workers():
@@ -129,7 +129,7 @@ async def test_drained_waits_for_waiting_delayed_and_taken():
     queue = make(clock)
     queue.add("a")
     queue.add_after("b", 1)
-    drained = asyncio.create_task(queue.drained())
+    drained = asyncio.create_task(queue.wait_until_idle())
     key = await queue.get()
     await clock.advance(1)
     queue.done(await queue.get())
@@ -152,7 +152,7 @@ async def test_workers_retry_what_fails_after_the_time_the_server_asks_for():
         if len(tries) == 2:
             raise ValueError("a bug")
 
-    working = asyncio.create_task(work(queue, handle, workers=2, name="test"))
+    working = asyncio.create_task(run_workers(queue, handle, workers=2, name="test"))
     queue.add("a")
     await clock.advance(60)
     assert tries == [("a", 0.0), ("a", 7.0), ("a", 9.0)]

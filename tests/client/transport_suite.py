@@ -16,7 +16,7 @@ import pytest
 from holdfast.api.meta import Object
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import LEASES, NAMESPACES, NODES, PODS
-from holdfast.client.client import Client, PatchType, Unreadable
+from holdfast.client.client import Client, PatchType, UnreadableObject
 from holdfast.client.transport import Request
 from holdfast.errors import AlreadyExists, Conflict, Expired, Invalid, NotFound, Unavailable
 from holdfast.testing import a_namespace, a_node, a_pod
@@ -222,7 +222,9 @@ class TransportSuite:
     async def test_an_object_that_does_not_fit_is_named_or_told(self, client, namespace):
         for name, value in (("bad", "many"), ("good", "1")):
             await client.create(CONFIG_MAPS, a_config(name, namespace, n=value), namespace)
-        with pytest.raises(Unreadable, match=rf'configmaps "{namespace}/bad" cannot be read') as c:
+        with pytest.raises(
+            UnreadableObject, match=rf'configmaps "{namespace}/bad" cannot be read'
+        ) as c:
             await client.get(NUMBERED, "bad", namespace)
         assert c.value.field == "data[...]"
         told = []
@@ -342,7 +344,7 @@ class TransportSuite:
         assert [(o.key, o.event_type, bool(o.uid)) for o in told] == [
             (f"{namespace}/bad", "ADDED", True)
         ]
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableObject):
             await take(client.watch(NUMBERED, namespace, resource_version=start), 2)
 
     async def test_hanging_up_ends_the_stream_and_leaves_the_transport_usable(
@@ -363,7 +365,7 @@ class TransportSuite:
     async def test_what_is_not_permitted_does_not_leave(self, transport, client, namespace):
         asked = []
 
-        def permit():
+        def write_check():
             asked.append(1)
             if len(asked) > 1:
                 raise Conflict("not any more")
@@ -371,7 +373,7 @@ class TransportSuite:
         for name in ("first", "second"):
             path, body = CONFIG_MAPS.path(namespace), msgspec.json.encode(a_config(name, namespace))
             headers = {"content-type": "application/json"}
-            request = Request("POST", path, {}, headers, body, permit)
+            request = Request("POST", path, {}, headers, body, write_check)
             if name == "first":
                 assert (await transport.send(request)).status == 201
                 continue

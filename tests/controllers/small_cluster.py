@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.agent.fleet import Fleet
+from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.scheme import PODS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.client.client import Client
-from holdfast.controllers.group import ControllerGroup
+from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.store import Store
 from holdfast.testing.builders import resource_of
 from holdfast.testing.clock import VirtualClock
@@ -21,8 +21,8 @@ from holdfast.testing.clock import VirtualClock
 class SmallCluster:
     client: Client
     clock: VirtualClock
-    controllers: ControllerGroup
-    fleet: Fleet
+    controllers: ControllerManager
+    simulated_nodes: SimulatedNodes
     server: ApiServer
 
     def cut_watches(self):
@@ -63,15 +63,15 @@ async def start_small_cluster(directory: Path, wrap=lambda transport, clock: tra
     await server.start()
     client = Client(InProcessTransport(server), "test")
     their_client = Client(wrap(InProcessTransport(server), clock), "components")
-    controllers = ControllerGroup(their_client, clock)
-    fleet = Fleet(their_client, clock)
+    controllers = ControllerManager(their_client, clock)
+    simulated_nodes = SimulatedNodes(their_client, clock)
     await controllers.start()
-    await fleet.start()
+    await simulated_nodes.start()
     await clock.settle()
     try:
-        yield SmallCluster(client, clock, controllers, fleet, server)
+        yield SmallCluster(client, clock, controllers, simulated_nodes, server)
     finally:
-        await fleet.stop()
+        await simulated_nodes.stop()
         await controllers.stop()
         await client.close()
         await server.stop()

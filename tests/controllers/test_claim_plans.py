@@ -6,16 +6,16 @@ from holdfast.api.decode import convert_object
 from holdfast.api.devices import CLAIM_FINALIZER
 from holdfast.api.scheme import RESOURCE_CLAIMS
 from holdfast.api.timestamps import rfc3339
-from holdfast.controllers.claim_cleanup import plan_claim
 from holdfast.controllers.claim_templates import (
-    ENTRY,
+    POD_CLAIM_NAME,
     RawTemplate,
     claim_names,
+    claim_statuses_patch,
     plan_pod_claims,
-    record_claims,
-    reserve,
+    plan_reserved_for,
 )
-from holdfast.controllers.writes import Delete, Patch
+from holdfast.controllers.planned_writes import Delete, Patch
+from holdfast.controllers.resource_claim import plan_claim
 from holdfast.testing import a_claim, a_claim_template, a_pod, typed
 
 ALLOCATED = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]}}
@@ -48,7 +48,10 @@ def owned_claim(pod, name="c", entry="gpu", **claim):
     }
     meta = claim.pop("metadata", {})
     return typed(
-        a_claim(name, **claim), owner_references=[owner], annotations={ENTRY: entry}, **meta
+        a_claim(name, **claim),
+        owner_references=[owner],
+        annotations={POD_CLAIM_NAME: entry},
+        **meta,
     )
 
 
@@ -67,7 +70,7 @@ def test_a_claim_is_made_from_the_template():
     meta = made.body["metadata"]
     assert meta["generateName"] == "p-gpu-"
     assert meta["labels"] == {"team": "a"}
-    assert meta["annotations"] == {"note": "b", ENTRY: "gpu"}
+    assert meta["annotations"] == {"note": "b", POD_CLAIM_NAME: "gpu"}
     (owner,) = meta["ownerReferences"]
     assert (owner["kind"], owner["controller"]) == ("Pod", True)
     assert made.body["spec"] == a_claim_template("t")["spec"]["spec"]
@@ -96,7 +99,7 @@ def test_an_unrecorded_claim_of_this_pod_is_recorded():
     pod = a_user()
     found = plan(pod, owned_claim(pod, "c-xyz"))
     assert (found.creations, dict(found.found)) == ({}, {"gpu": "c-xyz"})
-    patch = record_claims(pod, found.found).patch
+    patch = claim_statuses_patch(pod, found.found).patch
     entries = patch["status"]["resourceClaimStatuses"]
     assert entries == [{"name": "gpu", "resourceClaimName": "c-xyz"}]
 
@@ -121,12 +124,14 @@ def test_pods_that_end_or_are_deleted_get_no_claims():
 def test_a_bound_pod_gets_allocated_claims_reserved():
     pod = a_user(recorded="c", node="n")
     claim = owned_claim(pod, status={"allocation": ALLOCATED})
-    (patch,) = reserve(pod, {"c": claim}.get)
+    (patch,) = plan_reserved_for(pod, {"c": claim}.get)
     assert patch.patch["status"]["reservedFor"] == [consumer(pod)]
     assert patch.patch["metadata"]["resourceVersion"] == "1"
-    assert reserve(a_user(recorded="c"), {"c": claim}.get) == (), "that is the scheduler's"
+    assert plan_reserved_for(a_user(recorded="c"), {"c": claim}.get) == (), (
+        "that is the scheduler's"
+    )
     unallocated = owned_claim(pod)
-    assert reserve(pod, {"c": unallocated}.get) == ()
+    assert plan_reserved_for(pod, {"c": unallocated}.get) == ()
 
 
 def in_use(*pods, finalizers=(CLAIM_FINALIZER,), **meta):

@@ -8,8 +8,8 @@ from holdfast.api.scheme import REPLICASETS
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers import revisions, rollout
 from holdfast.controllers.deployment import plan_deployment
-from holdfast.controllers.rollout import DESIRED, MAXIMUM, Bounds, resolve
-from holdfast.controllers.writes import Delete, Patch
+from holdfast.controllers.planned_writes import Delete, Patch
+from holdfast.controllers.rollout import DESIRED, MAXIMUM, ReplicaBounds, resolve_int_or_percent
 from holdfast.testing import a_deployment, a_pod, a_replica_set, typed
 
 NOW = 1_700_000_000.0
@@ -35,7 +35,7 @@ def rolling(surge, unavailable):
 def an_rs(web, name, size, *, available=None, current=True, revision=1, age=100, desired=None):
     """A ReplicaSet of the Deployment; one that is not current has another template."""
     desired = web.spec.replicas if desired is None else desired
-    bounds = Bounds.of(web)
+    bounds = ReplicaBounds.of(web)
     raw = a_replica_set(name, replicas=size)
     raw["spec"]["template"] = dict(web.spec.template)
     if not current:
@@ -48,7 +48,7 @@ def an_rs(web, name, size, *, available=None, current=True, revision=1, age=100,
     }  # fmt: skip
     annotations = {
         revisions.REVISION: str(revision), DESIRED: str(desired),
-        MAXIMUM: str(desired + bounds.surge),
+        MAXIMUM: str(desired + bounds.max_surge),
     }  # fmt: skip
     return typed(
         raw, generation=1, annotations=annotations, labels={"app": "web"},
@@ -85,12 +85,12 @@ def said(plan, type_):
     [("25%", 10, True, 3), ("25%", 10, False, 2), ("100%", 3, True, 3), (2, 10, True, 2)],
 )
 def test_percentages_round_surge_up_and_unavailability_down(value, total, up, expected):
-    assert resolve(value, total, up=up) == expected
+    assert resolve_int_or_percent(value, total, up=up) == expected
 
 
 def test_both_bounds_zero_still_lets_something_move():
-    bounds = Bounds.of(a_web(3, strategy=rolling(0, "10%")))
-    assert (bounds.surge, bounds.unavailable) == (0, 1)
+    bounds = ReplicaBounds.of(a_web(3, strategy=rolling(0, "10%")))
+    assert (bounds.max_surge, bounds.max_unavailable) == (0, 1)
 
 
 def test_the_first_look_creates_the_replica_set():
@@ -108,7 +108,7 @@ def test_the_first_look_creates_the_replica_set():
     assert body["spec"]["replicas"] == 3
     annotations = body["metadata"]["annotations"]
     assert annotations == {"team": "a", revisions.REVISION: "1", DESIRED: "3", MAXIMUM: "4"}
-    assert plan.notes == (f"Scaled up replica set web-{digest} from 0 to 3",)
+    assert plan.events == (f"Scaled up replica set web-{digest} from 0 to 3",)
     assert said(plan, "Progressing") == ("True", "NewReplicaSetCreated")
     assert said(plan, "Available") == ("False", "MinimumReplicasUnavailable")
 
@@ -199,7 +199,7 @@ def test_scaling_a_single_replica_set_is_immediate():
     only = an_rs(web, "only", 3, desired=3)
     plan = plan_deployment(web, [only], [], NOW)
     assert sizes(plan) == {"only": 7}
-    assert plan.notes == ("Scaled up replica set only from 3 to 7",)
+    assert plan.events == ("Scaled up replica set only from 3 to 7",)
 
 
 def test_a_paused_deployment_scales_but_does_not_roll():
@@ -249,7 +249,7 @@ def test_a_roll_out_without_progress_is_called_late_after_its_deadline():
     assert said(plan, "Progressing") == ("True", "ReplicaSetUpdated")
     known = msgspec.structs.replace(web, status=msgspec.convert(status(plan), type(web.status)))
     waiting = plan_deployment(known, [stuck], [], NOW + 100)
-    assert (waiting.writes, waiting.again_after) == ((), 501.0)
+    assert (waiting.writes, waiting.requeue_after) == ((), 501.0)
     late = plan_deployment(known, [stuck], [], NOW + 601)
     assert said(late, "Progressing") == ("False", "ProgressDeadlineExceeded")
 
@@ -295,7 +295,7 @@ def test_a_failing_replica_set_shows_in_the_deployment():
 def test_growth_never_exceeds_the_most():
     for total in range(12):
         for current in range(total + 1):
-            bounds = Bounds(replicas=6, surge=2, unavailable=1, rolling=True)
-            grown = rollout.grown(bounds, total, current)
+            bounds = ReplicaBounds(replicas=6, max_surge=2, max_unavailable=1, rolling=True)
+            grown = rollout.new_replicaset_size(bounds, total, current)
             assert grown <= 6 or grown == current
-            assert total - current + grown <= max(bounds.most, total)
+            assert total - current + grown <= max(bounds.max_replicas, total)

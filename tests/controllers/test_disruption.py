@@ -8,7 +8,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NODES
 from holdfast.api.timestamps import rfc3339
 from holdfast.controllers.disruption import BUDGETS, FullBudget, plan_budget
-from holdfast.controllers.stranded_pods import failed_status
+from holdfast.controllers.pod_garbage_collector import failed_status
 from holdfast.errors import TooManyRequests
 from holdfast.store import ObjectKey
 from holdfast.testing import a_deployment, a_node, a_pod, typed
@@ -90,7 +90,7 @@ def test_an_evicted_pod_counts_as_gone_until_its_deletion_should_have_been_seen(
     pods = some_pods(2)
     budget = a_budget({"disruptedPods": {pods[0].name: rfc3339(NOW)}}, minAvailable=1)
     assert counted(budget, pods) == (2, 1, 1, 0)
-    assert plan_budget(budget, pods, lambda *_: None, NOW).again_after == 121
+    assert plan_budget(budget, pods, lambda *_: None, NOW).requeue_after == 121
     assert counted(budget, pods, now=NOW + 130) == (2, 1, 2, 1)
 
 

@@ -9,7 +9,7 @@ import pytest
 from apiserver.direct_store import store_directly
 from controllers.small_cluster import start_small_cluster
 from holdfast.api.scheme import DEPLOYMENTS, EVENTS, PODS
-from holdfast.controllers.group import ControllerGroup
+from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.controllers.reconciler import Reconciler
 from holdfast.errors import Invalid
 from holdfast.store import ObjectKey
@@ -20,15 +20,15 @@ class Failing(Reconciler):
     """Fails on the pod called bad, and changes it each time unless ``changes`` is False."""
 
     name = "failing-controller"
-    needs = (PODS,)
+    required_resources = (PODS,)
     failure: Exception | None = None
     changes = True
 
-    def __init__(self, tools):
-        super().__init__(tools)
+    def __init__(self, context):
+        super().__init__(context)
         self.attempts: list[tuple[float, str]] = []
         type(self).made = self
-        tools.informers.get(PODS).add_handler(self._on_pod)
+        context.informers.get(PODS).add_handler(self._on_pod)
 
     def _on_pod(self, _kind, _old, new):
         if new is not None:
@@ -48,7 +48,7 @@ class Failing(Reconciler):
 async def failing(cluster, request):
     Failing.failure = getattr(request, "param", ZeroDivisionError("a bug"))
     Failing.changes = True
-    group = ControllerGroup(cluster.client, cluster.clock, kinds=(Failing,))
+    group = ControllerManager(cluster.client, cluster.clock, kinds=(Failing,))
     await group.start()
     try:
         yield Failing.made

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import DEPLOYMENTS, NAMESPACES, PODS
-from holdfast.controllers.namespace import Leftover, plan_conditions, without_finalizer
+from holdfast.controllers.namespace import RemainingObjects, plan_conditions, without_finalizer
 from holdfast.errors import Forbidden, NotFound
 from holdfast.testing import a_deployment, a_namespace, a_node, a_pod, typed
 
@@ -14,7 +14,7 @@ CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", dict)
 def test_the_conditions_name_what_is_left():
     space = typed(a_namespace("team"))
     pods = (typed(a_pod("p"), finalizers=["x.io/y"]), typed(a_pod("q")))
-    patch = plan_conditions(space, [Leftover(PODS, pods)], 0.0)
+    patch = plan_conditions(space, [RemainingObjects(PODS, pods)], 0.0)
     said = {c["type"]: c for c in patch.patch["status"]["conditions"]}
     assert said["NamespaceContentRemaining"]["message"] == (
         "Some resources are remaining: pods. has 2 resource instances"
@@ -23,7 +23,7 @@ def test_the_conditions_name_what_is_left():
         "Some content in the namespace has finalizers remaining: x.io/y in 1 resource instances"
     )
     known = typed(a_namespace("team") | {"status": patch.patch["status"]})
-    assert plan_conditions(known, [Leftover(PODS, pods)], 99.0) is None
+    assert plan_conditions(known, [RemainingObjects(PODS, pods)], 99.0) is None
 
 
 def test_only_our_own_finalizer_is_taken_off():

@@ -6,9 +6,9 @@ import msgspec
 
 from holdfast.api.scheme import PODS
 from holdfast.api.timestamps import rfc3339
+from holdfast.controllers.planned_writes import Create, Delete
 from holdfast.controllers.pod_ranking import DELETION_COST, in_deletion_order
-from holdfast.controllers.replicaset import BURST, ReplicaSetPlan, plan_replicaset
-from holdfast.controllers.writes import Create, Delete
+from holdfast.controllers.replicaset import BURST_REPLICAS, ReplicaSetPlan, plan_replicaset
 from holdfast.testing import a_pod, a_replica_set, typed
 
 NOW = 1_700_000_000.0
@@ -54,7 +54,7 @@ def test_missing_pods_are_created_from_the_template():
 
 
 def test_one_look_creates_no_more_than_a_burst():
-    assert counts(plan_replicaset(an_rs(2000), [], NOW)) == (0, BURST, 0)
+    assert counts(plan_replicaset(an_rs(2000), [], NOW)) == (0, BURST_REPLICAS, 0)
 
 
 def test_finished_and_terminating_pods_do_not_count():
@@ -114,9 +114,9 @@ def test_of_two_equal_pods_the_one_on_the_more_crowded_node_goes():
         owned("crowded", rs, node="b", ready=True),
     ]
     sibling = an_rs(1)
-    relatives = [owned("relative", sibling, node="b", ready=True)]
+    related_pods = [owned("relative", sibling, node="b", ready=True)]
 
-    plan = plan_replicaset(rs, pods, NOW, relatives=relatives)
+    plan = plan_replicaset(rs, pods, NOW, related_pods=related_pods)
 
     assert [d.name for d in plan.deletions] == ["crowded"]
 
@@ -153,10 +153,10 @@ def test_a_ready_pod_is_available_after_min_ready_seconds():
 
     plan = plan_replicaset(rs, [pod], NOW)
     assert plan.status.patch["status"]["availableReplicas"] == 0
-    assert plan.again_after == 6
+    assert plan.requeue_after == 6
     plan = plan_replicaset(rs, [pod], NOW + 6)
     assert plan.status.patch["status"]["availableReplicas"] == 1
-    assert plan.again_after is None
+    assert plan.requeue_after is None
 
 
 def test_a_refused_creation_is_shown_as_a_condition_and_taken_back():

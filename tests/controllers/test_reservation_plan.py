@@ -159,7 +159,7 @@ def test_expiry(phase, age, spec, expired):
 
 def test_it_is_looked_at_again_just_after_its_end():
     plan = plan_reservation(an_rsv(ttl="100s", age=60), ground(), NOW)
-    assert plan.again_after == 41
+    assert plan.requeue_after == 41
 
 
 def test_a_reservation_whose_node_is_gone_expires():
@@ -186,7 +186,7 @@ def test_a_pod_placed_past_the_scheduler_into_held_room_breaks_the_promise_aloud
     ready = ready_of(written(plan))
     assert (ready["status"], ready["reason"]) == ("False", "Overcommitted")
     assert "cpu" in ready["message"]
-    assert [(n.type, n.reason) for n in plan.notes] == [("Warning", "Overcommitted")]
+    assert [(n.type, n.reason) for n in plan.events] == [("Warning", "Overcommitted")]
 
     broken = an_rsv(allocatable={"cpu": "4"}, status={"conditions": written(plan)["conditions"]})
     assert plan_reservation(broken, ground(intruder), NOW).writes == (), "said once"

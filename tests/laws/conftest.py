@@ -23,7 +23,7 @@ def repeatable(monkeypatch):
             super().__init__(next(seeds) if seed is None else seed)
 
     monkeypatch.setattr(random, "Random", Jitter)
-    monkeypatch.setattr(informer, "TURN_SECONDS", math.inf)
+    monkeypatch.setattr(informer, "YIELD_AFTER_SECONDS", math.inf)
     monkeypatch.setattr(
         metadata, "new_uid", lambda: str(uuid.UUID(int=uids.getrandbits(128), version=4))
     )

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.client.client import Client
 from holdfast.client.leader import LeadershipLost
-from holdfast.client.transport import FencedTransport
+from holdfast.client.transport import LeaseGuardedTransport
 from holdfast.columns.interner import CPU
 from holdfast.framework.extender import ManagedResource
 from holdfast.plugins import default_profiles
@@ -128,7 +128,7 @@ async def test_and_taken_back_if_the_pod_is_not_bound(cluster, extender):
 async def led_by(cluster, config, permit):
     """A scheduler that needs permission to write, instead of the cluster's own."""
     await cluster.components.scheduler.stop()
-    client = Client(FencedTransport(cluster.client.transport, permit))
+    client = Client(LeaseGuardedTransport(cluster.client.transport, permit))
     leader = Scheduler(client, cluster.clock, default_profiles(), extenders=[config], seed=1)
     cluster.clock.busy.append(lambda: leader.extenders.asking > 0)
     await leader.start()

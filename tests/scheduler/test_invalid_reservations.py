@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.apiserver.kinds import scheduling_koordinator_sh
-from holdfast.client.wire import Unreadable
+from holdfast.client.response_decoding import UnreadableObject
 from holdfast.testing import a_node, a_reservation
 from holdfast.testing.harness import Harness
 
@@ -72,7 +72,7 @@ async def test_what_cannot_be_read_at_all_says_so_too(cluster):
     raw = a_reservation()
     raw["spec"]["template"]["spec"]["containers"] = "none"
     await cluster.create(a_node("n"))
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableObject):
         await cluster.create(raw)
     await cluster.settle()
     raw = await cluster.client.raw("/apis/scheduling.koordinator.sh/v1alpha1/reservations/r")

@@ -9,7 +9,7 @@ import pytest
 from holdfast.api.scheme import LEASES, PODS
 from holdfast.client.client import Client
 from holdfast.client.leader import LeaderElection, LeadershipLost
-from holdfast.client.transport import FencedTransport
+from holdfast.client.transport import LeaseGuardedTransport
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
@@ -56,8 +56,8 @@ class Wire:
     async def send(self, request):
         await self._ice.pass_by()
         if request.method == "POST" and request.path.endswith("/binding"):
-            if request.permit is not None:
-                request.permit()
+            if request.write_check is not None:
+                request.write_check()
             await self._note(request.path.split("/")[-2])
         answer = await self._inner.send(request)
         await self._ice.pass_by()
@@ -103,7 +103,7 @@ class Replica:
                 name=LEASE, namespace=NS, rng=random.Random(self.name),
             )  # fmt: skip
             self._identity = election.identity
-            client = Client(FencedTransport(self.wire, election.confirm))
+            client = Client(LeaseGuardedTransport(self.wire, election.check_leadership))
             scheduler = Scheduler(client, self.ice, default_profiles(), seed=1)
 
             async def work(scheduler=scheduler):

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.api import reservation_names as names
 from holdfast.api.scheme import NODES, PODS
-from holdfast.client.telling import Teller
+from holdfast.client.handler_dispatcher import HandlerDispatcher
 from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.engine.invariants import check_invariants
@@ -31,7 +31,7 @@ class AsInformed:
 
     def __getattr__(self, name):
         handler = getattr(self._desk, name)
-        return lambda *change: Teller(f"told {name}").tell_one(handler, change)
+        return lambda *change: HandlerDispatcher(f"told {name}").dispatch_to(handler, change)
 
 
 class Desk:
@@ -149,7 +149,7 @@ async def test_a_scheduler_that_no_longer_follows_the_cluster_says_so(tmp_path, 
         scheduler = cluster.components.scheduler
         assert scheduler.healthy
         nodes = scheduler.sources.informers.get(NODES)
-        monkeypatch.setattr(nodes._replica, "put", lambda *_: 1 / 0)
+        monkeypatch.setattr(nodes._objects, "put", lambda *_: 1 / 0)
         await cluster.create(a_node("n"))
         assert not scheduler.healthy
         with pytest.raises(ZeroDivisionError):
@@ -174,7 +174,7 @@ async def test_one_object_a_handler_fails_on_does_not_stop_the_scheduler(tmp_pat
         await cluster.clock.settle()
         assert [await cluster.node_of(name) for name in names] == ["n", "", "n"]
         assert scheduler.healthy
-        assert scheduler.sources.informers.troubles() == {("pods", "failed"): 1}
+        assert scheduler.sources.informers.error_counts() == {("pods", "failed"): 1}
         assert "ZeroDivisionError: a bug" in cluster.failures.pop()
         monkeypatch.undo()
         await cluster.client.patch(PODS, "odd", {"metadata": {"labels": {"a": "b"}}}, "default")

@@ -84,7 +84,7 @@ async def test_the_same_words_are_not_written_again_before_news_of_them_came(sce
         await cluster.create(a_pod(f"p{n}", cpu="99"))
     assert sorted(line.patches) == ["p0", "p1", "p2"]
     pods = cluster.components.scheduler.sources.informers.get(PODS)
-    pods._teller._handlers.clear()  # nothing is heard of pods any more
+    pods._dispatcher._handlers.clear()  # nothing is heard of pods any more
     line.patches.clear()
     await cluster.create(a_pod("late", cpu="99"))
     for uid in [pods.cache[f"default/p{n}"].uid for n in range(3)]:

@@ -15,25 +15,25 @@ class AddressPool:
         self._last = int(self._network.broadcast_address) - 1
         self._next = self._first
         self._free: list[int] = []
-        self._of: dict[str, str] = {}
+        self._address_of: dict[str, str] = {}
         self._taken: set[int] = set()
 
-    def take(self, owner: str, known: str = "") -> str:
+    def allocate(self, owner: str, known: str = "") -> str:
         """Return the owner's address; ``known`` is one it has from an earlier life.
 
         A client may have written anything there: what is no IPv4 address takes none of ours.
         """
-        if owner in self._of:
-            return self._of[owner]
+        if owner in self._address_of:
+            return self._address_of[owner]
         address = known or str(IPv4Address(self._lowest()))
-        self._of[owner] = address
+        self._address_of[owner] = address
         if (number := _number(address)) is not None:
             self._taken.add(number)
         return address
 
-    def give_back(self, owner: str) -> None:
+    def release(self, owner: str) -> None:
         """Take an address back from an owner that is gone."""
-        number = _number(self._of.pop(owner, ""))
+        number = _number(self._address_of.pop(owner, ""))
         if number is None:
             return
         self._taken.discard(number)

@@ -18,7 +18,7 @@ def claims_used(pod: Pod) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def why_not_ready(pod: Pod, claim_of: ClaimOf) -> str:
+def unready_reason(pod: Pod, claim_of: ClaimOf) -> str:
     """Say what a pod's claims lack before it may start; "" when nothing does."""
     for entry in pod.spec.resource_claims:
         name = _name(pod, entry)

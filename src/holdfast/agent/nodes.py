@@ -13,9 +13,9 @@ from holdfast.api.timestamps import parse_rfc3339, rfc3339, rfc3339_micro
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
-MARK = "holdfast.dev/agent"
+AGENT_LABEL = "holdfast.dev/agent"
 SIMULATED = "simulated"
-_SAID = (
+_CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory",
      "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -65,7 +65,7 @@ def new_node(ordinal: int, shape: NodeShape, address: str, now: float) -> dict[s
             "labels": {
                 "kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64", "topology.kubernetes.io/region": "local",
-                "topology.kubernetes.io/zone": zone, MARK: SIMULATED, **shape.labels,
+                "topology.kubernetes.io/zone": zone, AGENT_LABEL: SIMULATED, **shape.labels,
             },
         },
         "spec": {},
@@ -95,7 +95,7 @@ def plan_node_status(node: AgentNode, address: str, now: float) -> dict[str, Any
     """
     status: dict[str, Any] = {}
     known = {c.type: c for c in node.status.conditions}
-    wrong = [t for t, s, *_ in _SAID if t not in known or known[t].status != s]
+    wrong = [t for t, s, *_ in _CONDITIONS if t not in known or known[t].status != s]
     if "Ready" in wrong or "Ready" not in known:
         kept = {t: c.last_transition_time for t, c in known.items() if t not in wrong}
         status["conditions"] = _conditions(now, kept)
@@ -126,7 +126,7 @@ def _conditions(now: float, since: Mapping[str, str | None]) -> list[dict[str, s
             "lastHeartbeatTime": rfc3339(now),
             "lastTransitionTime": since.get(type_) or rfc3339(now),
         }
-        for type_, status, reason, message in _SAID
+        for type_, status, reason, message in _CONDITIONS
     ]  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def new_lease(node: Node, now: float) -> dict[str, Any]:
     return {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {
-            "name": node.name, "namespace": LEASE_NAMESPACE, "labels": {MARK: SIMULATED},
+            "name": node.name, "namespace": LEASE_NAMESPACE, "labels": {AGENT_LABEL: SIMULATED},
             "ownerReferences": [
                 {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
             ],
@@ -147,17 +147,17 @@ def new_lease(node: Node, now: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def renewal(now: float) -> dict[str, Any]:
+def lease_renewal(now: float) -> dict[str, Any]:
     """Write a heartbeat."""
     return {"spec": {"renewTime": rfc3339_micro(now)}}
 
 
-def foreign_for(lease: Lease | None, now: float) -> float:
+def foreign_lease_seconds(lease: Lease | None, now: float) -> float:
     """Say for how many seconds somebody else's heartbeat still counts; 0: the node is free.
 
     A lease we marked ourselves is ours, also after a restart.
     """
-    if lease is None or lease.metadata.labels.get(MARK) == SIMULATED:
+    if lease is None or lease.metadata.labels.get(AGENT_LABEL) == SIMULATED:
         return 0.0
     if lease.spec.renew_time is None:
         return 0.0

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.api.pod import Container, Pod
 from holdfast.api.timestamps import rfc3339
 
-Said = tuple[str, str, str]  # type, status, reason
+ConditionValues = tuple[str, str, str]  # type, status, reason
 
 
 def running_status(pod: Pod, pod_ip: str, host_ip: str, now: float) -> dict[str, Any]:
@@ -15,14 +15,14 @@ def running_status(pod: Pod, pod_ip: str, host_ip: str, now: float) -> dict[str,
     when = rfc3339(now)
     running = {"running": {"startedAt": when}}
     address = host_ip if pod.spec.host_network else pod_ip
-    said = [
+    condition_values = [
         (type_, "True", "")
         for type_ in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
     ]
     return _status(
         pod,
         "Running",
-        _conditions(pod, said, now),
+        _conditions(pod, condition_values, now),
         hostIP=host_ip,
         hostIPs=[{"ip": host_ip}],
         podIP=address,
@@ -33,20 +33,20 @@ def running_status(pod: Pod, pod_ip: str, host_ip: str, now: float) -> dict[str,
     )
 
 
-def held_status(pod: Pod, host_ip: str, why: str, now: float) -> dict[str, Any] | None:
+def waiting_status(pod: Pod, host_ip: str, why: str, now: float) -> dict[str, Any] | None:
     """The pod waits on its node for something; None if it says so already."""
     known = next((c for c in pod.status.conditions if c.type == "PodReadyToStartContainers"), None)
     if known is not None and (known.status, known.message) == ("False", why):
         return None
     waiting = {"waiting": {"reason": "ContainerCreating"}}
     names = " ".join(c.name for c in pod.spec.containers)
-    said = [
+    condition_values = [
         ("PodReadyToStartContainers", "False", "FailedPrepareDynamicResources"),
         ("Initialized", "True", ""),
         ("Ready", "False", "ContainersNotReady"),
         ("ContainersReady", "False", "ContainersNotReady"),
     ]
-    conditions = _conditions(pod, said, now)
+    conditions = _conditions(pod, condition_values, now)
     conditions[0]["message"] = why
     for condition in conditions[2:]:
         condition["message"] = f"containers with unready status: [{names}]"
@@ -71,7 +71,7 @@ def finished_status(pod: Pod, now: float) -> dict[str, Any]:
             "finishedAt": when,
         }
     }  # fmt: skip
-    said = [
+    condition_values = [
         ("PodReadyToStartContainers", "False", ""),
         ("Initialized", "True", "PodCompleted"),
         ("Ready", "False", "PodCompleted"),
@@ -80,7 +80,7 @@ def finished_status(pod: Pod, now: float) -> dict[str, Any]:
     return _status(
         pod,
         "Succeeded",
-        _conditions(pod, said, now),
+        _conditions(pod, condition_values, now),
         containerStatuses=[_container(pod, c, ended) for c in pod.spec.containers],
     )
 
@@ -92,11 +92,13 @@ def _status(pod: Pod, phase: str, conditions: list[Any], **more: Any) -> dict[st
     return {"metadata": {"uid": pod.uid}, "status": status}
 
 
-def _conditions(pod: Pod, said: list[Said], now: float) -> list[dict[str, Any]]:
+def _conditions(
+    pod: Pod, condition_values: list[ConditionValues], now: float
+) -> list[dict[str, Any]]:
     """Write conditions; transition times move only where the status does."""
     known = {c.type: c for c in pod.status.conditions}
     written = []
-    for type_, status, reason in said:
+    for type_, status, reason in condition_values:
         old = known.get(type_)
         same = old is not None and old.status == status
         since = old.last_transition_time if old is not None and same else rfc3339(now)

@@ -70,6 +70,6 @@ class InProcessTransport:
     async def _handle(self, request: Request) -> Response | StreamResponse:
         if self._closed:
             raise Unavailable("the transport is closed")
-        if request.permit is not None:
-            request.permit()
+        if request.write_check is not None:
+            request.write_check()
         return await self._server.handle(request, self._user)

@@ -16,7 +16,7 @@ from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.client.kubeconfig import load
-from holdfast.client.wire import Unreadable
+from holdfast.client.response_decoding import UnreadableObject
 from holdfast.errors import BadConfiguration, NotFound, Refused, Unavailable
 
 T = TypeVar("T", bound=Object)
@@ -60,7 +60,7 @@ async def all_of(client: Client, resource: Resource[T]) -> tuple[T, ...]:
         return ()
 
 
-def _say_unreadable(broken: Unreadable) -> None:
+def _say_unreadable(broken: UnreadableObject) -> None:
     print(f"holdfast: {broken}; deciding without it", file=sys.stderr)
 
 

@@ -40,7 +40,7 @@ class Subject:
         """Say what is wrong with deciding and with following the cluster."""
         scheduler = self.scheduler
         if self.leads() and scheduler.synced.is_set() and not self.stopping():
-            return scheduler.ailment
+            return scheduler.failure_reason
         return ""
 
     def informed(self) -> str:

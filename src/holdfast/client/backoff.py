@@ -37,10 +37,10 @@ class Backoff:
         return seconds * (1 + self.jitter * rng.random()) if self.jitter and rng else seconds
 
 
-REQUEST = Backoff(first=0.1, limit=5.0)
+REQUEST_BACKOFF = Backoff(first=0.1, limit=5.0)
 """Between two tries of one request."""
-RECONNECT = Backoff(first=0.25, limit=30.0, jitter=1.0)
-ENOUGH_FAILURES = 5
+RECONNECT_BACKOFF = Backoff(first=0.25, limit=30.0, jitter=1.0)
+RELIST_AFTER_FAILURES = 5
 
 
 @dataclass(slots=True)
@@ -52,49 +52,49 @@ class Retries:
     """
 
     clock: Clock
-    backoff: Backoff = REQUEST
+    backoff: Backoff = REQUEST_BACKOFF
     tries: int | None = None
-    as_asked: bool = True
+    honor_retry_after: bool = True
     failures: int = 0
 
     @property
-    def left(self) -> bool:
+    def any_left(self) -> bool:
         """Whether there is another try."""
         return self.tries is None or self.failures < self.tries
 
     async def wait(self, failure: HoldfastError) -> None:
         """Wait after a try that failed."""
         self.failures += 1
-        asked = failure.after if self.as_asked and isinstance(failure, Retryable) else None
+        asked = failure.after if self.honor_retry_after and isinstance(failure, Retryable) else None
         await self.clock.sleep(asked or self.backoff.delay(self.failures))
 
 
 async def retry(
     work: Callable[[], Awaitable[T]],
     clock: Clock,
-    backoff: Backoff = REQUEST,
+    backoff: Backoff = REQUEST_BACKOFF,
     *,
     tries: int | None = None,
     on: type[HoldfastError] = Retryable,
-    as_asked: bool = True,
-    tell: Callable[[HoldfastError], None] = lambda _failure: None,
+    honor_retry_after: bool = True,
+    on_failure: Callable[[HoldfastError], None] = lambda _failure: None,
 ) -> T:
     """Do something until it succeeds; the last of so many ``tries`` raises its failure.
 
     Other failures than ``on`` come through at once. ``tell`` hears of each that is waited for.
     """
-    retries = Retries(clock, backoff, None if tries is None else tries - 1, as_asked)
+    retries = Retries(clock, backoff, None if tries is None else tries - 1, honor_retry_after)
     while True:
         try:
             return await work()
         except on as failure:
-            if not retries.left:
+            if not retries.any_left:
                 raise
-            tell(failure)
+            on_failure(failure)
             await retries.wait(failure)
 
 
-class Patience:
+class ReconnectBackoff:
     """Say how long to wait before the next attempt to follow a stream.
 
     After a stream that brought something, or that lasted, and after the first 410, none: the
@@ -107,31 +107,31 @@ class Patience:
         self._failures = 0
         self._expired = False
         self._progressed = False
-        self._began = clock.monotonic()
+        self._started_at = clock.monotonic()
 
     @property
-    def exhausted(self) -> bool:
+    def should_relist(self) -> bool:
         """So many attempts brought nothing that starting over may be the better idea."""
-        return self._failures >= ENOUGH_FAILURES
+        return self._failures >= RELIST_AFTER_FAILURES
 
-    def begin(self) -> None:
+    def attempt_started(self) -> None:
         """An attempt starts."""
-        self._began = self._clock.monotonic()
+        self._started_at = self._clock.monotonic()
         self._progressed = False
 
-    def progressed(self) -> None:
+    def attempt_progressed(self) -> None:
         """The attempt brought something."""
         self._progressed = True
 
     def after(self, failure: HoldfastError | None) -> float:
         """The attempt ended, cleanly or with a failure: how many seconds to wait now."""
-        lasted = self._clock.monotonic() - self._began >= 1.0
+        lasted = self._clock.monotonic() - self._started_at >= 1.0
         expired = isinstance(failure, Expired)
         well = self._progressed or lasted or (expired and not self._expired)
         self._expired = expired
         self._failures = 1 if well else self._failures + 1
         if well:
             return 0.0
-        wait = RECONNECT.delay(self._failures, self._rng)
+        wait = RECONNECT_BACKOFF.delay(self._failures, self._rng)
         asked = failure.after if isinstance(failure, Retryable) else None
         return max(wait, asked or 0.0)

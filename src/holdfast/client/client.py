@@ -13,21 +13,21 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.api.resource import Resource
-from holdfast.client.transport import Request, Response, Transport
-from holdfast.client.wire import (
+from holdfast.client.response_decoding import (
     Listing,
-    Unreadable,
+    UnreadableObject,
     WatchEvent,
     decode_event,
     decode_page,
     decode_typed,
-    error_of,
+    error_from_response,
 )
+from holdfast.client.transport import Request, Response, Transport
 
 T = TypeVar("T")
-OnUnreadable = Callable[[Unreadable], None]
+OnUnreadable = Callable[[UnreadableObject], None]
 
-__all__ = ["Client", "Listing", "OnUnreadable", "PatchType", "Unreadable", "WatchEvent"]
+__all__ = ["Client", "Listing", "OnUnreadable", "PatchType", "UnreadableObject", "WatchEvent"]
 
 
 class PatchType(Enum):
@@ -47,8 +47,8 @@ class Client:
 
     async def get(self, res: Resource[T], name: str, namespace: str = "") -> T:
         """Read one object; NotFound if it is not there."""
-        answer = await self._call("GET", res.path(namespace, name))
-        return decode_typed(answer.body, res)
+        response = await self._call("GET", res.path(namespace, name))
+        return decode_typed(response.body, res)
 
     async def list(
         self,
@@ -71,8 +71,8 @@ class Client:
             labelSelector=labels, fieldSelector=fields, limit=str(limit or ""),
             resourceVersion=resource_version, **{"continue": continue_token},
         )  # fmt: skip
-        answer = await self._call("GET", res.path(namespace), query)
-        return decode_page(answer.body, res, unreadable)
+        response = await self._call("GET", res.path(namespace), query)
+        return decode_page(response.body, res, unreadable)
 
     async def watch(
         self,
@@ -103,13 +103,13 @@ class Client:
         async with self.transport.stream(request) as stream:
             if stream.status != 200:
                 body = b"".join([part async for part in stream])
-                raise error_of(Response(stream.status, stream.headers, body))
+                raise error_from_response(Response(stream.status, stream.headers, body))
             async for line in stream:
                 if not line:
                     continue
                 try:
                     event = decode_event(line, res)
-                except Unreadable as broken:
+                except UnreadableObject as broken:
                     if unreadable is None:
                         raise
                     unreadable(broken)
@@ -122,8 +122,8 @@ class Client:
     ) -> T:  # fmt: skip
         """Create an object (or POST to a subresource of one) and return what was stored."""
         path = res.path(namespace, name, subresource)
-        answer = await self._call("POST", path, body=msgspec.json.encode(obj))
-        return decode_typed(answer.body, res)
+        response = await self._call("POST", path, body=msgspec.json.encode(obj))
+        return decode_typed(response.body, res)
 
     async def bind(self, namespace: str, pod: str, binding: Mapping[str, Any]) -> None:
         """POST a Binding: put the pod on its target node."""
@@ -140,8 +140,8 @@ class Client:
         """PUT a whole raw object; its resourceVersion guards against lost updates."""
         meta = obj["metadata"]
         path = res.path(meta.get("namespace", ""), meta["name"], subresource)
-        answer = await self._call("PUT", path, body=msgspec.json.encode(obj))
-        return decode_typed(answer.body, res)
+        response = await self._call("PUT", path, body=msgspec.json.encode(obj))
+        return decode_typed(response.body, res)
 
     async def patch(
         self,
@@ -157,11 +157,11 @@ class Client:
     ) -> T:
         """Change part of an object."""
         query = _query(fieldManager=field_manager, force="true" if force else "")
-        answer = await self._call(
+        response = await self._call(
             "PATCH", res.path(namespace, name, subresource), query,
             msgspec.json.encode(patch), type.value,
         )  # fmt: skip
-        return decode_typed(answer.body, res)
+        return decode_typed(response.body, res)
 
     async def delete(
         self,
@@ -201,10 +201,10 @@ class Client:
         content_type: str = "application/json",
     ) -> Response:
         headers = {**self._headers, "content-type": content_type} if body else self._headers
-        answer = await self.transport.send(Request(method, path, query or {}, headers, body))
-        if answer.status >= 400:
-            raise error_of(answer)
-        return answer
+        response = await self.transport.send(Request(method, path, query or {}, headers, body))
+        if response.status >= 400:
+            raise error_from_response(response)
+        return response
 
 
 def _query(**parts: str) -> dict[str, str]:

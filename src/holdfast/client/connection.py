@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import cast
 
-from holdfast.client.answer import Answer, Malformed
+from holdfast.client.response_parser import MalformedResponse, ResponseParser
 from holdfast.client.transport import Response
 
-MOST_UNREAD = 4 << 20
+MAX_UNREAD_BYTES = 4 << 20
 """Bytes of a stream that may wait for their reader before the server is made to wait."""
 
 
-class Broken(ConnectionError):
+class ConnectionLost(ConnectionError):
     """The connection ended before its answer did."""
 
 
@@ -23,12 +23,12 @@ class Connection(asyncio.Protocol):
     ``lost`` is called once, when the connection has ended for whatever reason.
     """
 
-    def __init__(self, lost: Callable[[Connection], None]) -> None:
-        self._lost = lost
+    def __init__(self, on_lost: Callable[[Connection], None]) -> None:
+        self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
-        self._answer: Answer | None = None
-        self._news: asyncio.Future[None] | None = None
-        self._whole = True
+        self._response: ResponseParser | None = None
+        self._data_arrived: asyncio.Future[None] | None = None
+        self._buffered = True
         self._unread = 0
         self._paused = False
         self._failure: Exception | None = None
@@ -43,21 +43,21 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take in what the server says."""
-        answer = self._answer
-        if answer is None:
+        response = self._response
+        if response is None:
             self.abort()  # nobody asked
             return
         try:
-            answer.feed(data)
-        except Malformed as odd:
-            self.fail(Broken(str(odd)))
+            response.feed(data)
+        except MalformedResponse as odd:
+            self.fail(ConnectionLost(str(odd)))
             return
-        if self._whole:
-            if answer.done:
+        if self._buffered:
+            if response.done:
                 self._wake()
             return
         self._unread += len(data)
-        if self._unread > MOST_UNREAD and not self._paused and self._transport is not None:
+        if self._unread > MAX_UNREAD_BYTES and not self._paused and self._transport is not None:
             self._transport.pause_reading()
             self._paused = True
         self._wake()
@@ -65,59 +65,61 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, why: Exception | None) -> None:
         """Tell whoever waits, and whoever holds us."""
         self.ended = True
-        answer = self._answer
-        if answer is not None and not answer.done and not answer.end():
-            self._failure = self._failure or why or Broken("the server hung up")
+        response = self._response
+        if response is not None and not response.done and not response.feed_eof():
+            self._failure = self._failure or why or ConnectionLost("the server hung up")
         self._wake()
-        self._lost(self)
+        self._on_lost(self)
 
     # --- our side ---------------------------------------------------------------------------
 
     @property
     def reusable(self) -> bool:
         """Whether another request may follow the one that was answered."""
-        answer = self._answer
-        return not self.ended and (answer is None or (answer.done and not answer.closes))
+        response = self._response
+        return not self.ended and (
+            response is None or (response.done and not response.should_close)
+        )
 
-    async def ask(self, method: str, data: bytes) -> Response:
+    async def send(self, method: str, data: bytes) -> Response:
         """Send a request and wait for the whole answer."""
-        answer = self._begin(method, data, whole=True)
-        await self._until_news()
-        parts = answer.parts
+        response = self._begin(method, data, buffered=True)
+        await self._wait_for_data()
+        parts = response.parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        return Response(answer.status, answer.headers, body)
+        return Response(response.status, response.headers, body)
 
-    async def open(self, method: str, data: bytes) -> None:
+    async def open_stream(self, method: str, data: bytes) -> None:
         """Send a request and wait for the ``head`` of its answer; ``parts`` has the rest."""
-        answer = self._begin(method, data, whole=False)
-        while not answer.status:
-            await self._until_news()
+        response = self._begin(method, data, buffered=False)
+        while not response.status:
+            await self._wait_for_data()
 
     @property
     def head(self) -> tuple[int, Mapping[str, str]]:
         """Status and headers of the answer."""
-        assert self._answer is not None
-        return self._answer.status, self._answer.headers
+        assert self._response is not None
+        return self._response.status, self._response.headers
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The body of the answer that was opened, piece by piece as it comes."""
-        answer = self._answer
-        assert answer is not None
+        response = self._response
+        assert response is not None
         while True:
-            if answer.parts:
-                parts, answer.parts = answer.parts, []
-                self._go_on()
+            if response.parts:
+                parts, response.parts = response.parts, []
+                self._resume_reading()
                 for part in parts:
                     yield part
-            elif answer.done:
+            elif response.done:
                 return
             else:
-                await self._until_news()
+                await self._wait_for_data()
 
     def fail(self, why: Exception) -> None:
         """Give up on the answer that is awaited, and on the connection."""
         self.ended = True
-        if self._answer is not None and not self._answer.done:
+        if self._response is not None and not self._response.done:
             self._failure = self._failure or why
         if self._transport is not None:
             self._transport.abort()
@@ -125,34 +127,34 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Hang up at once: a polite end of TLS would wait for a peer who is still talking."""
-        self.fail(Broken("we hung up"))
+        self.fail(ConnectionLost("we hung up"))
 
-    def _begin(self, method: str, data: bytes, *, whole: bool) -> Answer:
+    def _begin(self, method: str, data: bytes, *, buffered: bool) -> ResponseParser:
         assert self._transport is not None
         if self.ended:
-            raise Broken("the connection has ended")
-        self._answer, self._whole = Answer(method), whole
+            raise ConnectionLost("the connection has ended")
+        self._response, self._buffered = ResponseParser(method), buffered
         self._transport.write(data)
-        return self._answer
+        return self._response
 
-    async def _until_news(self) -> None:
-        answer = self._answer
-        assert answer is not None
-        if self._failure is None and not self.ended and not (self._whole and answer.done):
-            self._news = asyncio.get_running_loop().create_future()
+    async def _wait_for_data(self) -> None:
+        response = self._response
+        assert response is not None
+        if self._failure is None and not self.ended and not (self._buffered and response.done):
+            self._data_arrived = asyncio.get_running_loop().create_future()
             try:
-                await self._news
+                await self._data_arrived
             finally:
-                self._news = None
-        if self._failure is not None and (self._whole or not answer.parts):
+                self._data_arrived = None
+        if self._failure is not None and (self._buffered or not response.parts):
             raise self._failure
 
-    def _go_on(self) -> None:
+    def _resume_reading(self) -> None:
         self._unread = 0
         if self._paused and self._transport is not None and not self.ended:
             self._transport.resume_reading()
             self._paused = False
 
     def _wake(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        if self._data_arrived is not None and not self._data_arrived.done():
+            self._data_arrived.set_result(None)

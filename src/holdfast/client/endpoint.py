@@ -31,11 +31,11 @@ class Endpoint:
     ssl_context: ssl.SSLContext | None = None
     renew: Callable[[], Awaitable[Endpoint]] | None = None
 
-    def header(self) -> str:
+    def authorization_header(self) -> str:
         """Write the Authorization header; empty if there is none to send."""
         return f"Bearer {self.token}" if self.token else self.authorization
 
-    def tls(self) -> ssl.SSLContext | None:
+    def tls_context(self) -> ssl.SSLContext | None:
         """Make the TLS context; None for plain HTTP."""
         if not self.url.startswith("https:"):
             return None

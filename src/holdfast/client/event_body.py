@@ -18,30 +18,30 @@ _RESOURCE_OF: dict[type, Resource[Any]] = {
 }
 
 
-def reference(about: Object | ObjectReference) -> ObjectReference:
+def object_reference(regarding: Object | ObjectReference) -> ObjectReference:
     """Point at an object; lists leave its kind out, then the type tells it."""
-    if isinstance(about, ObjectReference):
-        return about
-    resource = _RESOURCE_OF.get(type(about))
+    if isinstance(regarding, ObjectReference):
+        return regarding
+    resource = _RESOURCE_OF.get(type(regarding))
     return ObjectReference(
-        api_version=about.api_version or (resource.api_version if resource else ""),
-        kind=about.kind or (resource.kind if resource else ""),
-        namespace=about.namespace,
-        name=about.name,
-        uid=about.uid,
-        resource_version=about.metadata.resource_version,
+        api_version=regarding.api_version or (resource.api_version if resource else ""),
+        kind=regarding.kind or (resource.kind if resource else ""),
+        namespace=regarding.namespace,
+        name=regarding.name,
+        uid=regarding.uid,
+        resource_version=regarding.metadata.resource_version,
     )
 
 
-def event_name(about: ObjectReference, source: str, now: float, number: int) -> str:
+def event_name(regarding: ObjectReference, source: str, now: float, number: int) -> str:
     """A name that no other event has: components may report one object in one microsecond."""
-    teller = zlib.crc32(source.encode()) & 0xFFFF
-    return f"{about.name}.{int(now * 1e6):x}{teller:04x}{number:04x}"
+    source_hash = zlib.crc32(source.encode()) & 0xFFFF
+    return f"{regarding.name}.{int(now * 1e6):x}{source_hash:04x}{number:04x}"
 
 
 def event_body(
     name: str,
-    about: ObjectReference,
+    regarding: ObjectReference,
     what: dict[str, str],
     *,
     source: str,
@@ -49,11 +49,11 @@ def event_body(
     now: float,
     related: ObjectReference | None = None,
 ) -> bytes:
-    """Encode all that never changes; ``complete`` adds count, time and the closing brace."""
+    """Encode all that never changes; ``with_count`` adds count, time and the closing brace."""
     body: dict[str, Any] = {
         "apiVersion": "v1", "kind": "Event",
-        "metadata": {"name": name, "namespace": about.namespace or "default"},
-        "involvedObject": about, **what,
+        "metadata": {"name": name, "namespace": regarding.namespace or "default"},
+        "involvedObject": regarding, **what,
         "source": {"component": source}, "reportingComponent": source,
         "reportingInstance": instance, "firstTimestamp": rfc3339(now),
     }  # fmt: skip
@@ -66,7 +66,7 @@ def event_body(
         return _encode(body)[:-1]
 
 
-def complete(body: bytes, count: int, last: float) -> bytes:
+def with_count(body: bytes, count: int, last: float) -> bytes:
     """Add how often the event happened and when last."""
     return b'%b,"count":%d,"lastTimestamp":"%b"}' % (body, count, rfc3339(last).encode())
 

@@ -18,7 +18,13 @@ from holdfast.api.scheme import EVENTS
 from holdfast.client.adaptive_limit import AdaptiveLimit
 from holdfast.client.backoff import Backoff
 from holdfast.client.client import Client, PatchType
-from holdfast.client.event_body import complete, count_patch, event_body, event_name, reference
+from holdfast.client.event_body import (
+    count_patch,
+    event_body,
+    event_name,
+    object_reference,
+    with_count,
+)
 from holdfast.client.pending_events import EventEntry, EventKey, PendingEvents
 from holdfast.client.workqueue import QueueClosed
 from holdfast.clock import Clock
@@ -32,19 +38,19 @@ from holdfast.errors import (
 )
 from holdfast.repeated_log import Repeats
 
-TRIES = 12
+MAX_ATTEMPTS = 12
 RETRY = Backoff(first=0.2, limit=5.0)
-REMEMBERED = 4096
-MOST_WAITING = 50_000
+MAX_CACHED_EVENTS = 4096
+MAX_PENDING = 50_000
 """Events that may wait to be written; beyond it new ones are dropped. One takes about 1.7 KB."""
 DRAIN_SECONDS, STALL_SECONDS = 30.0, 5.0
 """How long stopping goes on writing what waits, at most, and how long without a single write."""
-FEW, REPEAT_SECONDS = 10, 60.0
+UNTHROTTLED_COUNT, COUNT_INTERVAL_SECONDS = 10, 60.0
 """After so many repeats their number is written no more often than that."""
 
 log = logging.getLogger(__name__)
 
-__all__ = ["EventRecorder", "reference"]
+__all__ = ["EventRecorder", "object_reference"]
 
 
 class EventRecorder:
@@ -69,11 +75,11 @@ class EventRecorder:
         self._limit = AdaptiveLimit()
         self._writers: set[asyncio.Task[None]] = set()
         self._repeats = Repeats(now=clock.monotonic)
-        self._overfull = False
+        self._dropping = False
 
     def record(
         self,
-        about: Object | ObjectReference,
+        regarding: Object | ObjectReference,
         type_: str,
         reason: str,
         message: str,
@@ -83,9 +89,9 @@ class EventRecorder:
         component: str = "",
     ) -> None:
         """Note that something happened to an object; ``type_`` is Normal or Warning."""
-        about = reference(about)
+        regarding = object_reference(regarding)
         source = component or self._component
-        subject = f"{about.kind}/{about.namespace}/{about.name}/{about.uid}"
+        subject = f"{regarding.kind}/{regarding.namespace}/{regarding.name}/{regarding.uid}"
         key = (subject, source, type_, reason, message)
         entry = self._entries.get(key)
         now = self._clock.now()
@@ -93,16 +99,16 @@ class EventRecorder:
             self._entries.move_to_end(key)
             entry.count += 1
             entry.last = now
-        elif self._has_room():
-            name = event_name(about, source, now, next(self._number))
+        elif self._accepts_new():
+            name = event_name(regarding, source, now, next(self._number))
             what = {"type": type_, "reason": reason, "message": message}
             if action:
                 what["action"] = action
             body = event_body(
-                name, about, what, source=source, instance=self._instance or source, now=now,
-                related=None if related is None else reference(related),
+                name, regarding, what, source=source, instance=self._instance or source, now=now,
+                related=None if related is None else object_reference(related),
             )  # fmt: skip
-            entry = self._entries[key] = EventEntry(key, about, name, body, 1, now)
+            entry = self._entries[key] = EventEntry(key, regarding, name, body, 1, now)
             self._forget_oldest()
         else:
             return
@@ -115,7 +121,7 @@ class EventRecorder:
 
     async def stop(self, seconds: float = DRAIN_SECONDS) -> None:
         """Write what is waiting, for ``seconds`` at most and as long as it succeeds, and end."""
-        self._pending.hurry()
+        self._pending.make_all_due()
         try:
             if self._writers:
                 await self._drain(seconds)
@@ -129,15 +135,15 @@ class EventRecorder:
                 log.warning("%d events were not written before the end", len(self._pending))
 
     async def _drain(self, seconds: float) -> None:
-        drained = asyncio.create_task(self._pending.queue.drained())
+        drained = asyncio.create_task(self._pending.queue.wait_until_idle())
         deadline = self._clock.monotonic() + seconds
         while not drained.done() and (left := deadline - self._clock.monotonic()) > 0:
-            before = self._pending.settled
+            before = self._pending.finished_count
             timer = asyncio.create_task(self._clock.sleep(min(left, STALL_SECONDS)))
             await asyncio.wait({drained, timer}, return_when=asyncio.FIRST_COMPLETED)
             timer.cancel()
             await asyncio.gather(timer, return_exceptions=True)
-            if self._pending.settled == before:
+            if self._pending.finished_count == before:
                 break
         drained.cancel()
         await asyncio.gather(drained, return_exceptions=True)
@@ -166,7 +172,7 @@ class EventRecorder:
 
     async def _write_next(self, subject: str) -> None:
         """Write the next event about an object."""
-        entry = self._pending.next(subject)
+        entry = self._pending.next_due(subject)
         if entry is None:
             return
         sent = self._clock.monotonic()
@@ -191,14 +197,14 @@ class EventRecorder:
             if entry.stored:
                 await self._patch(entry, count, last)
             else:
-                await self._client.write("POST", path, complete(entry.body, count, last))
+                await self._client.write("POST", path, with_count(entry.body, count, last))
         except AlreadyExists:  # an earlier try was written after all
             await self._patch(entry, count, last)
         except NotFound:
             if not entry.stored:
                 raise  # it is the namespace that is gone
             # Events live an hour.
-            await self._client.write("POST", path, complete(entry.body, count, last))
+            await self._client.write("POST", path, with_count(entry.body, count, last))
         entry.stored = count
 
     async def _patch(self, entry: EventEntry, count: int, last: float) -> None:
@@ -207,14 +213,14 @@ class EventRecorder:
         await self._client.write("PATCH", path, patch, PatchType.MERGE.value)
 
     def _written(self, entry: EventEntry, now: float) -> None:
-        entry.due = now + REPEAT_SECONDS if entry.stored >= FEW else 0.0
+        entry.due = now + COUNT_INTERVAL_SECONDS if entry.stored >= UNTHROTTLED_COUNT else 0.0
         self._pending.remove(entry)
         if entry.count != entry.stored:
             self._pending.add(entry)
 
     def _failed(self, entry: EventEntry, failure: Retryable) -> None:
         entry.failures += 1
-        if entry.failures < TRIES:
+        if entry.failures < MAX_ATTEMPTS:
             wait = max(RETRY.delay(entry.failures), failure.after or 0.0)
             self._pending.retry(entry, wait)
         else:
@@ -225,24 +231,23 @@ class EventRecorder:
         if not entry.stored:
             self._entries.pop(entry.key, None)
         # One cause, such as a lost lease, may drop thousands.
-        line = (
-            f"event {entry.key[3]} about {entry.about.kind} {entry.about.name} dropped: {failure}"
-        )
+        regarding = f"{entry.regarding.kind} {entry.regarding.name}"
+        line = f"event {entry.key[3]} about {regarding} dropped: {failure}"
         self._repeats.log(log, logging.WARNING, line, same=type(failure).__name__)
 
-    def _has_room(self) -> bool:
-        if len(self._pending) < MOST_WAITING:
-            self._overfull = False
+    def _accepts_new(self) -> bool:
+        if len(self._pending) < MAX_PENDING:
+            self._dropping = False
             return True
-        if not self._overfull:
-            self._overfull = True
-            log.warning("%d events wait to be written; dropping new ones", MOST_WAITING)
+        if not self._dropping:
+            self._dropping = True
+            log.warning("%d events wait to be written; dropping new ones", MAX_PENDING)
         return False
 
     def _forget_oldest(self) -> None:
         """Forget events that need no counting any more; those not yet written are kept."""
         for _ in range(2):
-            if len(self._entries) <= REMEMBERED:
+            if len(self._entries) <= MAX_CACHED_EVENTS:
                 return
             key, entry = self._entries.popitem(last=False)
             if entry.pending:

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from holdfast.client.connection import Broken, Connection
+from holdfast.client.connection import Connection, ConnectionLost
+from holdfast.client.connection_pool import ConnectionPool
 from holdfast.client.endpoint import Endpoint, Timeouts
-from holdfast.client.pool import ConnectionPool
+from holdfast.client.proxy_tunnel import open_tunnel
 from holdfast.client.transport import Request, Response, Stream
-from holdfast.client.tunnel import dig
 from holdfast.errors import Unavailable
 
 _PATH_SAFE = "/:@!$&'()*+,;=~"
@@ -45,21 +45,21 @@ class HttpTransport:
         timeouts: Timeouts | None = None,
         max_connections: int = 256,
     ) -> None:
-        self._limits = timeouts or Timeouts()
-        self._pool = ConnectionPool(self._connect, max_connections, self._limits.request)
+        self._timeouts = timeouts or Timeouts()
+        self._pool = ConnectionPool(self._connect, max_connections, self._timeouts.request)
         self._connections: set[Connection] = set()
         self._closed = False
         self._renewing: asyncio.Lock | None = None
-        self._use(endpoint)
+        self._set_endpoint(endpoint)
 
     async def send(self, request: Request) -> Response:
         """Send one request and read the whole answer."""
         endpoint = self._endpoint
-        answer = await self._send(request)
-        if answer.status == 401 and endpoint.renew is not None:
+        response = await self._send(request)
+        if response.status == 401 and endpoint.renew is not None:
             await self._renew(endpoint)
-            answer = await self._send(request)
-        return answer
+            response = await self._send(request)
+        return response
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
@@ -89,17 +89,17 @@ class HttpTransport:
         try:
             while True:
                 self._check_open()
-                connection, fresh = await self._pool.take()
+                connection, fresh = await self._pool.acquire()
                 try:
-                    if request.permit is not None:
-                        request.permit()
-                    return await connection.ask(request.method, self._bytes(request))
-                except Broken:
+                    if request.write_check is not None:
+                        request.write_check()
+                    return await connection.send(request.method, self._encode(request))
+                except ConnectionLost:
                     # A kept connection may have died unnoticed, before it carried this request.
                     if fresh or request.method not in _IDEMPOTENT:
                         raise
                 finally:
-                    self._pool.give(connection)
+                    self._pool.release(connection)
         except _FAILURES as failure:
             raise self._unavailable(request, failure) from failure
 
@@ -109,7 +109,7 @@ class HttpTransport:
         try:
             connection = await self._connect()
             try:
-                await connection.open(request.method, self._bytes(request))
+                await connection.open_stream(request.method, self._encode(request))
             except BaseException:
                 connection.abort()
                 raise
@@ -123,9 +123,9 @@ class HttpTransport:
         if self._tls is not None:
             name = self._endpoint.server_name or self._host
             options = {"ssl": self._tls, "server_hostname": name}
-        async with asyncio.timeout(self._limits.connect):
+        async with asyncio.timeout(self._timeouts.connect):
             if self._endpoint.proxy:
-                options["sock"] = await dig(self._endpoint.proxy, self._host, self._port)
+                options["sock"] = await open_tunnel(self._endpoint.proxy, self._host, self._port)
             else:
                 options |= {"host": self._host, "port": self._port}
             transport, connection = await loop.create_connection(
@@ -142,18 +142,18 @@ class HttpTransport:
         if self._closed:
             raise Unavailable(f"the connection to {self._endpoint.url} has been closed")
 
-    def _use(self, endpoint: Endpoint) -> None:
+    def _set_endpoint(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._tls = endpoint.tls()
-        where = urlsplit(endpoint.url)
-        self._host = where.hostname or ""
-        self._port = where.port or (443 if where.scheme == "https" else 80)
-        self._root = where.path.rstrip("/")
-        self._same = f" HTTP/1.1\r\nhost: {where.netloc.rpartition('@')[2]}\r\n"
+        self._tls = endpoint.tls_context()
+        target = urlsplit(endpoint.url)
+        self._host = target.hostname or ""
+        self._port = target.port or (443 if target.scheme == "https" else 80)
+        self._root = target.path.rstrip("/")
+        self._common_head = f" HTTP/1.1\r\nhost: {target.netloc.rpartition('@')[2]}\r\n"
         # A local network is faster than a decompressor.
-        self._same += "accept-encoding: identity\r\n"
-        if authorization := endpoint.header():
-            self._same += f"authorization: {authorization}\r\n"
+        self._common_head += "accept-encoding: identity\r\n"
+        if authorization := endpoint.authorization_header():
+            self._common_head += f"authorization: {authorization}\r\n"
 
     async def _renew(self, stale: Endpoint) -> None:
         """Replace stale credentials, once for all requests that met a 401 together."""
@@ -161,17 +161,17 @@ class HttpTransport:
             self._renewing = asyncio.Lock()
         async with self._renewing:
             if self._endpoint is stale and stale.renew is not None:
-                self._use(await stale.renew())
+                self._set_endpoint(await stale.renew())
                 # Connections may be known by a certificate that is stale too.
-                self._pool.drop_idle()
+                self._pool.close_idle()
 
-    def _bytes(self, request: Request) -> bytes:
+    def _encode(self, request: Request) -> bytes:
         path = request.path
         if _PLAIN_PATH.fullmatch(path) is None:
             path = quote(path, safe=_PATH_SAFE)
         query = f"?{urlencode(request.query)}" if request.query else ""
         headers = "".join([f"{name}: {value}\r\n" for name, value in request.headers.items()])
-        head = f"{request.method} {self._root}{path}{query}{self._same}{headers}"
+        head = f"{request.method} {self._root}{path}{query}{self._common_head}{headers}"
         if request.body or request.method not in _IDEMPOTENT:
             head += f"content-length: {len(request.body)}\r\n"
         return (head + "\r\n").encode() + request.body
@@ -188,7 +188,7 @@ class _HttpStream:
     def __init__(self, connection: Connection, url: str) -> None:
         self.status, self.headers = connection.head
         self.connection = connection
-        self._where = url
+        self._url = url
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -199,7 +199,7 @@ class _HttpStream:
                 yield line
         except _FAILURES as failure:
             what = str(failure) or type(failure).__name__
-            raise Unavailable(f"the stream from {self._where} was cut: {what}") from failure
+            raise Unavailable(f"the stream from {self._url} was cut: {what}") from failure
 
     async def _lines(self) -> AsyncIterator[bytes]:
         # The parts of a long line are joined once, when its end is there.

@@ -9,7 +9,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from holdfast.api.resource import Resource
-from holdfast.client.client import Client, Unreadable
+from holdfast.client.client import Client, UnreadableObject
 from holdfast.client.informer import Informer
 from holdfast.clock import Clock
 
@@ -32,7 +32,7 @@ class InformerSet:
         *,
         clock: Clock,
         transforms: Mapping[Resource[Any], Callable[[Any], Any]] = NONE,
-        on_unreadable: Mapping[Resource[Any], Callable[[Unreadable], None]] = NONE,
+        on_unreadable: Mapping[Resource[Any], Callable[[UnreadableObject], None]] = NONE,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -55,15 +55,15 @@ class InformerSet:
         return cast("Informer[T]", self._informers[key])
 
     @property
-    def synced(self) -> bool:
+    def has_synced(self) -> bool:
         """Those started have told everything there was."""
         return bool(self._tasks) and all(each.has_synced for each in self._informers.values())
 
-    def troubles(self) -> dict[tuple[str, str], int]:
+    def error_counts(self) -> dict[tuple[str, str], int]:
         """How often an object could not be taken in, by collection and sort of trouble."""
         found: Counter[tuple[str, str]] = Counter()
         for informer in self._informers.values():
-            for sort, number in informer.troubles.items():
+            for sort, number in informer.error_counts.items():
                 found[informer.resource.plural, sort] += number
         return dict(found)
 
@@ -72,17 +72,17 @@ class InformerSet:
         for informer in self._informers.values():
             self._tasks.add(informer.start())
         for informer in tuple(self._informers.values()):
-            await informer.synced()
+            await informer.wait_for_sync()
 
     async def run(self) -> None:
         """Start all and follow until ``stop``."""
         try:
             await self.start()
-            await self.followed()
+            await self.wait_until_stopped()
         finally:
             await self.stop()
 
-    async def followed(self) -> None:
+    async def wait_until_stopped(self) -> None:
         """Wait until those started have stopped; raises at once what ended one of itself."""
         if self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)

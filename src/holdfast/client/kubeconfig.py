@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_WRONG = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError, yaml.YAMLError)
+_PARSE_ERRORS = (
+    AssertionError,
+    AttributeError,
+    KeyError,
+    OSError,
+    TypeError,
+    ValueError,
+    yaml.YAMLError,
+)
 
 
 async def load(kubeconfig: Path | None = None, context: str | None = None) -> Endpoint:
@@ -49,19 +57,19 @@ async def _from_files(files: str, context: str | None) -> Endpoint:
 
     settings = client.Configuration()
     settings.host = ""
-    _mute()
+    _silence_loader()
 
     async def read() -> Any:
         try:
             return await config.load_kube_config(files, context, settings, persist_config=False)
-        except (config.ConfigException, *_WRONG) as wrong:
-            raise BadConfiguration(_advice(files, context, wrong)) from wrong
+        except (config.ConfigException, *_PARSE_ERRORS) as wrong:
+            raise BadConfiguration(_describe(files, context, wrong)) from wrong
 
     loader = await read()
-    return _endpoint(settings, files, _renewal(loader, settings, files))
+    return _endpoint(settings, files, _renewal_of(loader, settings, files))
 
 
-def _renewal(loader: Any, settings: Any, files: str) -> Callable[[], Awaitable[Endpoint]]:
+def _renewal_of(loader: Any, settings: Any, files: str) -> Callable[[], Awaitable[Endpoint]]:
     async def renew() -> Endpoint:
         # An exec plugin's answer is kept until its expiry; a 401 says that it is worth nothing.
         loader.__dict__.pop("exec_plugin_expiry", None)
@@ -122,7 +130,7 @@ def _in_pod() -> bool:
     return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and (SERVICE_ACCOUNT / "token").is_file()
 
 
-def _advice(files: str, context: str | None, wrong: BaseException) -> str:
+def _describe(files: str, context: str | None, wrong: BaseException) -> str:
     what = str(wrong) or type(wrong).__name__
     if isinstance(wrong, (AssertionError, AttributeError, KeyError, TypeError)):
         what = f"a section is missing or not of the right form ({type(wrong).__name__}: {wrong})"
@@ -133,6 +141,6 @@ def _advice(files: str, context: str | None, wrong: BaseException) -> str:
     )
 
 
-def _mute() -> None:
+def _silence_loader() -> None:
     # The loader logs what it also raises.
     logging.getLogger("kubernetes_asyncio.config.kube_config").setLevel(logging.CRITICAL)

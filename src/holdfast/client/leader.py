@@ -1,12 +1,12 @@
-"""Leader election: of several replicas, the one that holds a Lease works.
+"""Leader election: of several replicas of a process, only the holder of a Lease works.
 
-The clocks of two replicas are never compared. A replica counts from when *it* saw the lease
-change; the holder stops working ``renew_seconds`` after it *sent* the last renewal that succeeded,
-which is sooner than the ``lease_seconds`` after which another may take over. The time between the
-two is for what the holder has sent by then and the server has not yet done.
+The clocks of two replicas are never compared. A replica measures the age of the lease from the
+moment *it* observed the last change. The holder stops ``renew_deadline_seconds`` after it *sent*
+its last successful renewal; another replica may take the lease ``lease_duration_seconds`` after
+the change it observed, which is later. In between, writes that the holder has sent can finish.
 
-Stopping takes a running process. One that was stopped itself (a debugger, a paused machine) finds
-out only when it goes on, so whoever writes asks ``confirm`` first, see ``client.transport``.
+A process that was suspended (by a debugger or a paused machine) cannot stop in time. Therefore
+``check_leadership`` is called before each write (``client.transport.LeaseGuardedTransport``).
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ class LeadershipLost(Unavailable):
 class LeaseTimes:
     """How long a lease is good, when its holder gives up, how often it is tried for."""
 
-    lease_seconds: float = 15.0
-    renew_seconds: float = 10.0
-    retry_seconds: float = 2.0
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0
 
     def __post_init__(self) -> None:
-        if int(self.lease_seconds) <= self.renew_seconds:
+        if int(self.lease_duration_seconds) <= self.renew_deadline_seconds:
             raise BadConfiguration("leaseDuration must be greater than renewDeadline")
-        if self.renew_seconds <= JITTER * self.retry_seconds or self.retry_seconds <= 0:
+        if (
+            self.renew_deadline_seconds <= JITTER * self.retry_period_seconds
+            or self.retry_period_seconds <= 0
+        ):
             raise BadConfiguration(
                 f"renewDeadline must be greater than {JITTER:g} times retryPeriod, a positive one"
             )
@@ -64,7 +67,7 @@ class LeaderElection:
         identity: str,
         name: str,
         namespace: str = "kube-system",
-        terms: LeaseTimes | None = None,
+        times: LeaseTimes | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.identity = identity
@@ -72,12 +75,12 @@ class LeaderElection:
         self._clock = clock
         self._name = name
         self._namespace = namespace
-        self._terms = terms or LeaseTimes()
+        self._times = times or LeaseTimes()
         self._rng = rng or random.Random()
         self._lease: dict[str, Any] = {}
-        self._seen_at = 0.0
+        self._observed_at = 0.0
         self._leading = False
-        self._good_until = 0.0
+        self._valid_until = 0.0
         """Until then nobody else can have taken the lease, with time to spare."""
 
     @property
@@ -85,10 +88,10 @@ class LeaderElection:
         """We hold the lease and have not failed to renew it."""
         return self._leading
 
-    def confirm(self) -> None:
+    def check_leadership(self) -> None:
         """Make sure, without asking anybody, that the lease is ours; raises LeadershipLost."""
-        if not self._leading or self._clock.monotonic() >= self._good_until:
-            raise self._lost("nothing is written any more")
+        if not self._leading or self._clock.monotonic() >= self._valid_until:
+            raise self._leadership_lost("nothing is written any more")
 
     @property
     def leader(self) -> str:
@@ -103,7 +106,7 @@ class LeaderElection:
         """
         await self._acquire()
         work = asyncio.ensure_future(lead())
-        renewal = asyncio.create_task(self._keep())
+        renewal = asyncio.create_task(self._renew_until_lost())
         try:
             await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -111,7 +114,7 @@ class LeaderElection:
                 task.cancel()
             await asyncio.gather(work, renewal, return_exceptions=True)
             if self._leading:
-                await self._give_back()
+                await self._release()
         if renewal.done() and not renewal.cancelled():
             renewal.result()
         if not work.cancelled():
@@ -123,13 +126,13 @@ class LeaderElection:
                 self._leading = True
                 log.info("%s leads: holds lease %s/%s", self.identity, self._namespace, self._name)
                 return
-            pause = self._terms.retry_seconds * (1 + JITTER * self._rng.random())
+            pause = self._times.retry_period_seconds * (1 + JITTER * self._rng.random())
             await self._clock.sleep(pause)
 
-    async def _keep(self) -> None:
+    async def _renew_until_lost(self) -> None:
         while True:
-            await self._clock.sleep(self._terms.retry_seconds)
-            left = self._good_until - self._clock.monotonic()
+            await self._clock.sleep(self._times.retry_period_seconds)
+            left = self._valid_until - self._clock.monotonic()
             renewing = asyncio.create_task(self._renew())
             deadline = asyncio.create_task(self._clock.sleep(left))
             try:
@@ -141,19 +144,20 @@ class LeaderElection:
                 await asyncio.gather(renewing, deadline, return_exceptions=True)
             if not renewed:
                 self._leading = False
-                raise self._lost("restart to compete again")
+                raise self._leadership_lost("restart to compete again")
 
-    def _lost(self, what_then: str) -> LeadershipLost:
+    def _leadership_lost(self, what_then: str) -> LeadershipLost:
         return LeadershipLost(
             f"lease {self._namespace}/{self._name} could not be renewed for "
-            f"{self._terms.renew_seconds:g} s (held by {self.leader or 'nobody'}); {what_then}"
+            f"{self._times.renew_deadline_seconds:g} s (holder: {self.leader or 'none'}); "
+            f"{what_then}"
         )
 
     async def _renew(self) -> bool:
         while not await self._try_once():
             if self._held_by_another():
                 return False
-            await self._clock.sleep(self._terms.retry_seconds)
+            await self._clock.sleep(self._times.retry_period_seconds)
         return True
 
     async def _try_once(self) -> bool:
@@ -162,22 +166,22 @@ class LeaderElection:
         sent_at = 0.0
         try:
             if not self._leading or not self._lease:
-                await self._look()
+                await self._read_lease()
             if self._held_by_another():
                 return False
-            wanted, sent_at = self._claim(), self._clock.monotonic()
+            wanted, sent_at = self._claimed_lease(), self._clock.monotonic()
             await self._write(wanted)
         except HoldfastError as failure:
             log.info("lease %s/%s: %s", self._namespace, self._name, failure)
-            if not self._leading or not await self._happened(wanted):
+            if not self._leading or not await self._was_written(wanted):
                 return False
-        self._good_until = sent_at + self._terms.renew_seconds
+        self._valid_until = sent_at + self._times.renew_deadline_seconds
         return True
 
-    async def _happened(self, wanted: dict[str, Any]) -> bool:
+    async def _was_written(self, wanted: dict[str, Any]) -> bool:
         """Learn after a failed renewal whether it was written after all, or who wrote instead."""
         try:
-            await self._look()
+            await self._read_lease()
         except HoldfastError as failure:
             log.debug("lease %s/%s: %s", self._namespace, self._name, failure)
             return False
@@ -186,7 +190,7 @@ class LeaderElection:
     def _held_by_another(self) -> bool:
         return self.leader not in ("", self.identity) and not self._expired()
 
-    async def _look(self) -> None:
+    async def _read_lease(self) -> None:
         try:
             found = await self._client.get(RAW_LEASES, self._name, self._namespace)
         except NotFound:
@@ -195,14 +199,14 @@ class LeaderElection:
 
     def _observe(self, lease: dict[str, Any]) -> None:
         if lease.get("spec") != self._lease.get("spec"):
-            self._seen_at = self._clock.monotonic()
+            self._observed_at = self._clock.monotonic()
         self._lease = lease
 
     def _expired(self) -> bool:
-        length = self._spec().get("leaseDurationSeconds") or self._terms.lease_seconds
-        return self._clock.monotonic() >= self._seen_at + float(length)
+        length = self._spec().get("leaseDurationSeconds") or self._times.lease_duration_seconds
+        return self._clock.monotonic() >= self._observed_at + float(length)
 
-    def _claim(self) -> dict[str, Any]:
+    def _claimed_lease(self) -> dict[str, Any]:
         """Write the lease as it is once it is ours, keeping what others put there."""
         now = rfc3339_micro(self._clock.now())
         old = self._spec()
@@ -210,7 +214,7 @@ class LeaderElection:
         transitions = int(old.get("leaseTransitions") or 0)
         spec = old | {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(self._terms.lease_seconds),
+            "leaseDurationSeconds": int(self._times.lease_duration_seconds),
             "acquireTime": old.get("acquireTime", now) if ours else now,
             "renewTime": now,
             "leaseTransitions": transitions if ours or not self._lease else transitions + 1,
@@ -231,7 +235,7 @@ class LeaderElection:
         else:
             self._observe(await self._client.create(RAW_LEASES, lease, self._namespace))
 
-    async def _give_back(self) -> None:
+    async def _release(self) -> None:
         self._leading = False
         now = rfc3339_micro(self._clock.now())
         spec = self._spec() | {

@@ -17,7 +17,7 @@ class EventEntry:
     """One event and how often it happened; ``stored`` is the count the server knows."""
 
     key: EventKey
-    about: ObjectReference
+    regarding: ObjectReference
     name: str
     body: bytes
     count: int
@@ -36,14 +36,14 @@ class EventEntry:
     @property
     def namespace(self) -> str:
         """The namespace it lives in."""
-        return self.about.namespace or "default"
+        return self.regarding.namespace or "default"
 
 
 class PendingEvents:
-    """Events in the order they were recorded, object by object.
+    """Events in the order they were recorded, for each object separately.
 
-    ``queue`` holds the objects that have something pending. A worker that takes one writes
-    the event that ``next`` names, so that events about one object are written one after the other.
+    ``queue`` holds the objects with pending events. A worker takes an object from it and writes the
+    event that ``next_due`` returns, so the events about one object are written one after another.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -51,7 +51,7 @@ class PendingEvents:
         self._entries: dict[str, list[EventEntry]] = {}
         self._count = 0
         self.queue = WorkQueue(clock)
-        self.settled = 0
+        self.finished_count = 0
         """Events that were written or given up so far."""
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class PendingEvents:
         """Forget an event that was written or given up; the next one of its object follows."""
         entry.pending, entry.failures = False, 0
         self._count -= 1
-        self.settled += 1
+        self.finished_count += 1
         entries = self._entries[entry.subject]
         entries.remove(entry)
         if entries:
@@ -82,14 +82,14 @@ class PendingEvents:
         entry.due = self._clock.monotonic() + seconds
         self.queue.add(entry.subject)
 
-    def hurry(self) -> None:
+    def make_all_due(self) -> None:
         """Make everything due now."""
         for entries in self._entries.values():
             for entry in entries:
                 entry.due = 0.0
-        self.queue.hurry()
+        self.queue.release_delayed()
 
-    def next(self, subject: str) -> EventEntry | None:
+    def next_due(self, subject: str) -> EventEntry | None:
         """The next event about an object that is due, else None: then it is queued until it is.
 
         Events wait for an earlier one that is to be tried again, but not for the count of one

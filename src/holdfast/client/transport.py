@@ -2,8 +2,8 @@
 
 Two transports implement it: ``client.http.HttpTransport`` for any API server and
 ``apiserver.inprocess.InProcessTransport`` for the embedded one. One shared test suite
-(tests/client/transport_suite.py) passes on both. Two more wrap a transport: ``ThrottledTransport``
-limits its requests a second, ``FencedTransport`` lets writes pass only while they are permitted.
+(tests/client/transport_suite.py) runs on both. Two more wrap a transport: ``ThrottledTransport``
+limits the requests per second, ``LeaseGuardedTransport`` sends writes only while a lease is held.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    permit: Callable[[], None] | None = None
+    write_check: Callable[[], None] | None = None
     """Asked when the request is about to leave; what it raises keeps it from leaving."""
 
 
@@ -80,35 +80,35 @@ class ThrottledTransport:
     def __init__(self, transport: Transport, clock: Clock, *, qps: float, burst: int) -> None:
         self._transport = transport
         self._clock = clock
-        self._pace = 1.0 / qps
-        self._credit = burst / qps
-        self._due = clock.monotonic() - self._credit
+        self._interval = 1.0 / qps
+        self._burst_seconds = burst / qps
+        self._next_due = clock.monotonic() - self._burst_seconds
         """When the latest request was due had none been let through early."""
 
     async def send(self, request: Request) -> Response:
         """Send one request when it is its turn."""
-        await self._turn()
+        await self._wait_for_turn()
         return await self._transport.send(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
         """Begin to read when it is its turn; what then comes is not held back."""
-        await self._turn()
-        async with self._transport.stream(request) as answer:
-            yield answer
+        await self._wait_for_turn()
+        async with self._transport.stream(request) as response:
+            yield response
 
     async def close(self) -> None:
         """Release connections."""
         await self._transport.close()
 
-    async def _turn(self) -> None:
+    async def _wait_for_turn(self) -> None:
         now = self._clock.monotonic()
-        self._due = max(self._due, now - self._credit) + self._pace
-        if self._due > now:
-            await self._clock.sleep(self._due - now)
+        self._next_due = max(self._next_due, now - self._burst_seconds) + self._interval
+        if self._next_due > now:
+            await self._clock.sleep(self._next_due - now)
 
 
-class FencedTransport:
+class LeaseGuardedTransport:
     """Write only while it is permitted, for a process that must hold a lease to change anything.
 
     ``permit`` is asked before every write and once more when the write is about to leave; it raises
@@ -116,19 +116,19 @@ class FencedTransport:
     whole process was stopped. Reads always pass.
     """
 
-    def __init__(self, inner: Transport, permit: Callable[[], None]) -> None:
+    def __init__(self, inner: Transport, write_check: Callable[[], None]) -> None:
         self._inner = inner
-        self.permit = permit
+        self.write_check = write_check
 
     async def send(self, request: Request) -> Response:
         """Send one request, if it is a read or permitted."""
         if request.method in _READS:
             return await self._inner.send(request)
-        self.permit()
+        self.write_check()
         return await self._inner.send(
             Request(
                 request.method, request.path, request.query, request.headers, request.body,
-                self.permit,
+                self.write_check,
             )
         )  # fmt: skip
 
@@ -141,6 +141,6 @@ class FencedTransport:
         await self._inner.close()
 
 
-def permit_of(transport: Transport) -> Callable[[], None] | None:
+def write_check_of(transport: Transport) -> Callable[[], None] | None:
     """What to ask before something is changed by another way than through this transport."""
-    return transport.permit if isinstance(transport, FencedTransport) else None
+    return transport.write_check if isinstance(transport, LeaseGuardedTransport) else None

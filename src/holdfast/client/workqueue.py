@@ -16,9 +16,9 @@ from holdfast.errors import Conflict, Retryable
 from holdfast.repeated_log import Repeats
 
 RETRY = Backoff(first=0.005, limit=300.0)
-STUBBORN = 8
+SLOW_AFTER_FAILURES = 8
 """After so many failures in a row, news of a key does not put it in line at once any more."""
-NEWS_SECONDS = 1.0
+SLOW_ADD_SECONDS = 1.0
 """How long a stubborn key waits at least, so that failing work cannot wake itself for ever."""
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class WorkQueue:
     A key is in one of three places: *waiting* (in line, once), *delayed* (until its time), or
     *taken* (a worker has it). Added while taken, it is put in line when the worker is done, so
     that no two workers ever have the same key and no news is lost. All methods but ``get`` and
-    ``drained`` return at once and may be called from informer handlers.
+    ``wait_until_idle`` return at once and may be called from informer handlers.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class WorkQueue:
         self.clock = clock
         self._backoff = backoff
         self._rng = rng or random.Random()
-        self._line: deque[str] = deque()
-        self._waiting: set[str] = set()
-        self._taken: set[str] = set()
+        self._queue: deque[str] = deque()
+        self._dirty: set[str] = set()
+        self._processing: set[str] = set()
         self._due: dict[str, float] = {}
         self._delayed: list[tuple[float, int, str]] = []
         self._order = itertools.count()
@@ -59,61 +59,61 @@ class WorkQueue:
 
     def __len__(self) -> int:
         """How many keys wait or are delayed, not counting those taken."""
-        return len(self._waiting) + len(self._due)
+        return len(self._dirty) + len(self._due)
 
     @property
     def ready(self) -> int:
         """How many keys a worker could take now."""
-        return len(self._line)
+        return len(self._queue)
 
     def add(self, key: str) -> None:
         """Put a key in line, unless it is there already; a delay it had is over.
 
         A key that has failed again and again waits a second: its own failing work may be the news.
         """
-        if self._failures.get(key, 0) >= STUBBORN:
-            self.add_after(key, NEWS_SECONDS)
+        if self._failures.get(key, 0) >= SLOW_AFTER_FAILURES:
+            self.add_after(key, SLOW_ADD_SECONDS)
         else:
-            self._put(key)
+            self._add_now(key)
 
-    def _put(self, key: str) -> None:
-        if self._closed or key in self._waiting:
+    def _add_now(self, key: str) -> None:
+        if self._closed or key in self._dirty:
             return
         self._due.pop(key, None)
-        self._waiting.add(key)
+        self._dirty.add(key)
         self._idle.clear()
-        if key not in self._taken:
-            self._line.append(key)
+        if key not in self._processing:
+            self._queue.append(key)
             self._wake_one()
 
     def add_after(self, key: str, seconds: float) -> None:
         """Put a key in line in a while; of two delays the shorter counts."""
         if seconds <= 0:
-            self._put(key)
+            self._add_now(key)
             return
         due = self.clock.monotonic() + seconds
-        if self._closed or key in self._waiting or self._due.get(key, due + 1) <= due:
+        if self._closed or key in self._dirty or self._due.get(key, due + 1) <= due:
             return
         self._due[key] = due
         self._idle.clear()
         heapq.heappush(self._delayed, (due, next(self._order), key))
         self._set_timer()
 
-    def hurry(self) -> None:
+    def release_delayed(self) -> None:
         """Put everything that is delayed in line now."""
         for key in tuple(self._due):
-            self._put(key)
+            self._add_now(key)
 
-    async def follow_clock(self) -> None:
+    async def follow_clock_steps(self) -> None:
         """Put delayed keys in line whenever the clock is set: a delay may stand for a time of day.
 
         A key that is not due after all is delayed again by its worker.
         """
         while True:
             await self.clock.stepped()
-            self.hurry()
+            self.release_delayed()
 
-    def retry(self, key: str, after: float | None = None) -> None:
+    def add_rate_limited(self, key: str, after: float | None = None) -> None:
         """Put a key whose work failed in line again, later each time it fails."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self.add_after(key, max(self._backoff.delay(failures, self._rng), after or 0.0))
@@ -128,29 +128,29 @@ class WorkQueue:
 
     async def get(self) -> str:
         """Take the next key; whoever takes it must call ``done``. QueueClosed: go home."""
-        while not self._line:
+        while not self._queue:
             if self._closed:
                 raise QueueClosed
-            turn = asyncio.get_running_loop().create_future()
-            self._getters.append(turn)
+            wakeup = asyncio.get_running_loop().create_future()
+            self._getters.append(wakeup)
             try:
-                await turn
+                await wakeup
             except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
+                if wakeup.done() and not wakeup.cancelled():
                     self._wake_one()
                 raise
-        key = self._line.popleft()
-        self._waiting.discard(key)
-        self._taken.add(key)
+        key = self._queue.popleft()
+        self._dirty.discard(key)
+        self._processing.add(key)
         return key
 
     def done(self, key: str) -> None:
         """Give a taken key back; if it was added meanwhile it is next in line again."""
-        self._taken.discard(key)
-        if key in self._waiting:
-            self._line.append(key)
+        self._processing.discard(key)
+        if key in self._dirty:
+            self._queue.append(key)
             self._wake_one()
-        self._note_idle()
+        self._set_idle_if_empty()
 
     def shutdown(self) -> None:
         """Take in nothing more, drop what is delayed; workers finish what is in line."""
@@ -160,25 +160,25 @@ class WorkQueue:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for turn in self._getters:
-            if not turn.done():
-                turn.set_result(None)
+        for wakeup in self._getters:
+            if not wakeup.done():
+                wakeup.set_result(None)
         self._getters.clear()
-        self._note_idle()
+        self._set_idle_if_empty()
 
-    async def drained(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until nothing waits, nothing is delayed and nothing is taken."""
         await self._idle.wait()
 
     def _wake_one(self) -> None:
         while self._getters:
-            turn = self._getters.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            wakeup = self._getters.popleft()
+            if not wakeup.done():
+                wakeup.set_result(None)
                 return
 
-    def _note_idle(self) -> None:
-        if not (self._waiting or self._taken or self._due):
+    def _set_idle_if_empty(self) -> None:
+        if not (self._dirty or self._processing or self._due):
             self._idle.set()
 
     def _set_timer(self) -> None:
@@ -199,21 +199,21 @@ class WorkQueue:
                 due, _, key = heapq.heappop(self._delayed)
                 if self._due.get(key) == due:
                     del self._due[key]
-                    self._put(key)
+                    self._add_now(key)
         self._timer = None
 
 
-Failed = Callable[[str, Exception, int], None]
+OnFailure = Callable[[str, Exception, int], None]
 """Told of a key, what its work raised, and how many times in a row it has failed."""
 
 
-async def work(
+async def run_workers(
     queue: WorkQueue,
     handle: Callable[[str], Awaitable[None]],
     *,
     workers: int = 1,
     name: str = "",
-    failed: Failed | None = None,
+    failed: OnFailure | None = None,
 ) -> None:
     """Run workers until the queue is shut down: what fails is tried again, later each time.
 
@@ -233,13 +233,15 @@ async def work(
                 queue.forget(key)
             except Exception as failure:  # one bad object must not stop the rest
                 _report(repeats, name, key, failure)
-                queue.retry(key, failure.after if isinstance(failure, Retryable) else None)
+                queue.add_rate_limited(
+                    key, failure.after if isinstance(failure, Retryable) else None
+                )
                 if failed is not None:
                     failed(key, failure, queue.failures(key))
             finally:
                 queue.done(key)
 
-    following = asyncio.create_task(queue.follow_clock())
+    following = asyncio.create_task(queue.follow_clock_steps())
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
@@ -254,8 +256,8 @@ def _report(repeats: Repeats, name: str, key: str, failure: Exception) -> None:
         return
     same = (key, type(failure))
     if isinstance(failure, Retryable):
-        line = f"{name}: {key}: {failure}; trying again"
-        repeats.log(log, logging.WARNING, line, same=same)
+        queue = f"{name}: {key}: {failure}; trying again"
+        repeats.log(log, logging.WARNING, queue, same=same)
     else:
-        line = f"{name}: {key} failed; trying again"
-        repeats.log(log, logging.ERROR, line, same=same, exc_info=failure)
+        queue = f"{name}: {key} failed; trying again"
+        repeats.log(log, logging.ERROR, queue, same=same, exc_info=failure)

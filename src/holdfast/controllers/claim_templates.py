@@ -12,15 +12,15 @@ from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from holdfast.client.client import PatchType
-from holdfast.controllers.ownership import owned_by, owner_reference
-from holdfast.controllers.writes import Create, Patch
+from holdfast.controllers.ownership import is_controlled_by, owner_reference
+from holdfast.controllers.planned_writes import Create, Patch
 
-ENTRY = "resource.kubernetes.io/pod-claim-name"
-MOST_CONSUMERS = 256
+POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+MAX_CONSUMERS = 256
 
 T = TypeVar("T")
 Lookup = Callable[[str], T | None]
-_NAME_ROOM = 57  # a hyphen and five letters make it the 63 of a label
+_MAX_PREFIX_LENGTH = 57  # a hyphen and five letters make it the 63 of a label
 
 
 class RawTemplateSpec(Struct, frozen=True):
@@ -71,9 +71,9 @@ def plan_pod_claims(
     owned = list(owned)
     for entry in pod.spec.resource_claims if not pod.terminating and not pod.finished else ():
         template_name = entry.resource_claim_template_name
-        if template_name is None or _settled(pod, entry, claim_of):
+        if template_name is None or _has_claim(pod, entry, claim_of):
             continue
-        if (orphan := _made_for(pod, entry, owned)) is not None:
+        if (orphan := _unrecorded_claim(pod, entry, owned)) is not None:
             found[entry.name] = orphan.name
         elif (template := template_of(template_name)) is not None:
             creations[entry.name] = Create(
@@ -86,7 +86,7 @@ def plan_pod_claims(
     return PodClaimsPlan(creations, found, problems, tuple(missing))
 
 
-def record_claims(pod: Pod, names: Mapping[str, str]) -> Patch:
+def claim_statuses_patch(pod: Pod, names: Mapping[str, str]) -> Patch:
     """Write into the pod's status which claim stands for which entry."""
     entries = [{"name": e, "resourceClaimName": name} for e, name in sorted(names.items())]
     return Patch(
@@ -114,7 +114,7 @@ def claim_names(pod: Pod) -> set[str]:
     return {name for name in found if name}
 
 
-def reserve(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch, ...]:
+def plan_reserved_for(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch, ...]:
     """Reserve allocated claims for a pod that was put on its node without a scheduler."""
     if not pod.spec.node_name or pod.terminating or pod.finished:
         return ()
@@ -124,11 +124,11 @@ def reserve(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch, ...]:
         if claim is None or claim.status.allocation is None or is_reserved(claim, pod):
             continue
         generated = entry.resource_claim_name is None
-        if len(claim.status.reserved_for) >= MOST_CONSUMERS or (
-            generated and not owned_by(claim, pod)
+        if len(claim.status.reserved_for) >= MAX_CONSUMERS or (
+            generated and not is_controlled_by(claim, pod)
         ):
             continue
-        patches.append(reserved_for(claim, [*consumers(claim), _consumer(pod)]))
+        patches.append(reserved_for_patch(claim, [*raw_consumers(claim), _consumer(pod)]))
     return tuple(patches)
 
 
@@ -137,7 +137,7 @@ def is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
     return any(c.uid == pod.uid for c in claim.status.reserved_for)
 
 
-def consumers(claim: ResourceClaim) -> list[dict[str, str]]:
+def raw_consumers(claim: ResourceClaim) -> list[dict[str, str]]:
     """Write the consumers back as they were read."""
     return [
         {k: v for k, v in (("apiGroup", c.api_group), ("resource", c.resource), ("name", c.name),
@@ -146,7 +146,7 @@ def consumers(claim: ResourceClaim) -> list[dict[str, str]]:
     ]  # fmt: skip
 
 
-def reserved_for(claim: ResourceClaim, entries: list[dict[str, str]], **more: Any) -> Patch:
+def reserved_for_patch(claim: ResourceClaim, entries: list[dict[str, str]], **more: Any) -> Patch:
     """Replace the consumers of a claim, guarded by its version."""
     guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
     status = {"reservedFor": entries or None, **more}
@@ -159,7 +159,7 @@ def new_claim(pod: Pod, entry: str, template: RawTemplate) -> dict[str, Any]:
     meta = template.spec.metadata
     body_meta: dict[str, Any] = {
         "generateName": _prefix(pod.name, entry), "namespace": pod.namespace,
-        "annotations": {**meta.annotations, ENTRY: entry},
+        "annotations": {**meta.annotations, POD_CLAIM_NAME: entry},
         "ownerReferences": [owner_reference("v1", "Pod", pod, block=False)],
     }  # fmt: skip
     if meta.labels:
@@ -173,27 +173,31 @@ def new_claim(pod: Pod, entry: str, template: RawTemplate) -> dict[str, Any]:
 def _prefix(pod: str, entry: str) -> str:
     """Join both names; where that is too long each is cut in proportion."""
     whole = f"{pod}-{entry}-"
-    if len(whole) <= _NAME_ROOM:
+    if len(whole) <= _MAX_PREFIX_LENGTH:
         return whole
-    cut = [part[: len(part) * _NAME_ROOM // len(whole)] for part in (pod, entry)]
+    cut = [part[: len(part) * _MAX_PREFIX_LENGTH // len(whole)] for part in (pod, entry)]
     return "-".join(cut)
 
 
-def _settled(pod: Pod, entry: PodResourceClaim, claim_of: Lookup[ResourceClaim]) -> bool:
+def _has_claim(pod: Pod, entry: PodResourceClaim, claim_of: Lookup[ResourceClaim]) -> bool:
     """Tell whether the entry has its claim, or was found to need none."""
     name = claim_name(pod, entry)
     if name is None:
         return True
     claim = claim_of(name)
-    return claim is not None and owned_by(claim, pod)
+    return claim is not None and is_controlled_by(claim, pod)
 
 
-def _made_for(
+def _unrecorded_claim(
     pod: Pod, entry: PodResourceClaim, owned: Iterable[ResourceClaim]
 ) -> ResourceClaim | None:
     """Find a claim made for this entry that nobody recorded: its maker died in between."""
     return next(
-        (c for c in owned if owned_by(c, pod) and c.metadata.annotations.get(ENTRY) == entry.name),
+        (
+            c
+            for c in owned
+            if is_controlled_by(c, pod) and c.metadata.annotations.get(POD_CLAIM_NAME) == entry.name
+        ),
         None,
     )
 

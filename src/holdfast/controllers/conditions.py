@@ -17,20 +17,20 @@ def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
     return next((c for c in conditions if c.type == type_), None)
 
 
-def holds(conditions: Iterable[Condition], type_: str) -> bool:
+def is_true(conditions: Iterable[Condition], type_: str) -> bool:
     """Tell whether a condition is there and True."""
     found = find(conditions, type_)
     return found is not None and found.status == "True"
 
 
-def raw(conditions: Iterable[Condition]) -> list[Raw]:
+def to_raw(conditions: Iterable[Condition]) -> list[Raw]:
     """Write conditions back as they were read."""
     return [msgspec.to_builtins(c) for c in conditions]
 
 
-def replaced(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
+def with_condition(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
     """Write conditions with ``new`` in the place of the one of its type, or at the end."""
-    kept = raw(conditions)
+    kept = to_raw(conditions)
     for index, old in enumerate(kept):
         if old.get("type", "") == new["type"]:
             kept[index] = new

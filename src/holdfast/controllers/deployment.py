@@ -12,22 +12,27 @@ from holdfast.api.labels import from_selector
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import DEPLOYMENTS, PODS, REPLICASETS
 from holdfast.api.workloads import Deployment, DeploymentStatus, ReplicaSet
-from holdfast.client.replica import ChangeType
+from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers import revisions, rollout
-from holdfast.controllers.deployment_status import ReplicaCounts, status_of, until_late
-from holdfast.controllers.grouped import Owned
-from holdfast.controllers.ownership import claimed, controller_of, owned_by, owner_reference
-from holdfast.controllers.reconciler import Reconciler, Tools
-from holdfast.controllers.rollout import Bounds, Sizes
-from holdfast.controllers.writes import (
+from holdfast.controllers.deployment_status import ReplicaCounts, seconds_until_deadline, status_of
+from holdfast.controllers.object_index import ControllerIndex
+from holdfast.controllers.ownership import (
+    claim_objects,
+    controller_of,
+    is_controlled_by,
+    owner_reference,
+)
+from holdfast.controllers.planned_writes import (
     Create,
     Delete,
     Patch,
     Write,
-    carry_out,
-    carry_out_all,
-    namespace_is_going,
+    execute_write,
+    execute_writes,
+    namespace_is_terminating,
 )
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.controllers.rollout import ReplicaBounds, Sizes
 from holdfast.errors import AlreadyExists, HoldfastError, Retryable
 
 
@@ -37,22 +42,22 @@ class DeploymentPlan:
 
     writes: tuple[Write, ...] = ()
     creation: Create | None = None
-    notes: tuple[str, ...] = ()
-    again_after: float | None = None
+    events: tuple[str, ...] = ()
+    requeue_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _DeploymentState:
     """A Deployment and its ReplicaSets at one moment."""
 
     deployment: Deployment
     new: ReplicaSet | None
     old: tuple[ReplicaSet, ...]
-    bounds: Bounds
+    bounds: ReplicaBounds
     now: float
 
     @property
-    def everyone(self) -> tuple[ReplicaSet, ...]:
+    def replicasets(self) -> tuple[ReplicaSet, ...]:
         return (self.new, *self.old) if self.new else self.old
 
 
@@ -62,53 +67,59 @@ def plan_deployment(
     """Plan the next step of one Deployment from its namespace's ReplicaSets and pods."""
     reference = owner_reference("apps/v1", "Deployment", deployment)
     nearby = [r for r in replicasets if r.namespace == deployment.namespace]
-    mine, claims = claimed(REPLICASETS, reference, deployment, deployment.spec.selector, nearby)
-    new = revisions.current(deployment, mine)
+    mine, claims = claim_objects(
+        REPLICASETS, reference, deployment, deployment.spec.selector, nearby
+    )
+    new = revisions.current_replicaset(deployment, mine)
     old = tuple(r for r in mine if new is None or r.uid != new.uid)
-    look = _Look(deployment, new, old, Bounds.of(deployment), now)
+    state = _DeploymentState(deployment, new, old, ReplicaBounds.of(deployment), now)
     if deployment.metadata.deletion_timestamp is not None:
-        return _finish(look, claims, rolling_out=False)
-    writes = (*claims, *_revision_changes(look))
-    if deployment.spec.paused or rollout.scaled(look.bounds, mine):
-        return _rescale(look, writes)
-    return _roll_out(look, pods, writes)
+        return _finish(state, claims, rolling_out=False)
+    writes = (*claims, *_revision_changes(state))
+    if deployment.spec.paused or rollout.is_scaling_event(state.bounds, mine):
+        return _rescale(state, writes)
+    return _roll_out(state, pods, writes)
 
 
-def _rescale(look: _Look, writes: tuple[Write, ...]) -> DeploymentPlan:
-    sizes = rollout.rescale(look.bounds, look.new, look.old, look.deployment.status.replicas)
+def _rescale(state: _DeploymentState, writes: tuple[Write, ...]) -> DeploymentPlan:
+    sizes = rollout.proportional_sizes(
+        state.bounds, state.new, state.old, state.deployment.status.replicas
+    )
     # Every ReplicaSet that runs pods learns the new scale, or this would never end.
-    sizes = {r.name: r.spec.replicas for r in look.everyone if r.spec.replicas > 0} | sizes
-    resizes, notes = _resizes(look.bounds, look.everyone, sizes)
-    spent = _spent(look) if look.deployment.spec.paused else ()
-    return _finish(look, (*writes, *resizes, *spent), notes=notes, rolling_out=False)
+    sizes = {r.name: r.spec.replicas for r in state.replicasets if r.spec.replicas > 0} | sizes
+    resizes, events = _resizes(state.bounds, state.replicasets, sizes)
+    history_cleanup = _history_cleanup(state) if state.deployment.spec.paused else ()
+    return _finish(state, (*writes, *resizes, *history_cleanup), events=events, rolling_out=False)
 
 
-def _roll_out(look: _Look, pods: Iterable[Pod], writes: tuple[Write, ...]) -> DeploymentPlan:
-    bounds, sizes = look.bounds, {}
+def _roll_out(
+    state: _DeploymentState, pods: Iterable[Pod], writes: tuple[Write, ...]
+) -> DeploymentPlan:
+    bounds, sizes = state.bounds, {}
     if not bounds.rolling:
-        sizes = {r.name: 0 for r in look.old if r.spec.replicas > 0}
-        if sizes or _still_running(look.old, pods):
-            resizes, notes = _resizes(bounds, look.old, sizes)
-            return _finish(look, (*writes, *resizes), notes=notes)
-    if look.new is None:
-        return _create(look, writes)
+        sizes = {r.name: 0 for r in state.old if r.spec.replicas > 0}
+        if sizes or _has_old_pods(state.old, pods):
+            resizes, events = _resizes(bounds, state.old, sizes)
+            return _finish(state, (*writes, *resizes), events=events)
+    if state.new is None:
+        return _create(state, writes)
     if bounds.rolling:
-        sizes = rollout.roll(bounds, look.new, look.old)
-    elif look.new.spec.replicas != bounds.replicas:
-        sizes = {look.new.name: bounds.replicas}
-    resizes, notes = _resizes(bounds, look.everyone, sizes)
-    complete = not sizes and ReplicaCounts.of(look.new, look.old).complete(look.deployment)
-    spent = _spent(look) if complete else ()
-    return _finish(look, (*writes, *resizes, *spent), notes=notes)
+        sizes = rollout.next_rolling_sizes(bounds, state.new, state.old)
+    elif state.new.spec.replicas != bounds.replicas:
+        sizes = {state.new.name: bounds.replicas}
+    resizes, events = _resizes(bounds, state.replicasets, sizes)
+    complete = not sizes and ReplicaCounts.of(state.new, state.old).complete(state.deployment)
+    history_cleanup = _history_cleanup(state) if complete else ()
+    return _finish(state, (*writes, *resizes, *history_cleanup), events=events)
 
 
-def _create(look: _Look, writes: tuple[Write, ...]) -> DeploymentPlan:
-    deployment = look.deployment
-    replicas = rollout.grown(look.bounds, sum(r.spec.replicas for r in look.old), 0)
-    revision = max(map(revisions.revision_of, look.old), default=0) + 1
+def _create(state: _DeploymentState, writes: tuple[Write, ...]) -> DeploymentPlan:
+    deployment = state.deployment
+    replicas = rollout.new_replicaset_size(state.bounds, sum(r.spec.replicas for r in state.old), 0)
+    revision = max(map(revisions.revision_of, state.old), default=0) + 1
     body = revisions.new_replicaset(deployment, replicas, revision)
     name = body["metadata"]["name"]
-    status = status_of(deployment, None, look.old, look.now, created=name)
+    status = status_of(deployment, None, state.old, state.now, created=name)
     return DeploymentPlan(
         (*writes, _annotate(deployment, revision), _status_patch(deployment, status)),
         Create(REPLICASETS, body, deployment.namespace),
@@ -117,19 +128,23 @@ def _create(look: _Look, writes: tuple[Write, ...]) -> DeploymentPlan:
 
 
 def _finish(
-    look: _Look, writes: tuple[Write, ...], *, notes: tuple[str, ...] = (), rolling_out: bool = True
+    state: _DeploymentState,
+    writes: tuple[Write, ...],
+    *,
+    events: tuple[str, ...] = (),
+    rolling_out: bool = True,
 ) -> DeploymentPlan:
     """Add the status, where it changed."""
-    deployment = look.deployment
-    status = status_of(deployment, look.new, look.old, look.now, rolling_out=rolling_out)
-    if not _says(deployment, status):
+    deployment = state.deployment
+    status = status_of(deployment, state.new, state.old, state.now, rolling_out=rolling_out)
+    if not _status_is_current(deployment, status):
         writes = (*writes, _status_patch(deployment, status))
-    counts = ReplicaCounts.of(look.new, look.old)
-    again_after = until_late(deployment, counts, look.now) if rolling_out else None
-    return DeploymentPlan(writes, None, notes, again_after)
+    counts = ReplicaCounts.of(state.new, state.old)
+    requeue_after = seconds_until_deadline(deployment, counts, state.now) if rolling_out else None
+    return DeploymentPlan(writes, None, events, requeue_after)
 
 
-def _says(deployment: Deployment, status: dict[str, Any]) -> bool:
+def _status_is_current(deployment: Deployment, status: dict[str, Any]) -> bool:
     """Tell whether the Deployment's status says all this already."""
     said = msgspec.structs.replace(deployment.status, collision_count=None)
     return bool(msgspec.convert(status, DeploymentStatus) == said)
@@ -144,13 +159,13 @@ def _annotate(deployment: Deployment, revision: int) -> Patch:
     return Patch(DEPLOYMENTS, deployment.name, patch, deployment.namespace)
 
 
-def _revision_changes(look: _Look) -> tuple[Patch, ...]:
+def _revision_changes(state: _DeploymentState) -> tuple[Patch, ...]:
     """Keep the current ReplicaSet's number the highest, and the Deployment's equal to it."""
-    deployment, new = look.deployment, look.new
+    deployment, new = state.deployment, state.new
     if new is None:
         return ()
     writes: list[Patch] = []
-    highest = max(map(revisions.revision_of, look.old), default=0) + 1
+    highest = max(map(revisions.revision_of, state.old), default=0) + 1
     changes = revisions.annotation_changes(deployment, new, highest)
     spec: dict[str, Any] = {}
     if new.spec.min_ready_seconds != deployment.spec.min_ready_seconds:
@@ -165,11 +180,11 @@ def _revision_changes(look: _Look) -> tuple[Patch, ...]:
 
 
 def _resizes(
-    bounds: Bounds, replicasets: Sequence[ReplicaSet], sizes: Sizes
+    bounds: ReplicaBounds, replicasets: Sequence[ReplicaSet], sizes: Sizes
 ) -> tuple[tuple[Patch, ...], tuple[str, ...]]:
     """Write new sizes, guarded by version: a stale look must not undo a step."""
     marks = revisions.size_annotations(bounds)
-    writes, notes = [], []
+    writes, events = [], []
     for each in replicasets:
         size = sizes.get(each.name)
         marked = marks.items() <= each.metadata.annotations.items()
@@ -180,19 +195,19 @@ def _resizes(
         writes.append(Patch(REPLICASETS, each.name, patch, each.namespace))
         if size != each.spec.replicas:
             way = "up" if size > each.spec.replicas else "down"
-            notes.append(
+            events.append(
                 f"Scaled {way} replica set {each.name} from {each.spec.replicas} to {size}"
             )
-    return tuple(writes), tuple(notes)
+    return tuple(writes), tuple(events)
 
 
-def _spent(look: _Look) -> tuple[Delete, ...]:
+def _history_cleanup(state: _DeploymentState) -> tuple[Delete, ...]:
     """Choose the old revisions beyond the history limit, lowest number first."""
-    limit = look.deployment.spec.revision_history_limit
+    limit = state.deployment.spec.revision_history_limit
     if limit is None:
         return ()
     alive = sorted(
-        (r for r in look.old if r.metadata.deletion_timestamp is None), key=revisions.revision_of
+        (r for r in state.old if r.metadata.deletion_timestamp is None), key=revisions.revision_of
     )
     return tuple(
         Delete(REPLICASETS, r.name, r.namespace, r.uid)
@@ -203,7 +218,7 @@ def _spent(look: _Look) -> tuple[Delete, ...]:
     )
 
 
-def _still_running(old: Sequence[ReplicaSet], pods: Iterable[Pod]) -> bool:
+def _has_old_pods(old: Sequence[ReplicaSet], pods: Iterable[Pod]) -> bool:
     """Tell whether any pod of an old template is left, even one that is being stopped."""
     if any(r.status.replicas for r in old):
         return True
@@ -216,18 +231,18 @@ class DeploymentController(Reconciler):
     """Follow Deployments, their ReplicaSets and pods, and carry the plans out."""
 
     name = "deployment-controller"
-    needs = (DEPLOYMENTS, REPLICASETS, PODS)
+    required_resources = (DEPLOYMENTS, REPLICASETS, PODS)
 
-    def __init__(self, tools: Tools) -> None:
-        super().__init__(tools)
-        self._deployments = tools.informers.get(DEPLOYMENTS)
-        self._replicasets = tools.informers.get(REPLICASETS)
-        self._owned: Owned[ReplicaSet] = Owned()
-        self._pods: Owned[Pod] = Owned()
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._deployments = context.informers.get(DEPLOYMENTS)
+        self._replicasets = context.informers.get(REPLICASETS)
+        self._owned: ControllerIndex[ReplicaSet] = ControllerIndex()
+        self._pods: ControllerIndex[Pod] = ControllerIndex()
         self._deployments.add_handler(self._on_deployment)
         self._replicasets.add_handler(self._owned.on_change)
         self._replicasets.add_handler(self._on_replicaset)
-        pods = tools.informers.get(PODS)
+        pods = context.informers.get(PODS)
         pods.add_handler(self._pods.on_change)
         pods.add_handler(self._on_pod)
 
@@ -275,27 +290,27 @@ class DeploymentController(Reconciler):
         plan = plan_deployment(deployment, nearby, pods, self.clock.now())
         if plan.creation is not None and not await self._create(deployment, plan.creation):
             return
-        await carry_out_all(self.client, plan.writes)
-        for words in plan.notes:
-            self.tell(deployment, "Normal", "ScalingReplicaSet", words)
-        if plan.again_after is not None:
-            self.queue.add_after(key, plan.again_after)
+        await execute_writes(self.client, plan.writes)
+        for message in plan.events:
+            self.record_event(deployment, "Normal", "ScalingReplicaSet", message)
+        if plan.requeue_after is not None:
+            self.queue.add_after(key, plan.requeue_after)
 
     async def _create(self, deployment: Deployment, creation: Create) -> bool:
         """Create the ReplicaSet; tell whether the rest of the plan still holds."""
         name = creation.body["metadata"]["name"]
         try:
-            await carry_out(self.client, creation)
+            await execute_write(self.client, creation)
             return True
         except AlreadyExists:
             found = await self.client.get(REPLICASETS, name, deployment.namespace)
         except HoldfastError as failure:
-            if namespace_is_going(failure):
+            if namespace_is_terminating(failure):
                 return False
-            words = f'Failed to create new replica set "{name}": {failure}'
-            self.tell(deployment, "Warning", "ReplicaSetCreateError", words)
-            raise Retryable(words) from failure
-        if owned_by(found, deployment) and revisions.same_template(
+            message = f'Failed to create new replica set "{name}": {failure}'
+            self.record_event(deployment, "Warning", "ReplicaSetCreateError", message)
+            raise Retryable(message) from failure
+        if is_controlled_by(found, deployment) and revisions.same_template(
             found.spec.template, deployment.spec.template
         ):
             return False  # made by us a moment ago; the news is on its way

@@ -10,7 +10,7 @@ from holdfast.api.meta import Condition
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.api.workloads import Deployment, ReplicaSet
 from holdfast.controllers import conditions
-from holdfast.controllers.rollout import Bounds
+from holdfast.controllers.rollout import ReplicaBounds
 
 NO_DEADLINE = 2**31 - 1
 CREATED, FOUND, UPDATED = "NewReplicaSetCreated", "FoundNewReplicaSet", "ReplicaSetUpdated"
@@ -31,14 +31,14 @@ class ReplicaCounts:
     @classmethod
     def of(cls, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> ReplicaCounts:
         """Add up what the ReplicaSets report."""
-        everyone = [*old, new] if new else list(old)
-        available = sum(r.status.available_replicas for r in everyone)
+        replicasets = [*old, new] if new else list(old)
+        available = sum(r.status.available_replicas for r in replicasets)
         return cls(
-            replicas=sum(r.status.replicas for r in everyone),
+            replicas=sum(r.status.replicas for r in replicasets),
             updated=new.status.replicas if new else 0,
-            ready=sum(r.status.ready_replicas for r in everyone),
+            ready=sum(r.status.ready_replicas for r in replicasets),
             available=available,
-            unavailable=max(0, sum(r.spec.replicas for r in everyone) - available),
+            unavailable=max(0, sum(r.spec.replicas for r in replicasets) - available),
         )
 
     def complete(self, deployment: Deployment) -> bool:
@@ -46,7 +46,7 @@ class ReplicaCounts:
         wanted = deployment.spec.replicas
         return self.updated == self.replicas == self.available == wanted
 
-    def further_than(self, deployment: Deployment) -> bool:
+    def progressed_since(self, deployment: Deployment) -> bool:
         """Tell whether there was progress since the status was last written."""
         before = deployment.status
         return (
@@ -63,7 +63,9 @@ def status_of(
 ) -> dict[str, Any]:  # fmt: skip
     """Write the whole status. ``created`` names a ReplicaSet this very step creates."""
     counts = ReplicaCounts.of(new, old)
-    kept = _set(list(deployment.status.conditions), _available(counts, Bounds.of(deployment)), now)
+    kept = _set(
+        list(deployment.status.conditions), _available(counts, ReplicaBounds.of(deployment)), now
+    )
     if has_deadline(deployment):
         progress = _progress(deployment, counts, new, now) if rolling_out else None
         if created:
@@ -79,7 +81,7 @@ def status_of(
         "observedGeneration": deployment.metadata.generation,
         "replicas": counts.replicas, "updatedReplicas": counts.updated,
         "readyReplicas": counts.ready, "availableReplicas": counts.available,
-        "unavailableReplicas": counts.unavailable, "conditions": conditions.raw(kept),
+        "unavailableReplicas": counts.unavailable, "conditions": conditions.to_raw(kept),
     }  # fmt: skip
     return status
 
@@ -89,7 +91,9 @@ def has_deadline(deployment: Deployment) -> bool:
     return deployment.spec.progress_deadline_seconds not in (None, NO_DEADLINE)
 
 
-def until_late(deployment: Deployment, counts: ReplicaCounts, now: float) -> float | None:
+def seconds_until_deadline(
+    deployment: Deployment, counts: ReplicaCounts, now: float
+) -> float | None:
     """Count the seconds until a roll-out without progress must be called late."""
     current = conditions.find(deployment.status.conditions, "Progressing")
     if current is None or not has_deadline(deployment) or current.reason == LATE:
@@ -103,8 +107,8 @@ def until_late(deployment: Deployment, counts: ReplicaCounts, now: float) -> flo
 ConditionText = tuple[str, str, str, str]  # status, reason, message, type
 
 
-def _available(counts: ReplicaCounts, bounds: Bounds) -> ConditionText:
-    if counts.available >= bounds.least:
+def _available(counts: ReplicaCounts, bounds: ReplicaBounds) -> ConditionText:
+    if counts.available >= bounds.min_available:
         return (
             "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", "Available",
         )  # fmt: skip
@@ -125,7 +129,7 @@ def _progress(
     who = f'ReplicaSet "{new.name}"' if new else f'Deployment "{deployment.name}"'
     if counts.complete(deployment):
         return "True", DONE, f"{who} has successfully progressed.", "Progressing"
-    if counts.further_than(deployment):
+    if counts.progressed_since(deployment):
         return "True", UPDATED, f"{who} is progressing.", "Progressing"
     if current is not None and _timed_out(deployment, current, now):
         return "False", LATE, f"{who} has timed out progressing.", "Progressing"

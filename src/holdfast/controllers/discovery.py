@@ -38,7 +38,7 @@ def _resources(group: str, version: str, answer: Any) -> Iterable[Resource[Objec
             )  # fmt: skip
 
 
-def deletable(served: ServedResources) -> ServedResources:
+def deletable_resources(served: ServedResources) -> ServedResources:
     """Choose what can be followed and deleted; events come and go by themselves."""
     return tuple(
         r for r in served

@@ -16,18 +16,18 @@ from holdfast.api.workloads import (
     PodDisruptionBudget,
     PodDisruptionBudgetStatus,
 )
-from holdfast.client.replica import ChangeType
+from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers import conditions
-from holdfast.controllers.grouped import Grouped
+from holdfast.controllers.object_index import ObjectIndex
 from holdfast.controllers.ownership import controller_of
-from holdfast.controllers.reconciler import Reconciler, Tools
-from holdfast.controllers.rollout import resolve
-from holdfast.controllers.writes import Patch, Plan, carry_out_all
+from holdfast.controllers.planned_writes import Patch, Plan, execute_writes
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
+from holdfast.controllers.rollout import resolve_int_or_percent
 
 DELETION_TIMEOUT = 120.0
 
 
-def chosen_by(budget: PodDisruptionBudget) -> Selector:
+def budget_selector(budget: PodDisruptionBudget) -> Selector:
     """Compile a budget's selector; one that cannot be read chooses no pod and stops nobody."""
     return readable(budget.spec.selector)
 
@@ -56,7 +56,7 @@ ScaleOf = Callable[[OwnerReference, str], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class BudgetCounts:
     """What a budget asks for and what there is."""
 
     expected: int
@@ -76,39 +76,40 @@ def plan_budget(budget: FullBudget, pods: Iterable[Pod], scale_of: ScaleOf, now:
     wants, None where that cannot be told.
     """
     pods = list(pods)
-    leaving, again_after = _leaving(budget, pods, now)
+    disrupted_pods, requeue_after = _disrupted_pods(budget, pods, now)
     healthy = sum(
-        conditions.holds(p.status.conditions, "Ready")
+        conditions.is_true(p.status.conditions, "Ready")
         for p in pods
-        if not p.terminating and p.name not in leaving
+        if not p.terminating and p.name not in disrupted_pods
     )
-    tally = _tally(budget, pods, healthy, scale_of)
-    condition = _condition(budget, tally.allowed, now)
+    counts = _count(budget, pods, healthy, scale_of)
+    condition = _condition(budget, counts.allowed, now)
     said = conditions.find(budget.status.conditions, "DisruptionAllowed")
     old = budget.status
     same = (
         old.current_healthy, old.desired_healthy, old.expected_pods, old.disruptions_allowed,
         old.observed_generation, dict(old.disrupted_pods), said and said.status,
     ) == (
-        tally.healthy, tally.desired, tally.expected, tally.allowed,
-        budget.metadata.generation, leaving, condition["status"],
+        counts.healthy, counts.desired, counts.expected, counts.allowed,
+        budget.metadata.generation, disrupted_pods, condition["status"],
     )  # fmt: skip
     if same:
-        return Plan(again_after=again_after)
-    gone = dict.fromkeys(old.disrupted_pods.keys() - leaving.keys())
+        return Plan(requeue_after=requeue_after)
+    gone = dict.fromkeys(old.disrupted_pods.keys() - disrupted_pods.keys())
     status = {
-        "currentHealthy": tally.healthy, "desiredHealthy": tally.desired,
-        "expectedPods": tally.expected, "disruptionsAllowed": tally.allowed,
-        "observedGeneration": budget.metadata.generation, "disruptedPods": {**leaving, **gone},
-        "conditions": conditions.replaced(budget.status.conditions, condition),
+        "currentHealthy": counts.healthy, "desiredHealthy": counts.desired,
+        "expectedPods": counts.expected, "disruptionsAllowed": counts.allowed,
+        "observedGeneration": budget.metadata.generation,
+        "disruptedPods": {**disrupted_pods, **gone},
+        "conditions": conditions.with_condition(budget.status.conditions, condition),
     }  # fmt: skip
     # An eviction writes here too: a stale count must not hand out what was just used up.
     guard = {"resourceVersion": budget.metadata.resource_version}
     patch = {"metadata": guard, "status": status}
-    return Plan((Patch(BUDGETS, budget.name, patch, budget.namespace, "status"),), again_after)
+    return Plan((Patch(BUDGETS, budget.name, patch, budget.namespace, "status"),), requeue_after)
 
 
-def _leaving(
+def _disrupted_pods(
     budget: FullBudget, pods: list[Pod], now: float
 ) -> tuple[dict[str, str], float | None]:
     """Keep the evicted pods whose deletion is still to be seen, for two minutes at most."""
@@ -125,16 +126,18 @@ def _leaving(
     return kept, min(waits, default=None)
 
 
-def _tally(budget: FullBudget, pods: list[Pod], healthy: int, scale_of: ScaleOf) -> Tally:
+def _count(budget: FullBudget, pods: list[Pod], healthy: int, scale_of: ScaleOf) -> BudgetCounts:
     spec = budget.spec
     if spec.max_unavailable is not None:
         expected = _expected(pods, scale_of)
-        most = resolve(spec.max_unavailable, expected, up=True)
-        return Tally(expected, max(0, expected - most), healthy)
+        most = resolve_int_or_percent(spec.max_unavailable, expected, up=True)
+        return BudgetCounts(expected, max(0, expected - most), healthy)
     if isinstance(spec.min_available, str):
         expected = _expected(pods, scale_of)
-        return Tally(expected, resolve(spec.min_available, expected, up=True), healthy)
-    return Tally(len(pods), spec.min_available or 0, healthy)
+        return BudgetCounts(
+            expected, resolve_int_or_percent(spec.min_available, expected, up=True), healthy
+        )
+    return BudgetCounts(len(pods), spec.min_available or 0, healthy)
 
 
 def _expected(pods: list[Pod], scale_of: ScaleOf) -> int:
@@ -167,18 +170,18 @@ class DisruptionController(Reconciler):
     """Follow budgets, pods and the workloads whose scale counts."""
 
     name = "disruption-controller"
-    needs = (BUDGETS, PODS, REPLICASETS, DEPLOYMENTS)
+    required_resources = (BUDGETS, PODS, REPLICASETS, DEPLOYMENTS)
 
-    def __init__(self, tools: Tools) -> None:
-        super().__init__(tools)
-        self._budgets = tools.informers.get(BUDGETS)
-        self._replicasets = tools.informers.get(REPLICASETS)
-        self._deployments = tools.informers.get(DEPLOYMENTS)
-        self._budgets_in: Grouped[FullBudget] = Grouped(lambda b: b.namespace)
-        self._pods_in: Grouped[Pod] = Grouped(lambda p: p.namespace)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._budgets = context.informers.get(BUDGETS)
+        self._replicasets = context.informers.get(REPLICASETS)
+        self._deployments = context.informers.get(DEPLOYMENTS)
+        self._budgets_in: ObjectIndex[FullBudget] = ObjectIndex(lambda b: b.namespace)
+        self._pods_in: ObjectIndex[Pod] = ObjectIndex(lambda p: p.namespace)
         self._budgets.add_handler(self._budgets_in.on_change)
         self._budgets.add_handler(self._on_budget)
-        pods = tools.informers.get(PODS)
+        pods = context.informers.get(PODS)
         pods.add_handler(self._pods_in.on_change)
         pods.add_handler(self._on_pod)
         self._deployments.add_handler(self._on_workload)
@@ -192,7 +195,7 @@ class DisruptionController(Reconciler):
         either = new or old
         assert either is not None
         for budget in self._budgets_in.of(either.namespace):
-            selector = chosen_by(budget)
+            selector = budget_selector(budget)
             if any(p is not None and selector.matches(p.metadata.labels) for p in (old, new)):
                 self.queue.add(budget.key)
 
@@ -206,15 +209,15 @@ class DisruptionController(Reconciler):
         budget = self._budgets.cache.get(key)
         if budget is None:
             return
-        selector = chosen_by(budget)
+        selector = budget_selector(budget)
         pods = [
             p for p in self._pods_in.of(budget.namespace)
             if not p.finished and selector.matches(p.metadata.labels)
         ]  # fmt: skip
         plan = plan_budget(budget, pods, self._scale_of, self.clock.now())
-        await carry_out_all(self.client, plan.writes)
-        if plan.again_after is not None:
-            self.queue.add_after(key, plan.again_after)
+        await execute_writes(self.client, plan.writes)
+        if plan.requeue_after is not None:
+            self.queue.add_after(key, plan.requeue_after)
 
     def _scale_of(self, owner: OwnerReference, namespace: str) -> int | None:
         if owner.kind != "ReplicaSet":

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from holdfast.clock import Clock
 
-GIVE_UP_AFTER = 300.0
+TIMEOUT_SECONDS = 300.0
 
 
 @dataclass(slots=True)
-class _Awaited:
+class _Pending:
     since: float
     creations: int = 0
     deletions: set[str] = field(default_factory=set)
@@ -26,33 +26,33 @@ class Expectations:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._awaited: dict[str, _Awaited] = {}
+        self._pending: dict[str, _Pending] = {}
 
     def expect(self, key: str, *, creations: int = 0, deletions: tuple[str, ...] = ()) -> None:
         """Announce writes before making them; news may arrive before the answer does."""
-        self._awaited[key] = _Awaited(self._clock.monotonic(), creations, set(deletions))
+        self._pending[key] = _Pending(self._clock.monotonic(), creations, set(deletions))
 
-    def created(self, key: str) -> None:
+    def creation_observed(self, key: str) -> None:
         """Note that one creation was seen, or has failed and will never be."""
-        if awaited := self._awaited.get(key):
-            awaited.creations -= 1
+        if pending := self._pending.get(key):
+            pending.creations -= 1
 
-    def deleted(self, key: str, uid: str) -> None:
+    def deletion_observed(self, key: str, uid: str) -> None:
         """Note that one deletion was seen, or has failed and will never be."""
-        if awaited := self._awaited.get(key):
-            awaited.deletions.discard(uid)
+        if pending := self._pending.get(key):
+            pending.deletions.discard(uid)
 
-    def met(self, key: str) -> bool:
+    def satisfied(self, key: str) -> bool:
         """Tell whether the cache is known to contain every own write for the key."""
-        awaited = self._awaited.get(key)
-        if awaited is None:
+        pending = self._pending.get(key)
+        if pending is None:
             return True
-        late = self._clock.monotonic() - awaited.since > GIVE_UP_AFTER
-        if late or (awaited.creations <= 0 and not awaited.deletions):
-            del self._awaited[key]
+        late = self._clock.monotonic() - pending.since > TIMEOUT_SECONDS
+        if late or (pending.creations <= 0 and not pending.deletions):
+            del self._pending[key]
             return True
         return False
 
     def forget(self, key: str) -> None:
         """Drop everything about a key whose object is gone."""
-        self._awaited.pop(key, None)
+        self._pending.pop(key, None)

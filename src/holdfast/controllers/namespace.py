@@ -13,22 +13,22 @@ from holdfast.api.scheme import NAMESPACES
 from holdfast.api.timestamps import rfc3339
 from holdfast.api.workloads import Namespace
 from holdfast.client.client import PatchType
-from holdfast.client.replica import ChangeType
+from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers import conditions
 from holdfast.controllers.discovery import ServedResources, discover
-from holdfast.controllers.reconciler import Reconciler, Tools
-from holdfast.controllers.writes import Patch, carry_out
+from holdfast.controllers.planned_writes import Patch, execute_write
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import NotAllowed, NotFound
 
 FINALIZER = "kubernetes"
-LOOK_AGAIN_AFTER = 1.0
+REQUEUE_SECONDS = 1.0
 _RAW = Resource(
     "", "v1", "namespaces", "Namespace", dict, namespaced=False, subresources=("finalize",)
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class RemainingObjects:
     """What is left in a namespace of one resource."""
 
     resource: Resource[Object]
@@ -40,7 +40,7 @@ class Leftover:
         return f"{self.resource.plural}.{self.resource.group}"
 
 
-def emptied(served: ServedResources) -> ServedResources:
+def deletable_in_namespace(served: ServedResources) -> ServedResources:
     """Choose the resources whose objects go with their namespace.
 
     ``events.k8s.io`` shows the same objects as the core group does.
@@ -52,23 +52,28 @@ def emptied(served: ServedResources) -> ServedResources:
 
 
 def plan_conditions(
-    namespace: Namespace, leftovers: Sequence[Leftover], now: float
+    namespace: Namespace, leftovers: Sequence[RemainingObjects], now: float
 ) -> Patch | None:
     """Say in the namespace's status what it waits for; None when that is said already."""
-    before = conditions.raw(namespace.status.conditions)
-    said = [dict(c) for c in before]
-    for type_, status, reason, message in _said(leftovers):
+    before = conditions.to_raw(namespace.status.conditions)
+    condition_values = [dict(c) for c in before]
+    for type_, status, reason, message in _condition_values(leftovers):
         new = {"type": type_, "status": status, "reason": reason, "message": message}
-        conditions.set_condition(said, new, rfc3339(now))
-    if said == before:
+        conditions.set_condition(condition_values, new, rfc3339(now))
+    if condition_values == before:
         return None
     return Patch(
-        NAMESPACES, namespace.name, {"status": {"conditions": said}}, "", "status", PatchType.MERGE
+        NAMESPACES,
+        namespace.name,
+        {"status": {"conditions": condition_values}},
+        "",
+        "status",
+        PatchType.MERGE,
     )
 
 
-def _said(leftovers: Sequence[Leftover]) -> list[tuple[str, str, str, str]]:
-    said = [
+def _condition_values(leftovers: Sequence[RemainingObjects]) -> list[tuple[str, str, str, str]]:
+    condition_values = [
         ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered",
          "All resources successfully discovered"),
         ("NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions",
@@ -82,21 +87,21 @@ def _said(leftovers: Sequence[Leftover]) -> list[tuple[str, str, str, str]]:
     )
     remaining = ", ".join(f"{n} has {c} resource instances" for n, c in sorted(counts.items()))
     held = ", ".join(f"{f} in {c} resource instances" for f, c in sorted(finalizers.items()))
-    said.append(
+    condition_values.append(
         ("NamespaceContentRemaining", "True", "SomeResourcesRemain",
          f"Some resources are remaining: {remaining}")
         if counts
         else ("NamespaceContentRemaining", "False", "ContentRemoved",
               "All content successfully removed")
     )  # fmt: skip
-    said.append(
+    condition_values.append(
         ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain",
          f"Some content in the namespace has finalizers remaining: {held}")
         if finalizers
         else ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers",
               "All content-preserving finalizers finished")
     )  # fmt: skip
-    return said
+    return condition_values
 
 
 def without_finalizer(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,11 +114,11 @@ class NamespaceController(Reconciler):
     """Follow namespaces and empty those that are being deleted."""
 
     name = "namespace-controller"
-    needs = (NAMESPACES,)
+    required_resources = (NAMESPACES,)
 
-    def __init__(self, tools: Tools) -> None:
-        super().__init__(tools)
-        self._namespaces = tools.informers.get(NAMESPACES)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._namespaces = context.informers.get(NAMESPACES)
         self._namespaces.add_handler(self._on_namespace)
 
     def _on_namespace(self, kind: ChangeType, old: Namespace | None, new: Namespace | None) -> None:
@@ -127,19 +132,21 @@ class NamespaceController(Reconciler):
             return
         if FINALIZER not in namespace.spec.finalizers:
             return
-        left = await self._empty(key, emptied(await discover(self.client)))
+        left = await self._delete_contents(key, deletable_in_namespace(await discover(self.client)))
         if not left:
             await self._finalize(key)
             return
         patch = plan_conditions(namespace, left, self.clock.now())
         try:
             if patch is not None:
-                await carry_out(self.client, patch)
+                await execute_write(self.client, patch)
         except NotFound:
             return
-        self.queue.add_after(key, LOOK_AGAIN_AFTER)
+        self.queue.add_after(key, REQUEUE_SECONDS)
 
-    async def _empty(self, name: str, resources: ServedResources) -> list[Leftover]:
+    async def _delete_contents(
+        self, name: str, resources: ServedResources
+    ) -> list[RemainingObjects]:
         """Ask for everything to be deleted and list what is still there."""
         left = []
         for resource in resources:
@@ -151,7 +158,7 @@ class NamespaceController(Reconciler):
             except NotFound:
                 continue  # a custom resource that went while we looked
             if objects:
-                left.append(Leftover(resource, objects))
+                left.append(RemainingObjects(resource, objects))
         return left
 
     async def _delete_all(self, resource: Resource[Object], namespace: str) -> None:

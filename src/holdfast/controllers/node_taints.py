@@ -7,10 +7,10 @@ from typing import Any
 from holdfast.api.node import Node, Taint
 from holdfast.api.scheme import NODES
 from holdfast.api.timestamps import rfc3339
-from holdfast.client.replica import ChangeType
+from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers import conditions
-from holdfast.controllers.reconciler import Reconciler, Tools
-from holdfast.controllers.writes import Patch, carry_out_all
+from holdfast.controllers.planned_writes import Patch, execute_writes
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
 
 PREFIX = "node.kubernetes.io/"
 UNSCHEDULABLE = f"{PREFIX}unschedulable"
@@ -30,7 +30,7 @@ def wanted_taints(node: Node) -> set[str]:
     A node that says nothing about being ready is left as it is: whoever made it decides.
     """
     said = node.status.conditions
-    wanted = {key for type_, key in _PRESSURES.items() if conditions.holds(said, type_)}
+    wanted = {key for type_, key in _PRESSURES.items() if conditions.is_true(said, type_)}
     ready = conditions.find(said, "Ready")
     if ready is not None and ready.status in _BY_READINESS:
         wanted.add(_BY_READINESS[ready.status])
@@ -73,11 +73,11 @@ class NodeTaintController(Reconciler):
     """Follow nodes."""
 
     name = "node-controller"
-    needs = (NODES,)
+    required_resources = (NODES,)
 
-    def __init__(self, tools: Tools) -> None:
-        super().__init__(tools)
-        self._nodes = tools.informers.get(NODES)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._nodes = context.informers.get(NODES)
         self._nodes.add_handler(self._on_node)
 
     def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
@@ -89,4 +89,4 @@ class NodeTaintController(Reconciler):
         node = self._nodes.cache.get(key)
         patch = plan_node_taints(node, self.clock.now()) if node is not None else None
         if patch is not None:
-            await carry_out_all(self.client, (patch,))
+            await execute_writes(self.client, (patch,))

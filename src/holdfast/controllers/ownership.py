@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector, Object, OwnerReference
 from holdfast.api.resource import Resource
-from holdfast.controllers.writes import Patch
+from holdfast.controllers.planned_writes import Patch
 
 T = TypeVar("T", bound=Object)
 
@@ -18,7 +18,7 @@ def controller_of(obj: Object) -> OwnerReference | None:
     return next((o for o in obj.metadata.owner_references if o.controller), None)
 
 
-def owned_by(obj: Object, owner: Object) -> bool:
+def is_controlled_by(obj: Object, owner: Object) -> bool:
     """Tell whether ``owner`` manages the object; identity is the uid."""
     controller = controller_of(obj)
     return controller is not None and controller.uid == owner.uid
@@ -50,16 +50,18 @@ def raw_reference(owner: OwnerReference) -> dict[str, Any]:
 def adopt(resource: Resource[Any], orphan: Object, reference: dict[str, Any]) -> Patch:
     """Take an object nobody manages, only if it is still the object we looked at."""
     kept = [raw_reference(o) for o in orphan.metadata.owner_references if o.uid != reference["uid"]]
-    return write_owners(resource, orphan, [*kept, reference])
+    return owner_references_patch(resource, orphan, [*kept, reference])
 
 
 def release(resource: Resource[Any], obj: Object, owner: Object) -> Patch:
     """Give an object up."""
     kept = [raw_reference(o) for o in obj.metadata.owner_references if o.uid != owner.uid]
-    return write_owners(resource, obj, kept)
+    return owner_references_patch(resource, obj, kept)
 
 
-def write_owners(resource: Resource[Any], obj: Object, references: list[dict[str, Any]]) -> Patch:
+def owner_references_patch(
+    resource: Resource[Any], obj: Object, references: list[dict[str, Any]]
+) -> Patch:
     """Replace the owner references, guarded by uid and version."""
     meta = {
         "uid": obj.uid,
@@ -69,7 +71,7 @@ def write_owners(resource: Resource[Any], obj: Object, references: list[dict[str
     return Patch(resource, obj.name, {"metadata": meta}, obj.namespace)
 
 
-def claimed(
+def claim_objects(
     resource: Resource[T], reference: dict[str, Any], owner: Object, selector: LabelSelector,
     candidates: Iterable[T],
 ) -> tuple[list[T], tuple[Patch, ...]]:  # fmt: skip

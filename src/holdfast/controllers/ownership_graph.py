@@ -13,7 +13,7 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class GraphObject:
     """What matters about an object: its identity, its owners, whether and how it is going."""
 
     resource: Resource[Any]
@@ -26,7 +26,7 @@ class Item:
     finalizers: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, resource: Resource[Any], obj: Object) -> Item:
+    def of(cls, resource: Resource[Any], obj: Object) -> GraphObject:
         """Read an object of any kind."""
         meta = obj.metadata
         return cls(
@@ -53,21 +53,21 @@ class OwnershipGraph:
     """Every object that was seen, and the dependents of every uid, seen or not."""
 
     def __init__(self) -> None:
-        self._items: dict[str, Item] = {}
+        self._items: dict[str, GraphObject] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
-    def get(self, uid: str) -> Item | None:
+    def get(self, uid: str) -> GraphObject | None:
         """Look an object up."""
         return self._items.get(uid)
 
-    def put(self, item: Item) -> None:
+    def put(self, item: GraphObject) -> None:
         """Take in an object or its newer version."""
-        self.drop(item.uid)
+        self.remove(item.uid)
         self._items[item.uid] = item
         for owner in item.owners:
             self._dependents.setdefault(owner.uid, {})[item.uid] = None
 
-    def drop(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """Forget an object that is gone."""
         item = self._items.pop(uid, None)
         for owner in item.owners if item else ():
@@ -76,10 +76,10 @@ class OwnershipGraph:
             if not known:
                 self._dependents.pop(owner.uid, None)
 
-    def dependents(self, uid: str) -> tuple[Item, ...]:
+    def dependents(self, uid: str) -> tuple[GraphObject, ...]:
         """List the objects that refer to an owner, in the order they were seen."""
         return tuple(self._items[d] for d in self._dependents.get(uid, ()))
 
-    def of_resource(self, resource: Resource[Any]) -> Iterable[Item]:
+    def of_resource(self, resource: Resource[Any]) -> Iterable[GraphObject]:
         """List the objects of one resource (a walk; used when a resource is no longer served)."""
         return [i for i in self._items.values() if i.resource == resource]

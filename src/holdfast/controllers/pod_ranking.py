@@ -13,14 +13,16 @@ from holdfast.controllers import conditions
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
-def in_deletion_order(pods: Iterable[Pod], crowd: Mapping[str, int], now: float) -> list[Pod]:
+def in_deletion_order(
+    pods: Iterable[Pod], pods_per_node: Mapping[str, int], now: float
+) -> list[Pod]:
     """Sort pods so that the first is missed least.
 
     ``crowd`` counts the pods of the same workload on each node. Ages are compared by their
     magnitude only (powers of two), as upstream does, so that one bad moment does not decide.
     """
 
-    def regret(pod: Pod) -> tuple[Any, ...]:
+    def deletion_rank(pod: Pod) -> tuple[Any, ...]:
         ready = conditions.find(pod.status.conditions, "Ready")
         is_ready = ready is not None and ready.status == "True"
         since = ready.last_transition_time if ready is not None and is_ready else None
@@ -29,13 +31,13 @@ def in_deletion_order(pods: Iterable[Pod], crowd: Mapping[str, int], now: float)
             {"Pending": 0, "Unknown": 1}.get(pod.status.phase or "Pending", 2),
             is_ready,
             _deletion_cost(pod),
-            -crowd.get(pod.spec.node_name, 0) if pod.spec.node_name else 0,
+            -pods_per_node.get(pod.spec.node_name, 0) if pod.spec.node_name else 0,
             _magnitude(since, now),
             _magnitude(pod.metadata.creation_timestamp, now),
             pod.uid,
         )
 
-    return sorted(pods, key=regret)
+    return sorted(pods, key=deletion_rank)
 
 
 def _magnitude(since: str | None, now: float) -> int:

@@ -10,19 +10,19 @@ from holdfast.api.resource import Resource
 from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
-from holdfast.client.workqueue import WorkQueue, work
+from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.clock import Clock
 from holdfast.errors import Conflict, HoldfastError, Retryable
 from holdfast.settings import ReservationSettings
 
-TELL_AFTER = 5
+EVENT_AFTER_FAILURES = 5
 """How many times in a row the work on an object fails before an event says so."""
-MOST_TEXT = 1024
+MAX_MESSAGE_LENGTH = 1024
 """How long the message of an event may be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class ControllerContext:
     """What a controller is given: a client, shared informers, a clock, a recorder, its settings."""
 
     client: Client
@@ -35,20 +35,19 @@ class Tools:
 class Reconciler:
     """One controller. Subclasses add handlers that queue keys, and say what to do with a key.
 
-    ``needs`` are the resources without which the controller is of no use; where a cluster does
-    not serve them it is not started.
+    A controller is started only on an API server that serves all ``required_resources``.
     """
 
     name = ""
-    needs: tuple[Resource[Any], ...] = ()
+    required_resources: tuple[Resource[Any], ...] = ()
     workers = 2
 
-    def __init__(self, tools: Tools) -> None:
-        self.client = tools.client
-        self.informers = tools.informers
-        self.clock = tools.clock
-        self.recorder = tools.recorder
-        self.queue = WorkQueue(tools.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self.client = context.client
+        self.informers = context.informers
+        self.clock = context.clock
+        self.recorder = context.recorder
+        self.queue = WorkQueue(context.clock)
         self._running = False
 
     async def reconcile(self, key: str) -> None:
@@ -59,16 +58,16 @@ class Reconciler:
         """Work until ``stop``; a failure is tried again and ends nothing."""
         self._running = True
         try:
-            await self.caught_up()
-            await work(self.queue, self.reconcile, workers=self.workers, name=self.name,
-                       failed=self._tell_failure)  # fmt: skip
+            await self.wait_for_sync()
+            await run_workers(self.queue, self.reconcile, workers=self.workers, name=self.name,
+                       failed=self._record_failure_event)  # fmt: skip
         finally:
             self._running = False
 
-    async def caught_up(self) -> None:
+    async def wait_for_sync(self) -> None:
         """Wait until all it needs has been read once: half a picture is a wrong one."""
-        for resource in self.needs:
-            await self.informers.get(resource).synced()
+        for resource in self.required_resources:
+            await self.informers.get(resource).wait_for_sync()
 
     def stop(self) -> None:
         """Take no more keys; ``run`` ends when those in line are done."""
@@ -79,23 +78,27 @@ class Reconciler:
         """Whether the controller is at work."""
         return self._running
 
-    def tell(self, about: Object | ObjectReference, type_: str, reason: str, message: str) -> None:
+    def record_event(
+        self, about: Object | ObjectReference, type_: str, reason: str, message: str
+    ) -> None:
         """Record an event about an object."""
         self.recorder.record(about, type_, reason, message, component=self.name)
 
-    def subject(self, key: str) -> Object | ObjectReference | None:
+    def object_for_key(self, key: str) -> Object | ObjectReference | None:
         """Find the object that a key is about: that of the first resource the controller needs."""
         found: Object | None = None
-        if self.needs:
-            found = self.informers.get(self.needs[0]).cache.get(key)
+        if self.required_resources:
+            found = self.informers.get(self.required_resources[0]).cache.get(key)
         return found
 
-    def _tell_failure(self, key: str, failure: Exception, failures: int) -> None:
+    def _record_failure_event(self, key: str, failure: Exception, failures: int) -> None:
         """Say on the object that its controller cannot work with it."""
-        if failures < TELL_AFTER or isinstance(failure, Conflict | Retryable):
+        if failures < EVENT_AFTER_FAILURES or isinstance(failure, Conflict | Retryable):
             return  # the next attempt may succeed, or the reconciler has told already
-        about = self.subject(key)
+        about = self.object_for_key(key)
         if about is not None:
             known = isinstance(failure, HoldfastError)
             words = str(failure) if known else f"{type(failure).__name__}: {failure}"
-            self.tell(about, "Warning", "FailedReconcile", f"Error: {words}"[:MOST_TEXT])
+            self.record_event(
+                about, "Warning", "FailedReconcile", f"Error: {words}"[:MAX_MESSAGE_LENGTH]
+            )

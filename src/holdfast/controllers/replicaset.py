@@ -13,26 +13,26 @@ from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, REPLICASETS
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.api.workloads import ReplicaSet
-from holdfast.client.replica import ChangeType
+from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers import conditions
-from holdfast.controllers.expectations import GIVE_UP_AFTER, Expectations
-from holdfast.controllers.grouped import Grouped, Owned
-from holdfast.controllers.ownership import claimed, controller_of, owner_reference
-from holdfast.controllers.pod_ranking import in_deletion_order
-from holdfast.controllers.reconciler import Reconciler, Tools
-from holdfast.controllers.writes import (
+from holdfast.controllers.expectations import TIMEOUT_SECONDS, Expectations
+from holdfast.controllers.object_index import ControllerIndex, ObjectIndex
+from holdfast.controllers.ownership import claim_objects, controller_of, owner_reference
+from holdfast.controllers.planned_writes import (
     Create,
     Delete,
     Patch,
-    carry_out,
-    carry_out_all,
-    namespace_is_going,
+    execute_write,
+    execute_writes,
+    namespace_is_terminating,
 )
+from holdfast.controllers.pod_ranking import in_deletion_order
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import HoldfastError, NotFound, Retryable
 
-BURST = 500
-WIDEST = 64
-_NAME_ROOM = 58  # a generated name adds five characters to at most this many
+BURST_REPLICAS = 500
+MAX_BATCH = 64
+_MAX_PREFIX_LENGTH = 58  # a generated name adds five characters to at most this many
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ReplicaSetPlan:
     creations: tuple[Create, ...] = ()
     deletions: tuple[Delete, ...] = ()
     status: Patch | None = None
-    again_after: float | None = None
+    requeue_after: float | None = None
 
 
 def plan_replicaset(
@@ -51,7 +51,7 @@ def plan_replicaset(
     pods: Iterable[Pod],
     now: float,
     *,
-    relatives: Iterable[Pod] = (),
+    related_pods: Iterable[Pod] = (),
     failure: str = "",
 ) -> ReplicaSetPlan:
     """Plan for one ReplicaSet.
@@ -62,21 +62,25 @@ def plan_replicaset(
     """
     reference = owner_reference("apps/v1", "ReplicaSet", replicaset)
     active = [p for p in pods if _active(p)]
-    mine, claims = claimed(PODS, reference, replicaset, replicaset.spec.selector, active)
+    own_pods, claims = claim_objects(PODS, reference, replicaset, replicaset.spec.selector, active)
     creations: tuple[Create, ...] = ()
     deletions: tuple[Delete, ...] = ()
     if replicaset.metadata.deletion_timestamp is None:
-        missing = replicaset.spec.replicas - len(mine)
+        missing = replicaset.spec.replicas - len(own_pods)
         if missing > 0:
             creations = (Create(PODS, new_pod(replicaset), replicaset.namespace),) * min(
-                missing, BURST
+                missing, BURST_REPLICAS
             )
         elif missing < 0:
-            crowd = Counter(p.spec.node_name for p in (*mine, *relatives) if _active(p))
-            chosen = in_deletion_order(mine, crowd, now)[: min(-missing, BURST)]
+            pods_per_node = Counter(
+                p.spec.node_name for p in (*own_pods, *related_pods) if _active(p)
+            )
+            chosen = in_deletion_order(own_pods, pods_per_node, now)[
+                : min(-missing, BURST_REPLICAS)
+            ]
             deletions = tuple(Delete(PODS, p.name, p.namespace, p.uid) for p in chosen)
-    status, again_after = _status(replicaset, mine, now, failure if creations else "")
-    return ReplicaSetPlan(claims, creations, deletions, status, again_after)
+    status, requeue_after = _status(replicaset, own_pods, now, failure if creations else "")
+    return ReplicaSetPlan(claims, creations, deletions, status, requeue_after)
 
 
 def new_pod(replicaset: ReplicaSet) -> dict[str, Any]:
@@ -87,7 +91,7 @@ def new_pod(replicaset: ReplicaSet) -> dict[str, Any]:
     return {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            "generateName": f"{replicaset.name}-"[:_NAME_ROOM],
+            "generateName": f"{replicaset.name}-"[:_MAX_PREFIX_LENGTH],
             "namespace": replicaset.namespace, **kept,
             "ownerReferences": [owner_reference("apps/v1", "ReplicaSet", replicaset)],
         },
@@ -100,15 +104,15 @@ def _active(pod: Pod) -> bool:
 
 
 def _status(
-    replicaset: ReplicaSet, mine: list[Pod], now: float, failure: str
+    replicaset: ReplicaSet, own_pods: list[Pod], now: float, failure: str
 ) -> tuple[Patch | None, float | None]:
     """Count; and say when the next pod becomes available by waiting alone."""
     wanted = ((replicaset.spec.template.get("metadata") or {}).get("labels")) or {}
-    ready = [p for p in mine if conditions.holds(p.status.conditions, "Ready")]
+    ready = [p for p in own_pods if conditions.is_true(p.status.conditions, "Ready")]
     waits = [_until_available(p, replicaset.spec.min_ready_seconds, now) for p in ready]
     new: dict[str, Any] = {
-        "replicas": len(mine),
-        "fullyLabeledReplicas": sum(wanted.items() <= p.metadata.labels.items() for p in mine),
+        "replicas": len(own_pods),
+        "fullyLabeledReplicas": sum(wanted.items() <= p.metadata.labels.items() for p in own_pods),
         "readyReplicas": len(ready),
         "availableReplicas": sum(w <= 0 for w in waits),
         "observedGeneration": replicaset.metadata.generation,
@@ -119,15 +123,15 @@ def _status(
         old.observed_generation,
     ) == tuple(new.values())  # fmt: skip
     failing = conditions.find(old.conditions, "ReplicaFailure")
-    again_after = min((w for w in waits if w > 0), default=None)
+    requeue_after = min((w for w in waits if w > 0), default=None)
     # The words differ with each try (they name the pod): only the fact counts.
     if unchanged and (failing is not None) == bool(failure):
-        return None, again_after
+        return None, requeue_after
     new["conditions"] = _failure_condition(failure, now)
     patch = {"status": new}
     return (
         Patch(REPLICASETS, replicaset.name, patch, replicaset.namespace, "status"),
-        again_after,
+        requeue_after,
     )
 
 
@@ -155,20 +159,20 @@ class ReplicaSetController(Reconciler):
     """Follow ReplicaSets and pods, and carry the plans out."""
 
     name = "replicaset-controller"
-    needs = (REPLICASETS, PODS)
+    required_resources = (REPLICASETS, PODS)
 
-    def __init__(self, tools: Tools) -> None:
-        super().__init__(tools)
-        self._expectations = Expectations(tools.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._expectations = Expectations(context.clock)
         self._failures: dict[str, str] = {}
-        self._replicasets = tools.informers.get(REPLICASETS)
-        self._pods: Owned[Pod] = Owned()
-        self._siblings: Owned[ReplicaSet] = Owned()
-        self._in_namespace: Grouped[ReplicaSet] = Grouped(lambda r: r.namespace)
+        self._replicasets = context.informers.get(REPLICASETS)
+        self._pods: ControllerIndex[Pod] = ControllerIndex()
+        self._siblings: ControllerIndex[ReplicaSet] = ControllerIndex()
+        self._in_namespace: ObjectIndex[ReplicaSet] = ObjectIndex(lambda r: r.namespace)
         self._replicasets.add_handler(self._in_namespace.on_change)
         self._replicasets.add_handler(self._siblings.on_change)
         self._replicasets.add_handler(self._on_replicaset)
-        pods = tools.informers.get(PODS)
+        pods = context.informers.get(PODS)
         pods.add_handler(self._pods.on_change)
         pods.add_handler(self._on_pod)
 
@@ -189,15 +193,15 @@ class ReplicaSetController(Reconciler):
                 continue
             key = f"{pod.namespace}/{owner.name}"
             if kind == "added":
-                self._expectations.created(key)
+                self._expectations.creation_observed(key)
             if new is None or new.terminating:
-                self._expectations.deleted(key, pod.uid)
+                self._expectations.deletion_observed(key, pod.uid)
             if old is None or new is None or _differs(old, new):
                 self.queue.add(key)
         if new is not None and controller_of(new) is None and not new.terminating:
-            self._offer(new, old)
+            self._enqueue_adopters(new, old)
 
-    def _offer(self, orphan: Pod, before: Pod | None) -> None:
+    def _enqueue_adopters(self, orphan: Pod, before: Pod | None) -> None:
         """Tell the ReplicaSets that may adopt a pod nobody manages, once it is or becomes one."""
         if before is not None and not _differs(before, orphan):
             return
@@ -211,25 +215,25 @@ class ReplicaSetController(Reconciler):
         replicaset = self._replicasets.cache.get(key)
         if replicaset is None:
             return
-        if not self._expectations.met(key):
-            self.queue.add_after(key, GIVE_UP_AFTER + 1)
+        if not self._expectations.satisfied(key):
+            self.queue.add_after(key, TIMEOUT_SECONDS + 1)
             return
         pods = (*self._pods.of(replicaset.uid), *self._pods.orphans(replicaset.namespace))
         plan = plan_replicaset(
             replicaset, pods, self.clock.now(),
-            relatives=self._relatives(replicaset), failure=self._failures.get(key, ""),
+            related_pods=self._related_pods(replicaset), failure=self._failures.get(key, ""),
         )  # fmt: skip
-        await carry_out_all(self.client, plan.claims)
+        await execute_writes(self.client, plan.claims)
         try:
             await self._create(replicaset, plan.creations)
             await self._delete(replicaset, plan.deletions)
         finally:
             if plan.status is not None:
-                await carry_out_all(self.client, (plan.status,))
-        if plan.again_after is not None:
-            self.queue.add_after(key, plan.again_after)
+                await execute_writes(self.client, (plan.status,))
+        if plan.requeue_after is not None:
+            self.queue.add_after(key, plan.requeue_after)
 
-    def _relatives(self, replicaset: ReplicaSet) -> list[Pod]:
+    def _related_pods(self, replicaset: ReplicaSet) -> list[Pod]:
         owner = controller_of(replicaset)
         siblings = self._siblings.of(owner.uid) if owner else ()
         return [p for s in siblings if s.uid != replicaset.uid for p in self._pods.of(s.uid)]
@@ -243,29 +247,29 @@ class ReplicaSetController(Reconciler):
         while left:
             batch, left = left[:size], left[size:]
             outcomes = await asyncio.gather(
-                *(carry_out(self.client, c) for c in batch), return_exceptions=True
+                *(execute_write(self.client, c) for c in batch), return_exceptions=True
             )
             for made in outcomes:
                 if isinstance(made, Pod):
                     words = f"Created pod: {made.name}"
-                    self.tell(replicaset, "Normal", "SuccessfulCreate", words)
+                    self.record_event(replicaset, "Normal", "SuccessfulCreate", words)
             failed = [o for o in outcomes if isinstance(o, BaseException)]
             if failed:
                 for _ in range(len(failed) + len(left)):
-                    self._expectations.created(replicaset.key)
+                    self._expectations.creation_observed(replicaset.key)
                 self._creation_failed(replicaset, failed[0])
                 return
-            size = min(size * 2, WIDEST)
+            size = min(size * 2, MAX_BATCH)
         self._failures.pop(replicaset.key, None)
 
     def _creation_failed(self, replicaset: ReplicaSet, failure: BaseException) -> None:
         """Say so in the status and an event, and try again later: a quota may grow."""
-        if namespace_is_going(failure):
+        if namespace_is_terminating(failure):
             return
         if not isinstance(failure, HoldfastError):
             raise failure
         self._failures[replicaset.key] = str(failure)
-        self.tell(replicaset, "Warning", "FailedCreate", f"Error creating: {failure}")
+        self.record_event(replicaset, "Warning", "FailedCreate", f"Error creating: {failure}")
         raise Retryable(f"pods were not created: {failure}") from failure
 
     async def _delete(self, replicaset: ReplicaSet, deletions: tuple[Delete, ...]) -> None:
@@ -274,17 +278,17 @@ class ReplicaSetController(Reconciler):
         uids = tuple(d.uid for d in deletions)
         self._expectations.expect(replicaset.key, deletions=uids)
         outcomes = await asyncio.gather(
-            *(carry_out(self.client, d) for d in deletions), return_exceptions=True
+            *(execute_write(self.client, d) for d in deletions), return_exceptions=True
         )
         for deletion, outcome in zip(deletions, outcomes, strict=True):
             if outcome is None:
                 words = f"Deleted pod: {deletion.name}"
-                self.tell(replicaset, "Normal", "SuccessfulDelete", words)
+                self.record_event(replicaset, "Normal", "SuccessfulDelete", words)
                 continue
-            self._expectations.deleted(replicaset.key, deletion.uid)
+            self._expectations.deletion_observed(replicaset.key, deletion.uid)
             if not isinstance(outcome, NotFound):
                 words = f"Error deleting: {outcome}"
-                self.tell(replicaset, "Warning", "FailedDelete", words)
+                self.record_event(replicaset, "Warning", "FailedDelete", words)
                 raise outcome
 
 
@@ -295,6 +299,6 @@ def _differs(old: Pod, new: Pod) -> bool:
         or old.terminating != new.terminating
         or old.metadata.labels != new.metadata.labels
         or old.metadata.owner_references != new.metadata.owner_references
-        or conditions.holds(old.status.conditions, "Ready")
-        != conditions.holds(new.status.conditions, "Ready")
+        or conditions.is_true(old.status.conditions, "Ready")
+        != conditions.is_true(new.status.conditions, "Ready")
     )

@@ -11,12 +11,12 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import HOLDING, Reservation
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
 from holdfast.capacity.annotations import allocated_of, draws_of
-from holdfast.client.replica import ChangeType
-from holdfast.controllers.grouped import Grouped
-from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.object_index import ObjectIndex
+from holdfast.controllers.planned_writes import execute_writes
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.reservation_plan import plan_collection, plan_reservation
 from holdfast.controllers.reservation_usage import Ground
-from holdfast.controllers.writes import carry_out_all
 from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.plugins.reservation import ReservationPlugin
@@ -35,24 +35,24 @@ class ReservationController(Reconciler):
     """
 
     name = "reservation-controller"
-    needs = (RESERVATIONS, PODS, NODES)
+    required_resources = (RESERVATIONS, PODS, NODES)
 
-    def __init__(self, tools: Tools) -> None:
-        super().__init__(tools)
-        self._settings = tools.reservations
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._settings = context.reservations
         self.workers = self._settings.workers
         self._grounds: dict[str, Ground] = {}
         """Nodes as they were last looked at, until something happens on them."""
-        self._reservations = tools.informers.get(RESERVATIONS)
-        self._nodes = tools.informers.get(NODES)
-        self._pods_on: Grouped[Pod] = Grouped(lambda pod: pod.spec.node_name)
-        self._held_on: Grouped[Reservation] = Grouped(
+        self._reservations = context.informers.get(RESERVATIONS)
+        self._nodes = context.informers.get(NODES)
+        self._pods_on: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.spec.node_name)
+        self._held_on: ObjectIndex[Reservation] = ObjectIndex(
             lambda r: r.status.node_name if r.phase in HOLDING else ""
         )
         self._reservations.add_handler(self._held_on.on_change)
         self._reservations.add_handler(self._on_reservation)
         self._nodes.add_handler(self._on_node)
-        pods = tools.informers.get(PODS)
+        pods = context.informers.get(PODS)
         pods.add_handler(self._pods_on.on_change)
         pods.add_handler(self._on_pod)
 
@@ -96,11 +96,11 @@ class ReservationController(Reconciler):
             return
         ground = await self._ground(reservation.status.node_name)
         plan = plan_reservation(reservation, ground, self.clock.now())
-        await carry_out_all(self.client, plan.writes)
-        for note in plan.notes:
-            self.tell(reservation, note.type, note.reason, note.message)
-        if plan.again_after is not None:
-            self.queue.add_after(key, plan.again_after)
+        await execute_writes(self.client, plan.writes)
+        for note in plan.events:
+            self.record_event(reservation, note.type, note.reason, note.message)
+        if plan.requeue_after is not None:
+            self.queue.add_after(key, plan.requeue_after)
 
     async def _ground(self, name: str) -> Ground | None:
         if not name:
@@ -130,7 +130,7 @@ class ReservationController(Reconciler):
     async def _collect_forever(self) -> None:
         if not self._settings.collect:
             return
-        await self.caught_up()
+        await self.wait_for_sync()
         while True:
             await self._collect()
             await self.clock.sleep(self._settings.collect_every)
@@ -141,7 +141,7 @@ class ReservationController(Reconciler):
             self._settings.keep_ended,
         )  # fmt: skip
         try:
-            await carry_out_all(self.client, ended)
+            await execute_writes(self.client, ended)
         except HoldfastError as failure:
             log.warning("ended reservations were not deleted: %s; trying again", failure)
 

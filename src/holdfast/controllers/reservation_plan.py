@@ -22,8 +22,8 @@ from holdfast.api.requests import nanos
 from holdfast.api.reservation import AVAILABLE, FAILED, FINAL, SUCCEEDED, WAITING, Reservation
 from holdfast.api.scheme import RESERVATIONS
 from holdfast.api.timestamps import parse_rfc3339
+from holdfast.controllers.planned_writes import Delete, Patch, Plan, PlannedEvent
 from holdfast.controllers.reservation_usage import Ground, ResourceNanos
-from holdfast.controllers.writes import Delete, Note, Patch, Plan
 from holdfast.errors import BadRequest
 
 Status = dict[str, Any]
@@ -41,12 +41,12 @@ def plan_reservation(reservation: Reservation, ground: Ground | None, now: float
     over = _why_over(reservation, ground, now)
     if over is not None:
         status = _ended(FAILED, words.EXPIRED, reservation, now)
-        return Plan((_write(reservation, status),), notes=(over,))
-    again_after = _next_look(reservation, now)
+        return Plan((_write(reservation, status),), events=(over,))
+    requeue_after = _next_look(reservation, now)
     if ground is None or ground.node is None:
-        return Plan(again_after=again_after)
-    status, notes = _synced(reservation, ground, now)
-    return Plan((_write(reservation, status),) if status else (), again_after, notes)
+        return Plan(requeue_after=requeue_after)
+    status, events = _synced(reservation, ground, now)
+    return Plan((_write(reservation, status),) if status else (), requeue_after, events)
 
 
 def _plan_succeeded(reservation: Reservation, ground: Ground) -> Plan:
@@ -69,18 +69,18 @@ def plan_collection(
     )
 
 
-def _why_over(reservation: Reservation, ground: Ground | None, now: float) -> Note | None:
+def _why_over(reservation: Reservation, ground: Ground | None, now: float) -> PlannedEvent | None:
     """Say why it ends now, or None while it lives; its last second still counts."""
     if ground is not None and ground.node is None:
         gone = f"node {reservation.status.node_name} is gone, and the reserved room with it"
-        return Note("Warning", words.EXPIRED, gone)
+        return PlannedEvent("Warning", words.EXPIRED, gone)
     end = reservation.ends_at
     if end is None or now <= end:
         return None
     spec = reservation.spec
     limit = f"expires {spec.expires} has passed" if spec.expires else f"ttl {spec.ttl} is over"
     found = "" if reservation.status.node_name else " before a node was found"
-    return Note("Normal", words.EXPIRED, f"{limit}{found}")
+    return PlannedEvent("Normal", words.EXPIRED, f"{limit}{found}")
 
 
 def _next_look(reservation: Reservation, now: float) -> float | None:
@@ -107,21 +107,21 @@ def _ended_at(reservation: Reservation) -> float | None:
 
 def _synced(
     reservation: Reservation, ground: Ground, now: float
-) -> tuple[Status, tuple[Note, ...]]:
+) -> tuple[Status, tuple[PlannedEvent, ...]]:
     """Write what changed of the status, nothing when nothing did, and what there is to tell."""
     owners = ground.users(reservation)
     news = _usage(reservation, owners, ground.drawn(reservation))
     if reservation.phase == WAITING:
-        ready, notes = _arrived(reservation, owners, ground, now)
-        return news | ready, notes
+        ready, events = _arrived(reservation, owners, ground, now)
+        return news | ready, events
     if reservation.phase != AVAILABLE:
         return {}, ()
     if owners and reservation.spec.allocate_once:
         taken = f"allocated to {', '.join(p.key for p in owners)}"
         status = news | _ended(SUCCEEDED, words.SUCCEEDED, reservation, now)
-        return status, (Note("Normal", words.SUCCEEDED, taken),)
-    kept, notes = _kept(reservation, ground, now)
-    return news | kept, notes
+        return status, (PlannedEvent("Normal", words.SUCCEEDED, taken),)
+    kept, events = _kept(reservation, ground, now)
+    return news | kept, events
 
 
 def _usage(reservation: Reservation, owners: list[Pod], used: ResourceNanos) -> Status:
@@ -149,15 +149,17 @@ def _written(reservation: Reservation, name: str, amount: int) -> str:
 
 def _arrived(
     reservation: Reservation, owners: list[Pod], ground: Ground, now: float
-) -> tuple[Status, tuple[Note, ...]]:
+) -> tuple[Status, tuple[PlannedEvent, ...]]:
     """Open a waiting reservation once those it was to inherit from have left it the room."""
     if owners or ground.short_of(reservation):
         return {}, ()
     status = {"phase": AVAILABLE} | _ready(reservation, "True", words.AVAILABLE, now)
-    return status, (Note("Normal", words.AVAILABLE, "the room it waited for is free"),)
+    return status, (PlannedEvent("Normal", words.AVAILABLE, "the room it waited for is free"),)
 
 
-def _kept(reservation: Reservation, ground: Ground, now: float) -> tuple[Status, tuple[Note, ...]]:
+def _kept(
+    reservation: Reservation, ground: Ground, now: float
+) -> tuple[Status, tuple[PlannedEvent, ...]]:
     """Say so when somebody else stands in the room, and take it back when they have left."""
     ready = reservation.condition(words.READY)
     short = ground.short_of(reservation)
@@ -168,10 +170,10 @@ def _kept(reservation: Reservation, ground: Ground, now: float) -> tuple[Status,
         if ready is not None and broken and ready.message == message:
             return {}, ()
         status = _ready(reservation, "False", words.OVERCOMMITTED, now, message)
-        return status, (Note("Warning", words.OVERCOMMITTED, message),)
+        return status, (PlannedEvent("Warning", words.OVERCOMMITTED, message),)
     if not broken:
         return {}, ()
-    whole = Note("Normal", words.AVAILABLE, "the reserved room is whole again")
+    whole = PlannedEvent("Normal", words.AVAILABLE, "the reserved room is whole again")
     return _ready(reservation, "True", words.AVAILABLE, now), (whole,)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.api.names import SAFE_LETTERS
 from holdfast.api.workloads import Deployment, ReplicaSet
 from holdfast.controllers.ownership import owner_reference
-from holdfast.controllers.rollout import DESIRED, MAXIMUM, Bounds
+from holdfast.controllers.rollout import DESIRED, MAXIMUM, ReplicaBounds
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -20,37 +20,39 @@ _NOT_COPIED = {
     "kubectl.kubernetes.io/last-applied-configuration", REVISION, HISTORY, DESIRED, MAXIMUM,
     "deprecated.deployment.rollback.to",
 }  # fmt: skip
-_HISTORY_ROOM = 2000
-_NAME_ROOM = 253
+_MAX_HISTORY_LENGTH = 2000
+_MAX_NAME_LENGTH = 253
 
 
 def template_hash(template: Mapping[str, Any], collisions: int) -> str:
     """Name a template by its content, in letters that spell no words."""
-    text = msgspec.json.encode(_essence(template), order="deterministic")
+    text = msgspec.json.encode(_comparable_template(template), order="deterministic")
     number = zlib.crc32(text + (str(collisions).encode() if collisions else b""))
     return "".join(SAFE_LETTERS[ord(digit) % len(SAFE_LETTERS)] for digit in str(number))
 
 
 def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Compare two pod templates without the hash label that tells them apart."""
-    return bool(_essence(one) == _essence(other))
+    return bool(_comparable_template(one) == _comparable_template(other))
 
 
-def _essence(template: Mapping[str, Any]) -> Any:
+def _comparable_template(template: Mapping[str, Any]) -> Any:
     meta = dict(template.get("metadata") or {})
     meta["labels"] = {k: v for k, v in (meta.get("labels") or {}).items() if k != HASH}
-    return _filled({**template, "metadata": meta})
+    return _without_empty({**template, "metadata": meta})
 
 
-def _filled(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     """Drop what says nothing: null, and empty maps and lists."""
     if isinstance(value, dict):
-        kept = {k: _filled(v) for k, v in value.items()}
+        kept = {k: _without_empty(v) for k, v in value.items()}
         return {k: v for k, v in kept.items() if v is not None and v not in ({}, [])}
-    return [_filled(v) for v in value] if isinstance(value, list) else value
+    return [_without_empty(v) for v in value] if isinstance(value, list) else value
 
 
-def current(deployment: Deployment, replicasets: Iterable[ReplicaSet]) -> ReplicaSet | None:
+def current_replicaset(
+    deployment: Deployment, replicasets: Iterable[ReplicaSet]
+) -> ReplicaSet | None:
     """Find the ReplicaSet that has the Deployment's template; the oldest if several do."""
     same = [r for r in replicasets if same_template(r.spec.template, deployment.spec.template)]
     return min(same, key=lambda r: (r.metadata.creation_timestamp or "", r.name), default=None)
@@ -73,10 +75,10 @@ def new_replicaset(deployment: Deployment, replicas: int, revision: int) -> dict
     return {
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {
-            "name": f"{deployment.name[: _NAME_ROOM - 1 - len(name_hash)]}-{name_hash}",
+            "name": f"{deployment.name[: _MAX_NAME_LENGTH - 1 - len(name_hash)]}-{name_hash}",
             "namespace": deployment.namespace, "labels": labels,
             "annotations": {
-                **copied_annotations(deployment), **size_annotations(Bounds.of(deployment)),
+                **copied_annotations(deployment), **size_annotations(ReplicaBounds.of(deployment)),
                 REVISION: str(revision),
             },
             "ownerReferences": [owner_reference("apps/v1", "Deployment", deployment)],
@@ -93,9 +95,9 @@ def copied_annotations(deployment: Deployment) -> dict[str, str]:
     return {k: v for k, v in deployment.metadata.annotations.items() if k not in _NOT_COPIED}
 
 
-def size_annotations(bounds: Bounds) -> dict[str, str]:
+def size_annotations(bounds: ReplicaBounds) -> dict[str, str]:
     """Write what the ReplicaSets were sized for, so that a change of scale is noticed later."""
-    return {DESIRED: str(bounds.replicas), MAXIMUM: str(bounds.most)}
+    return {DESIRED: str(bounds.replicas), MAXIMUM: str(bounds.max_replicas)}
 
 
 def annotation_changes(
@@ -118,6 +120,6 @@ def annotation_changes(
 
 def _history(history: str, revision: str) -> str:
     numbers = [n for n in history.split(",") if n] + [revision]
-    while len(",".join(numbers)) > _HISTORY_ROOM:
+    while len(",".join(numbers)) > _MAX_HISTORY_LENGTH:
         numbers.pop(0)
     return ",".join(numbers)

@@ -16,43 +16,45 @@ Sizes = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ReplicaBounds:
     """How many replicas there should be, and how far a roll-out may stray from that."""
 
     replicas: int
-    surge: int
-    unavailable: int
+    max_surge: int
+    max_unavailable: int
     rolling: bool
 
     @property
-    def most(self) -> int:
+    def max_replicas(self) -> int:
         """The most replicas there may be in total."""
-        return self.replicas + self.surge
+        return self.replicas + self.max_surge
 
     @property
-    def least(self) -> int:
+    def min_available(self) -> int:
         """The least available replicas there must be."""
-        return self.replicas - self.unavailable
+        return self.replicas - self.max_unavailable
 
     @classmethod
-    def of(cls, deployment: Deployment) -> Bounds:
+    def of(cls, deployment: Deployment) -> ReplicaBounds:
         """Read the bounds, percentages resolved: surge rounds up, unavailability down."""
         replicas = deployment.spec.replicas
         if deployment.spec.strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return cls(replicas, 0, 0, rolling=False)
         limits: Mapping[str, Any] = deployment.spec.strategy.get("rollingUpdate") or {}
-        surge = resolve(limits.get("maxSurge", _QUARTER), replicas, up=True)
-        unavailable = resolve(limits.get("maxUnavailable", _QUARTER), replicas, up=False)
+        surge = resolve_int_or_percent(limits.get("maxSurge", _QUARTER), replicas, up=True)
+        unavailable = resolve_int_or_percent(
+            limits.get("maxUnavailable", _QUARTER), replicas, up=False
+        )
         if surge == 0 and unavailable == 0:
             unavailable = 1  # or nothing could ever move
         return cls(replicas, surge, min(unavailable, replicas), rolling=True)
 
 
-def resolve(value: int | str, total: int, *, up: bool) -> int:
-    """Read a count or a percentage of ``total``.
+def resolve_int_or_percent(value: int | str, total: int, *, up: bool) -> int:
+    """Return a count, or a percentage of ``total`` rounded up or down.
 
-    >>> resolve("25%", 10, up=True), resolve("25%", 10, up=False), resolve(4, 10, up=True)
-    (3, 2, 4)
+    >>> resolve_int_or_percent("25%", 10, up=True), resolve_int_or_percent("25%", 10, up=False)
+    (3, 2)
     """
     if isinstance(value, int):
         return value
@@ -60,30 +62,33 @@ def resolve(value: int | str, total: int, *, up: bool) -> int:
     return -(-hundredths // 100) if up else hundredths // 100
 
 
-def grown(bounds: Bounds, total: int, current: int) -> int:
+def new_replicaset_size(bounds: ReplicaBounds, total: int, current: int) -> int:
     """Say how far the new ReplicaSet may grow when ``total`` replicas are asked for already."""
     if not bounds.rolling:
         return bounds.replicas
-    room = bounds.most - total
+    room = bounds.max_replicas - total
     return current + min(room, bounds.replicas - current) if room > 0 else current
 
 
-def roll(bounds: Bounds, new: ReplicaSet, old: Iterable[ReplicaSet]) -> Sizes:
+def next_rolling_sizes(bounds: ReplicaBounds, new: ReplicaSet, old: Iterable[ReplicaSet]) -> Sizes:
     """Take the next step of a rolling update: grow the new one, else shrink the old ones."""
     old = sorted(old, key=_age)
     total = new.spec.replicas + _sum(old)
     current = new.spec.replicas
     if current > bounds.replicas:
         return {new.name: bounds.replicas}
-    if current < bounds.replicas and (size := grown(bounds, total, current)) != current:
+    if (
+        current < bounds.replicas
+        and (size := new_replicaset_size(bounds, total, current)) != current
+    ):
         return {new.name: size}
     return _shrink(bounds, new, old, total)
 
 
-def _shrink(bounds: Bounds, new: ReplicaSet, old: list[ReplicaSet], total: int) -> Sizes:
+def _shrink(bounds: ReplicaBounds, new: ReplicaSet, old: list[ReplicaSet], total: int) -> Sizes:
     """Shrink old ReplicaSets, unavailable replicas first, never below the least available."""
     not_yet = new.spec.replicas - new.status.available_replicas
-    spare = total - bounds.least - not_yet
+    spare = total - bounds.min_available - not_yet
     if spare <= 0:
         return {}
     sizes = {each.name: each.spec.replicas for each in old}
@@ -94,7 +99,7 @@ def _shrink(bounds: Bounds, new: ReplicaSet, old: list[ReplicaSet], total: int) 
         spare -= drop
     # Those beyond a size are going already, whatever a status that lags behind still counts.
     available = sum(min(r.spec.replicas, r.status.available_replicas) for r in (new, *old))
-    spare = available - bounds.least
+    spare = available - bounds.min_available
     for each in old:
         drop = max(0, min(spare, sizes[each.name]))
         sizes[each.name] -= drop
@@ -102,24 +107,26 @@ def _shrink(bounds: Bounds, new: ReplicaSet, old: list[ReplicaSet], total: int) 
     return {each.name: sizes[each.name] for each in old if sizes[each.name] != each.spec.replicas}
 
 
-def rescale(bounds: Bounds, new: ReplicaSet | None, old: Iterable[ReplicaSet], had: int) -> Sizes:
+def proportional_sizes(
+    bounds: ReplicaBounds, new: ReplicaSet | None, old: Iterable[ReplicaSet], previous_replicas: int
+) -> Sizes:
     """Spread a changed number of replicas over all ReplicaSets, so as not to hurry a roll-out.
 
     ``had`` is the number of replicas the status counts, for lack of the annotation.
     """
     old = list(old)
-    everyone = [r for r in (*old, new) if r is not None]
-    active = [r for r in everyone if r.spec.replicas > 0]
+    replicasets = [r for r in (*old, new) if r is not None]
+    active = [r for r in replicasets if r.spec.replicas > 0]
     if len(active) <= 1:
         only = active[0] if active else new or max(old, key=_age, default=None)
         return {only.name: bounds.replicas} if only else {}
     if new is not None and _saturated(bounds, new):
         return {r.name: 0 for r in old if r.spec.replicas > 0}
-    return _proportional(bounds, active, had) if bounds.rolling else {}
+    return _proportional(bounds, active, previous_replicas) if bounds.rolling else {}
 
 
-def _proportional(bounds: Bounds, active: list[ReplicaSet], had: int) -> Sizes:
-    allowed = bounds.most if bounds.replicas > 0 else 0
+def _proportional(bounds: ReplicaBounds, active: list[ReplicaSet], previous_replicas: int) -> Sizes:
+    allowed = bounds.max_replicas if bounds.replicas > 0 else 0
     to_add = allowed - _sum(active)
     if to_add > 0:  # the larger first, then the newer
         active = sorted(sorted(active, key=_age, reverse=True), key=_size, reverse=True)
@@ -127,7 +134,7 @@ def _proportional(bounds: Bounds, active: list[ReplicaSet], had: int) -> Sizes:
         active = sorted(sorted(active, key=_age), key=_size, reverse=True)
     sizes, added = {}, 0
     for each in active:
-        share = _share(bounds, each, had) if to_add else 0
+        share = _share(bounds, each, previous_replicas) if to_add else 0
         left = to_add - added
         share = min(share, left) if to_add > 0 else max(share, left)
         sizes[each.name] = each.spec.replicas + share
@@ -137,17 +144,17 @@ def _proportional(bounds: Bounds, active: list[ReplicaSet], had: int) -> Sizes:
     return sizes
 
 
-def _share(bounds: Bounds, replicaset: ReplicaSet, had: int) -> int:
+def _share(bounds: ReplicaBounds, replicaset: ReplicaSet, previous_replicas: int) -> int:
     if bounds.replicas == 0:
         return -replicaset.spec.replicas
-    before = _number(replicaset.metadata.annotations.get(MAXIMUM)) or had
+    before = _number(replicaset.metadata.annotations.get(MAXIMUM)) or previous_replicas
     if not before:
         return 0
-    exact = replicaset.spec.replicas * bounds.most / before
+    exact = replicaset.spec.replicas * bounds.max_replicas / before
     return int(exact + 0.5) - replicaset.spec.replicas
 
 
-def scaled(bounds: Bounds, replicasets: Iterable[ReplicaSet]) -> bool:
+def is_scaling_event(bounds: ReplicaBounds, replicasets: Iterable[ReplicaSet]) -> bool:
     """Tell whether somebody changed the number of replicas since the ReplicaSets were sized."""
     return any(
         desired != bounds.replicas
@@ -157,7 +164,7 @@ def scaled(bounds: Bounds, replicasets: Iterable[ReplicaSet]) -> bool:
     )
 
 
-def _saturated(bounds: Bounds, new: ReplicaSet) -> bool:
+def _saturated(bounds: ReplicaBounds, new: ReplicaSet) -> bool:
     desired = _number(new.metadata.annotations.get(DESIRED))
     return new.spec.replicas == desired == new.status.available_replicas == bounds.replicas
 

@@ -273,4 +273,4 @@ async def find_out(client: Client, clock: Clock, world: World, pod_info: PodInfo
         waits = wants_node(found) and found.metadata.deletion_timestamp is None
         return Aftermath(node_of(found), pod_info_of(world, found) if waits else None)
 
-    return await retry(ask, clock, on=HoldfastError, as_asked=False)
+    return await retry(ask, clock, on=HoldfastError, honor_retry_after=False)

@@ -24,7 +24,7 @@ from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint, Timeouts
 from holdfast.client.http import HttpTransport
 from holdfast.client.informer import Informer
-from holdfast.client.transport import Request, Response, permit_of
+from holdfast.client.transport import Request, Response, write_check_of
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible
@@ -66,7 +66,7 @@ class Extenders:
     ) -> None:
         self._all = [HttpExtender(config, clock) for config in in_order(configs)]
         self._client = client
-        self._permit = permit_of(client.transport)
+        self._write_check = write_check_of(client.transport)
         self._world = world
         self._nodes: dict[str, msgspec.Raw] = {}
         self._node_news: Informer[Any] | None = None
@@ -82,7 +82,7 @@ class Extenders:
         """Read the nodes in full, if an extender wants them so."""
         if self._node_news is not None:
             self._node_news.start()
-            await self._node_news.synced()
+            await self._node_news.wait_for_sync()
 
     async def stop(self) -> None:
         """Hang up."""
@@ -149,7 +149,11 @@ class Extenders:
             try:
                 # To bind is to write: not without the lease, whoever does it for us.
                 await self._ask(
-                    extender, "bind_verb", binding_question(placement), binding_answer, self._permit
+                    extender,
+                    "bind_verb",
+                    binding_question(placement),
+                    binding_answer,
+                    self._write_check,
                 )
                 return True
             except ExtenderFailed as failure:
@@ -207,11 +211,11 @@ class Extenders:
         verb: str,
         question: Any,
         read: Any,
-        permit: Callable[[], None] | None = None,
+        write_check: Callable[[], None] | None = None,
     ) -> Any:
         self.asking += 1
         try:
-            return await extender.ask(getattr(extender.config, verb), question, read, permit)
+            return await extender.ask(getattr(extender.config, verb), question, read, write_check)
         finally:
             self.asking -= 1
 
@@ -259,11 +263,11 @@ class HttpExtender:
         verb: str,
         question: Any,
         read: Callable[[Any], T],
-        permit: Callable[[], None] | None = None,
+        write_check: Callable[[], None] | None = None,
     ) -> T:
         """POST a question and read the answer; ``permit`` is asked when it is about to leave."""
         body = msgspec.json.encode(question)
-        request = Request("POST", f"/{verb}", {}, _HEADERS, body, permit)
+        request = Request("POST", f"/{verb}", {}, _HEADERS, body, write_check)
         try:
             answer = await self._in_time(request, verb)
         except Unavailable as failure:

@@ -206,7 +206,7 @@ class Reporter:
         resource, namespace = resource_of(pod_info), namespace_of(pod_info)
         seen: ScheduledObject = pod_info.pod
         retries = Retries(self._clock, tries=TRIES)
-        while retries.left:
+        while retries.any_left:
             if self._overtaken(pod_info.uid, number):
                 return None
             guard = {"uid": seen.uid, "resourceVersion": seen.metadata.resource_version}

@@ -13,7 +13,7 @@ from holdfast.capacity.offer import alike
 from holdfast.capacity.owners import compile_owners
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.capacity.resizing import gives_back
-from holdfast.client.wire import Unreadable
+from holdfast.client.response_decoding import UnreadableObject
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError, aggregated
 from holdfast.framework.plugin import ClusterEvent
@@ -66,7 +66,7 @@ class ReservationDesk:
         elif self._desk.ours(reservation.scheduler_name):
             self._resizer.consider(reservation)
 
-    def on_unreadable(self, broken: Unreadable) -> None:
+    def on_unreadable(self, broken: UnreadableObject) -> None:
         """Say on a reservation without a node what of it makes no sense at all."""
         raw = broken.raw
         bare = {key: raw[key] for key in ("metadata", "status") if key in raw}

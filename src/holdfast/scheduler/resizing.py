@@ -113,7 +113,7 @@ class Resizer:
     async def _write(self, reservation: Reservation, amounts: dict[str, AmountText]) -> None:
         """Write the new size; give up what another edit, or the end, has overtaken."""
         retries = Retries(self._clock, tries=TRIES)
-        while retries.left:
+        while retries.any_left:
             try:
                 await self._patch(reservation, _sized(reservation, amounts, self._clock.now()))
                 self._written(reservation, amounts)
@@ -177,7 +177,7 @@ class Resizer:
             except NotFound:
                 return None
 
-        return await retry(ask, self._clock, on=HoldfastError, as_asked=False)
+        return await retry(ask, self._clock, on=HoldfastError, honor_retry_after=False)
 
     def _refuse(self, reservation: Reservation, reason: str, message: str) -> None:
         """Say why it keeps its size, once."""

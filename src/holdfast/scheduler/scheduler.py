@@ -124,7 +124,7 @@ class Scheduler:
             self.queue,
             self.world,
             self._bindings.__len__,
-            self.sources.informers.troubles,
+            self.sources.informers.error_counts,
         )
         self._loops: list[asyncio.Task[None]] = []
         self.synced = asyncio.Event()
@@ -132,10 +132,10 @@ class Scheduler:
     @property
     def healthy(self) -> bool:
         """Every loop still runs."""
-        return not self.ailment
+        return not self.failure_reason
 
     @property
-    def ailment(self) -> str:
+    def failure_reason(self) -> str:
         """Say which loop has stopped, and of what; "" while all run."""
         if not self._loops:
             return "deciding has not begun"
@@ -156,7 +156,7 @@ class Scheduler:
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
             asyncio.create_task(self._flush_forever(), name="scheduler: flush"),
             # Deciding on a picture that is no longer kept up would be worse than not deciding.
-            asyncio.create_task(self.sources.followed(), name="scheduler: follow"),
+            asyncio.create_task(self.sources.wait_until_stopped(), name="scheduler: follow"),
         ]
 
     async def stopped(self) -> None:

@@ -92,16 +92,16 @@ class Sources:
                 self._reservations = informer
             await self.informers.start()
 
-    async def followed(self) -> None:
+    async def wait_until_stopped(self) -> None:
         """Wait while the cluster is followed; raises what keeps us from following it."""
-        await self.informers.followed()
+        await self.informers.wait_until_stopped()
 
     async def stop(self) -> None:
         """Stop every informer."""
         await self.informers.stop()
 
     async def _served(self, resource: Resource[Any]) -> bool:
-        def tell(failure: HoldfastError) -> None:
+        def on_failure(failure: HoldfastError) -> None:
             log.warning("%s: %s; trying again", resource.plural, failure)
 
         try:
@@ -110,7 +110,7 @@ class Sources:
                 lambda: self._client.list(resource, limit=1, unreadable=lambda _misfit: None),
                 self._clock,
                 FIRST_LOOK,
-                tell=tell,
+                on_failure=on_failure,
             )
         except NotFound:
             return False

@@ -24,7 +24,7 @@ from holdfast.api.resource import Resource
 from holdfast.api.scheme import EVENTS, PODS, RESERVATIONS
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
-from holdfast.client import telling
+from holdfast.client import handler_dispatcher
 from holdfast.client.client import Client
 from holdfast.client.transport import Transport
 from holdfast.cluster import Components
@@ -92,7 +92,7 @@ class Harness:
 
     async def __aenter__(self) -> Self:
         self._ears = _Ears(self.failures)
-        logging.getLogger(telling.__name__).addHandler(self._ears)
+        logging.getLogger(handler_dispatcher.__name__).addHandler(self._ears)
         await self._start_server()
         await self._start_components()
         return self
@@ -103,7 +103,7 @@ class Harness:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        logging.getLogger(telling.__name__).removeHandler(self._ears)
+        logging.getLogger(handler_dispatcher.__name__).removeHandler(self._ears)
         await self._stop_components()
         await self._stop_server()
 

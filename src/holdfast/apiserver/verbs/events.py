@@ -10,7 +10,7 @@ from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.conversion import outward
 from holdfast.apiserver.verbs.forms import as_table, partial
 from holdfast.apiserver.verbs.selection import Selection
-from holdfast.client.wire import INITIAL_EVENTS_END
+from holdfast.client.response_decoding import INITIAL_EVENTS_END
 from holdfast.store import EventType, Stored, StoreEvent
 
 

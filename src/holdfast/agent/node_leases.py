@@ -7,7 +7,7 @@ import logging
 import math
 from contextlib import suppress
 
-from holdfast.agent.nodes import LEASE_NAMESPACE, new_lease, renewal
+from holdfast.agent.nodes import LEASE_NAMESPACE, lease_renewal, new_lease
 from holdfast.api.node import Node
 from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client
@@ -20,7 +20,7 @@ SHORTEST_TICK = 0.2
 log = logging.getLogger(__name__)
 
 
-class Heartbeat:
+class NodeLeases:
     """Beat for every node given; each beats once an interval, not all at one moment."""
 
     def __init__(self, client: Client, clock: Clock, interval: float = INTERVAL) -> None:
@@ -28,14 +28,14 @@ class Heartbeat:
         self._clock = clock
         self._interval = interval
         self._nodes: dict[str, Node] = {}
-        self._turn: list[str] = []
+        self._round: list[str] = []
 
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
 
     async def add(self, node: Node) -> None:
         """Beat for a node from now on; the first beat is at once."""
-        await self._beat(node)
+        await self._renew(node)
         self._nodes[node.name] = node
 
     def remove(self, name: str) -> None:
@@ -49,31 +49,31 @@ class Heartbeat:
             tick = max(SHORTEST_TICK, self._interval / count) if count else self._interval
             await self._clock.sleep(min(tick, self._interval))
             due = self._next(math.ceil(count * tick / self._interval))
-            await asyncio.gather(*(self._beat_safely(node) for node in due))
+            await asyncio.gather(*(self._renew_safely(node) for node in due))
 
     def _next(self, count: int) -> list[Node]:
         """Take the next nodes of the round; who came or went meanwhile is no matter."""
         due: list[Node] = []
         while len(due) < count and self._nodes:
-            if not self._turn:
+            if not self._round:
                 if due:
                     break
-                self._turn = list(reversed(self._nodes))
-            node = self._nodes.get(self._turn.pop())
+                self._round = list(reversed(self._nodes))
+            node = self._nodes.get(self._round.pop())
             if node is not None:
                 due.append(node)
         return due
 
-    async def _beat_safely(self, node: Node) -> None:
+    async def _renew_safely(self, node: Node) -> None:
         try:
-            await self._beat(node)
+            await self._renew(node)
         except HoldfastError as failure:
             log.warning("no heartbeat for node %s: %s; trying again", node.name, failure)
 
-    async def _beat(self, node: Node) -> None:
+    async def _renew(self, node: Node) -> None:
         now = self._clock.now()
         try:
-            await self._client.patch(LEASES, node.name, renewal(now), LEASE_NAMESPACE)
+            await self._client.patch(LEASES, node.name, lease_renewal(now), LEASE_NAMESPACE)
             return
         except NotFound:
             pass

@@ -48,7 +48,7 @@ Write = Create | Patch | Delete
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class PlannedEvent:
     """An event to record: Normal or Warning, a reason in one word, the message."""
 
     type: str
@@ -61,11 +61,11 @@ class Plan:
     """What to write now, in order, and in how many seconds to look again (None: on news)."""
 
     writes: tuple[Write, ...] = ()
-    again_after: float | None = None
-    notes: tuple[Note, ...] = ()
+    requeue_after: float | None = None
+    events: tuple[PlannedEvent, ...] = ()
 
 
-async def carry_out(client: Client, write: Write) -> Any:
+async def execute_write(client: Client, write: Write) -> Any:
     """Make one write and return what the server stored (None for a deletion)."""
     match write:
         case Create(resource, body, namespace):
@@ -81,17 +81,17 @@ async def carry_out(client: Client, write: Write) -> Any:
             )  # fmt: skip
 
 
-async def carry_out_all(client: Client, writes: Iterable[Write]) -> None:
+async def execute_writes(client: Client, writes: Iterable[Write]) -> None:
     """Make writes one after another; what is gone already needs no change and no deletion."""
     for write in writes:
         try:
-            await carry_out(client, write)
+            await execute_write(client, write)
         except NotFound:
             if isinstance(write, Create):
                 raise
 
 
-async def carry_out_chain(client: Client, writes: Iterable[Write]) -> None:
+async def execute_chained_writes(client: Client, writes: Iterable[Write]) -> None:
     """Make writes to one object, each guarded by the version that the one before left.
 
     The first keeps its own guard; whoever interferes makes the chain fail with Conflict.
@@ -99,20 +99,20 @@ async def carry_out_chain(client: Client, writes: Iterable[Write]) -> None:
     version = ""
     for write in writes:
         try:
-            stored = await carry_out(client, _guarded(write, version))
+            stored = await execute_write(client, _with_resource_version(write, version))
         except NotFound:
             return
         version = stored.metadata.resource_version if stored is not None else version
 
 
-def _guarded(write: Write, version: str) -> Write:
+def _with_resource_version(write: Write, version: str) -> Write:
     if not version or not isinstance(write, Patch):
         return write
     meta = {**write.patch.get("metadata", {}), "resourceVersion": version}
     return replace(write, patch={**write.patch, "metadata": meta})
 
 
-def namespace_is_going(failure: BaseException) -> bool:
+def namespace_is_terminating(failure: BaseException) -> bool:
     """Tell whether a creation was refused because its whole namespace is being deleted."""
     causes = failure.details.causes if isinstance(failure, HoldfastError) else ()
     return any(cause.reason == "NamespaceTerminating" for cause in causes)

@@ -16,11 +16,11 @@ ChangeType = Literal["added", "modified", "deleted"]
 ObjectChange = tuple[ChangeType, T | None, T | None]
 
 
-def identity(obj: Any) -> tuple[str, str, str]:
-    """Read (``namespace/name``, uid, resourceVersion) off a typed or a raw object.
+def identity_of(obj: Any) -> tuple[str, str, str]:
+    """Return (``namespace/name``, uid, resourceVersion) of a typed or a raw object.
 
-    >>> identity({"metadata": {"name": "n", "namespace": "a", "uid": "u", "resourceVersion": "7"}})
-    ('a/n', 'u', '7')
+    >>> identity_of({"metadata": {"name": "n", "uid": "u", "resourceVersion": "7"}})
+    ('n', 'u', '7')
     """
     if isinstance(obj, Object):
         meta = obj.metadata
@@ -33,7 +33,7 @@ def identity(obj: Any) -> tuple[str, str, str]:
     return f"{namespace}/{name}" if namespace else name, uid, version
 
 
-class Replica(Generic[T]):
+class InformerCache(Generic[T]):
     """The objects of a collection by key, as far as they have been told.
 
     The methods are generators: each change is in ``objects`` when it is yielded.
@@ -47,29 +47,29 @@ class Replica(Generic[T]):
 
         Another uid under the same name means that the old object was deleted unseen.
         """
-        key, uid, version = identity(new)
+        key, uid, version = identity_of(new)
         old = self.objects.get(key)
         if old is not None:
-            _, old_uid, old_version = identity(old)
+            _, old_uid, old_version = identity_of(old)
             if old_uid == uid:
                 if old_version != version:
                     self.objects[key] = new
                     yield "modified", old, new
                 return
-            yield from self.drop(key)
+            yield from self.remove(key)
         self.objects[key] = new
         yield "added", None, new
 
-    def drop(self, key: str, uid: str = "") -> Iterator[ObjectChange[T]]:
+    def remove(self, key: str, uid: str = "") -> Iterator[ObjectChange[T]]:
         """Forget an object that is gone; with a uid, only if it is that one we have."""
         old = self.objects.get(key)
-        if old is None or (uid and identity(old)[1] != uid):
+        if old is None or (uid and identity_of(old)[1] != uid):
             return
         del self.objects[key]
         yield "deleted", old, None
 
     def replace(
-        self, now: Mapping[str, T], doubtful: Mapping[str, str]
+        self, now: Mapping[str, T], unreadable: Mapping[str, str]
     ) -> Iterator[ObjectChange[T]]:
         """Become a fresh list: first what went, then what came or changed, in the list's order.
 
@@ -77,7 +77,7 @@ class Replica(Generic[T]):
         readable version of that very object is kept.
         """
         for key in [k for k in self.objects if k not in now]:
-            if doubtful.get(key) != identity(self.objects[key])[1]:
-                yield from self.drop(key)
+            if unreadable.get(key) != identity_of(self.objects[key])[1]:
+                yield from self.remove(key)
         for obj in now.values():
             yield from self.put(obj)

@@ -8,14 +8,14 @@ import pytest
 
 from controllers.small_cluster import start_small_cluster
 from holdfast.api.scheme import NODES, PODS
-from holdfast.controllers.group import ControllerGroup
+from holdfast.controllers.controller_manager import ControllerManager
 from holdfast.controllers.reconciler import Reconciler
 from holdfast.testing import a_node, a_pod
 
 
 class Dying(Reconciler):
     name = "dying-controller"
-    needs = (PODS,)
+    required_resources = (PODS,)
 
     async def run(self):
         raise ZeroDivisionError("a bug")
@@ -25,13 +25,13 @@ class Curious(Reconciler):
     """Notes, for each pod, how many nodes it knew of when it first looked."""
 
     name = "curious-controller"
-    needs = (PODS, NODES)
+    required_resources = (PODS, NODES)
     seen: tuple[int, ...] = ()
 
-    def __init__(self, tools):
-        super().__init__(tools)
-        self._nodes = tools.informers.get(NODES)
-        tools.informers.get(PODS).add_handler(lambda _kind, _old, new: self.queue.add(new.key))
+    def __init__(self, context):
+        super().__init__(context)
+        self._nodes = context.informers.get(NODES)
+        context.informers.get(PODS).add_handler(lambda _kind, _old, new: self.queue.add(new.key))
 
     async def reconcile(self, key):
         type(self).seen += (len(self._nodes.cache),)
@@ -39,7 +39,7 @@ class Curious(Reconciler):
 
 async def test_a_controller_that_dies_is_told(tmp_path):
     async with start_small_cluster(tmp_path) as cluster:
-        group = ControllerGroup(cluster.client, cluster.clock, kinds=(Dying,))
+        group = ControllerManager(cluster.client, cluster.clock, kinds=(Dying,))
         await group.start()
         failing = asyncio.create_task(group.failure())
         await cluster.clock.advance(5)
@@ -52,7 +52,7 @@ async def test_a_controller_that_dies_is_told(tmp_path):
 async def test_nobody_works_before_everything_was_read(tmp_path):
     async with start_small_cluster(tmp_path) as cluster:
         await cluster.create(a_node("n1"), a_node("n2"), a_pod("p"))
-        group = ControllerGroup(cluster.client, cluster.clock, kinds=(Curious,))
+        group = ControllerManager(cluster.client, cluster.clock, kinds=(Curious,))
         await group.start()
         await cluster.clock.settle()
         await group.stop()

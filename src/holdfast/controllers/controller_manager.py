@@ -10,17 +10,17 @@ from holdfast.client.client import Client
 from holdfast.client.events import EventRecorder
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
-from holdfast.controllers.claim_cleanup import ResourceClaimController
 from holdfast.controllers.deployment import DeploymentController
 from holdfast.controllers.discovery import ServedResources, discover
 from holdfast.controllers.disruption import DisruptionController
-from holdfast.controllers.garbage import GarbageCollector
+from holdfast.controllers.garbage_collector import GarbageCollector
 from holdfast.controllers.namespace import NamespaceController
 from holdfast.controllers.node_taints import NodeTaintController
-from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.controllers.pod_garbage_collector import PodGarbageCollector
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.controllers.replicaset import ReplicaSetController
 from holdfast.controllers.reservation import ReservationController
-from holdfast.controllers.stranded_pods import StrandedPodController
+from holdfast.controllers.resource_claim import ResourceClaimController
 from holdfast.errors import HoldfastError
 from holdfast.settings import ReservationSettings
 
@@ -30,21 +30,21 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
     ReplicaSetController,
     DeploymentController,
     DisruptionController,
-    StrandedPodController,
+    PodGarbageCollector,
     ResourceClaimController,
     ReservationController,
 )
 BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (ReservationController,)
 """What to run on a cluster whose own controller manager does the rest."""
-LOOK_AGAIN_EVERY = 30.0
-ASK_AGAIN = Backoff(first=1.0, limit=1.0)
-LOOK_SECONDS = 1.0
+REDISCOVER_SECONDS = 30.0
+DISCOVERY_BACKOFF = Backoff(first=1.0, limit=1.0)
+HEALTH_CHECK_SECONDS = 1.0
 """How often to look whether every controller still lives."""
 
 log = logging.getLogger(__name__)
 
 
-class ControllerGroup:
+class ControllerManager:
     """Run every controller whose resources the server serves; the rest when it does.
 
     ``informers`` may be somebody else's in the same process, who has them started already.
@@ -66,14 +66,14 @@ class ControllerGroup:
         self._own_recorder = recorder is None
         self._own_informers = informers is None
         self._recorder = recorder or EventRecorder(client, clock, component="holdfast-controllers")
-        self._tools = Tools(
+        self._context = ControllerContext(
             client, informers or InformerSet(client, clock=clock), clock, self._recorder,
             reservations or ReservationSettings(),
         )  # fmt: skip
         self._running: dict[Reconciler, asyncio.Task[None]] = {}
-        self._waiting = list(kinds)
-        self._collects = kinds is CONTROLLERS
-        self._looking: asyncio.Task[None] | None = None
+        self._not_started = list(kinds)
+        self._runs_garbage_collector = kinds is CONTROLLERS
+        self._rediscovery: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self.ready = False
 
@@ -81,12 +81,14 @@ class ControllerGroup:
         """Start what can be started; the garbage collector last, on everybody's informers."""
         if self._own_recorder:
             self._recorder.start()
-        await self._start_served(await self._ask_what_is_served())
-        if self._collects:
-            shared = {resource for each in self._running for resource in each.needs}
-            self._start_one(GarbageCollector(self._tools, shared))
-        await self._tools.informers.start()
-        self._looking = asyncio.create_task(self._look_again(), name="controllers: look again")
+        await self._start_served(await self._discover_resources())
+        if self._runs_garbage_collector:
+            shared = {resource for each in self._running for resource in each.required_resources}
+            self._start_one(GarbageCollector(self._context, shared))
+        await self._context.informers.start()
+        self._rediscovery = asyncio.create_task(
+            self._rediscover_forever(), name="controllers: look again"
+        )
         self.ready = True
 
     async def run(self) -> None:
@@ -97,15 +99,15 @@ class ControllerGroup:
     async def stop(self) -> None:
         """Finish what is in hand and end."""
         self.ready = False
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._rediscovery is not None:
+            self._rediscovery.cancel()
         if self._own_informers:
-            await self._tools.informers.stop()
+            await self._context.informers.stop()
         for controller in self._running:
             controller.stop()
         for task in self._running.values():
             task.cancel()
-        tasks = [*self._running.values(), *([self._looking] if self._looking else [])]
+        tasks = [*self._running.values(), *([self._rediscovery] if self._rediscovery else [])]
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._own_recorder:
             await self._recorder.stop()
@@ -119,35 +121,40 @@ class ControllerGroup:
     async def failure(self) -> None:
         """Wait until a controller ends by itself, and raise what it ended with."""
         while not (ended := [task for task in self._running.values() if task.done()]):
-            await self._tools.clock.sleep(LOOK_SECONDS)
+            await self._context.clock.sleep(HEALTH_CHECK_SECONDS)
         ended[0].result()
         raise HoldfastError(f"the {ended[0].get_name()} has stopped")
 
-    async def _ask_what_is_served(self) -> ServedResources:
-        def tell(failure: HoldfastError) -> None:
+    async def _discover_resources(self) -> ServedResources:
+        def on_failure(failure: HoldfastError) -> None:
             log.warning("cannot tell what is served: %s; trying again", failure)
 
-        tools = self._tools
-        return await retry(lambda: discover(tools.client), tools.clock, ASK_AGAIN, tell=tell)
+        context = self._context
+        return await retry(
+            lambda: discover(context.client),
+            context.clock,
+            DISCOVERY_BACKOFF,
+            on_failure=on_failure,
+        )
 
     async def _start_served(self, served: ServedResources) -> None:
-        for kind in list(self._waiting):
-            if all(resource in served for resource in kind.needs):
-                self._waiting.remove(kind)
-                self._start_one(kind(self._tools))
+        for kind in list(self._not_started):
+            if all(resource in served for resource in kind.required_resources):
+                self._not_started.remove(kind)
+                self._start_one(kind(self._context))
 
     def _start_one(self, controller: Reconciler) -> None:
         task = asyncio.create_task(controller.run(), name=controller.name)
         self._running[controller] = task
 
-    async def _look_again(self) -> None:
+    async def _rediscover_forever(self) -> None:
         """Start the controllers of custom resources that were installed later."""
-        while self._waiting:
-            missing = ", ".join(kind.name for kind in self._waiting)
+        while self._not_started:
+            missing = ", ".join(kind.name for kind in self._not_started)
             log.info("not started, the server does not serve their resources: %s", missing)
-            await self._tools.clock.sleep(LOOK_AGAIN_EVERY)
+            await self._context.clock.sleep(REDISCOVER_SECONDS)
             try:
-                await self._start_served(await discover(self._tools.client))
-                await self._tools.informers.start()
+                await self._start_served(await discover(self._context.client))
+                await self._context.informers.start()
             except HoldfastError as failure:
                 log.warning("cannot tell what is served: %s; trying again", failure)

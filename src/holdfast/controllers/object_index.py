@@ -6,26 +6,26 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from holdfast.api.meta import Object
-from holdfast.client.replica import ChangeType
+from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.ownership import controller_of
 
 T = TypeVar("T", bound=Object)
 
 
-class Grouped(Generic[T]):
+class ObjectIndex(Generic[T]):
     """The objects of a collection by whatever ``group_of`` says; "" is no group."""
 
-    def __init__(self, group_of: Callable[[T], str]) -> None:
-        self._group_of = group_of
+    def __init__(self, index_key_of: Callable[[T], str]) -> None:
+        self._index_key_of = index_key_of
         self._groups: dict[str, dict[str, T]] = {}
 
     def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:
         """Follow one change; add this handler before those that ask."""
-        if old is not None and (group := self._group_of(old)) in self._groups:
+        if old is not None and (group := self._index_key_of(old)) in self._groups:
             self._groups[group].pop(old.uid, None)
             if not self._groups[group]:
                 del self._groups[group]
-        if new is not None and (group := self._group_of(new)):
+        if new is not None and (group := self._index_key_of(new)):
             self._groups.setdefault(group, {})[new.uid] = new
 
     def of(self, group: str) -> tuple[T, ...]:
@@ -33,12 +33,14 @@ class Grouped(Generic[T]):
         return tuple(self._groups.get(group, {}).values())
 
 
-class Owned(Generic[T]):
+class ControllerIndex(Generic[T]):
     """The objects of a collection by the uid of their controller, and those that have none."""
 
     def __init__(self) -> None:
-        self._by_owner: Grouped[T] = Grouped(_owner_uid)
-        self._orphans: Grouped[T] = Grouped(lambda o: "" if controller_of(o) else o.namespace)
+        self._by_owner: ObjectIndex[T] = ObjectIndex(_owner_uid)
+        self._orphans: ObjectIndex[T] = ObjectIndex(
+            lambda o: "" if controller_of(o) else o.namespace
+        )
 
     def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:
         """Follow one change; add this handler before those that ask."""

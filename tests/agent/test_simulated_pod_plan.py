@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.agent.addresses import AddressPool
-from holdfast.agent.claims import why_not_ready
-from holdfast.agent.simulated import NOTHING, RUN_FOR, STOP_AFTER, needs_look, plan_pod
+from holdfast.agent.claims import unready_reason
+from holdfast.agent.simulated_pod import NO_STEP, RUN_FOR, STOP_AFTER, needs_step, plan_pod
 from holdfast.api.timestamps import rfc3339
 from holdfast.testing import a_claim, a_pod, typed
 
@@ -60,16 +60,16 @@ def test_init_containers_have_ended_and_sidecars_run():
 
 def test_a_running_pod_needs_nothing():
     running = a_bound({"phase": "Running", "startTime": rfc3339(NOW)})
-    assert step(running) == NOTHING
-    assert not needs_look(running)
-    assert needs_look(a_bound())
+    assert step(running) == NO_STEP
+    assert not needs_step(running)
+    assert needs_step(a_bound())
 
 
 def test_a_pod_that_runs_for_a_time_succeeds_then():
     pod = a_bound(annotations={RUN_FOR: "5s"})
-    assert step(pod).again_after == 5
+    assert step(pod).requeue_after == 5
     running = a_bound({"phase": "Running", "startTime": rfc3339(NOW)}, annotations={RUN_FOR: "5s"})
-    assert step(running, now=NOW + 2).again_after == 3
+    assert step(running, now=NOW + 2).requeue_after == 3
     status = step(running, now=NOW + 5).status["status"]
     assert status["phase"] == "Succeeded"
     ended = status["containerStatuses"][0]["state"]["terminated"]
@@ -80,7 +80,7 @@ def test_a_pod_that_runs_for_a_time_succeeds_then():
 
 def test_a_malformed_time_counts_as_none():
     running = a_bound({"phase": "Running", "startTime": rfc3339(NOW)}, annotations={RUN_FOR: "x"})
-    assert step(running, now=NOW + 1e6) == NOTHING
+    assert step(running, now=NOW + 1e6) == NO_STEP
 
 
 def test_a_pod_that_is_deleted_stops_at_once():
@@ -91,14 +91,14 @@ def test_a_pod_that_is_deleted_stops_at_once():
 @pytest.mark.parametrize(("stop_after", "wait"), [("10s", 10), ("5m", 30)])
 def test_a_slow_pod_takes_its_time_within_its_grace(stop_after, wait):
     pod = a_leaving(30, annotations={STOP_AFTER: stop_after})
-    assert step(pod).again_after == wait
+    assert step(pod).requeue_after == wait
     assert not step(pod).remove
     assert step(pod, now=NOW + wait).remove
 
 
 def test_a_shortened_grace_is_honoured():
     pod = a_leaving(5, annotations={STOP_AFTER: "20s"})
-    assert step(pod).again_after == 5
+    assert step(pod).requeue_after == 5
 
 
 def test_a_pod_that_a_finalizer_keeps_is_shown_as_ended_and_not_deleted_twice():
@@ -110,7 +110,7 @@ def test_a_pod_that_a_finalizer_keeps_is_shown_as_ended_and_not_deleted_twice():
         a_pod("p", node="n", status={"phase": "Succeeded"}),
         deletion_timestamp=rfc3339(NOW), deletion_grace_period_seconds=0, **kept,
     )  # fmt: skip
-    assert step(done) == NOTHING
+    assert step(done) == NO_STEP
 
 
 def test_a_pod_whose_claims_are_not_ready_waits_and_says_why():
@@ -147,40 +147,40 @@ def test_a_claim_must_exist_be_allocated_and_reserved_for_the_pod():
     }
     for words, raw in cases.items():
         known = {"c": typed(raw)} if raw else {}
-        problem = why_not_ready(pod, known.get)
+        problem = unready_reason(pod, known.get)
         assert (words in problem) if words else problem == ""
 
 
 def test_a_claim_that_nobody_made_yet_and_one_that_is_not_needed():
     claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
     unmade = typed(a_pod("p", node="n", claims=claims))
-    assert "was not created yet" in why_not_ready(unmade, {}.get)
+    assert "was not created yet" in unready_reason(unmade, {}.get)
     status = {"resourceClaimStatuses": [{"name": "gpu"}]}
-    assert why_not_ready(typed(a_pod("p", node="n", claims=claims, status=status)), {}.get) == ""
+    assert unready_reason(typed(a_pod("p", node="n", claims=claims, status=status)), {}.get) == ""
 
 
 def test_the_special_claim_of_extended_resources_counts_too():
     special = {"resourceClaimName": "c", "requestMappings": []}
     pod = typed(a_pod("p", node="n", status={"extendedResourceClaimStatus": special}))
-    assert "not found" in why_not_ready(pod, {}.get)
+    assert "not found" in unready_reason(pod, {}.get)
 
 
 @pytest.mark.parametrize("odd", ["fd00::1", "nonsense", "10.0.0", "٣.1.1.1"])
 def test_an_address_of_another_network_takes_none_of_ours(odd):
     pool = AddressPool("10.0.0.0/29")
-    assert pool.take("odd", odd) == odd
-    pool.give_back("odd")
-    assert pool.take("a") == "10.0.0.1"
+    assert pool.allocate("odd", odd) == odd
+    pool.release("odd")
+    assert pool.allocate("a") == "10.0.0.1"
 
 
 def test_addresses_are_unique_and_given_out_again():
     pool = AddressPool("10.0.0.0/29")
-    assert pool.take("old", "10.0.0.2") == "10.0.0.2"
-    assert [pool.take(o) for o in "abc"] == ["10.0.0.1", "10.0.0.3", "10.0.0.4"]
-    assert pool.take("a") == "10.0.0.1"
-    pool.give_back("b")
-    pool.give_back("nobody")
-    assert pool.take("d") == "10.0.0.3"
-    assert [pool.take(o) for o in "ef"] == ["10.0.0.5", "10.0.0.6"]
+    assert pool.allocate("old", "10.0.0.2") == "10.0.0.2"
+    assert [pool.allocate(o) for o in "abc"] == ["10.0.0.1", "10.0.0.3", "10.0.0.4"]
+    assert pool.allocate("a") == "10.0.0.1"
+    pool.release("b")
+    pool.release("nobody")
+    assert pool.allocate("d") == "10.0.0.3"
+    assert [pool.allocate(o) for o in "ef"] == ["10.0.0.5", "10.0.0.6"]
     with pytest.raises(AssertionError, match="no address is left"):
-        pool.take("g")
+        pool.allocate("g")

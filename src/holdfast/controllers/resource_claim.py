@@ -10,24 +10,30 @@ from holdfast.api.devices import CLAIM_FINALIZER, ClaimConsumer, ResourceClaim
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.scheme import PODS, RESOURCE_CLAIMS
-from holdfast.client.replica import ChangeType
+from holdfast.client.informer_cache import ChangeType
 from holdfast.controllers.claim_templates import (
     TEMPLATES,
     RawTemplate,
     claim_names,
-    consumers,
+    claim_statuses_patch,
     plan_pod_claims,
-    record_claims,
-    reserve,
-    reserved_for,
+    plan_reserved_for,
+    raw_consumers,
+    reserved_for_patch,
 )
-from holdfast.controllers.grouped import Owned
+from holdfast.controllers.object_index import ControllerIndex
 from holdfast.controllers.ownership import controller_of
-from holdfast.controllers.reconciler import Reconciler, Tools
-from holdfast.controllers.writes import Delete, Patch, Write, carry_out, carry_out_chain
+from holdfast.controllers.planned_writes import (
+    Delete,
+    Patch,
+    Write,
+    execute_chained_writes,
+    execute_write,
+)
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import NotFound, Refused, Retryable
 
-REMEMBERED = 10_000
+MAX_DELETED_PODS = 10_000
 _POD, _CLAIM = "pod:", "claim:"
 
 
@@ -38,21 +44,21 @@ def plan_claim(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> tuple[Wr
     known to be gone; a name that is not in it is left alone. The writes follow one another: each
     is to be guarded by the version that the one before left.
     """
-    kept = [c for c in claim.status.reserved_for if not _over(c, pods)]
+    kept = [c for c in claim.status.reserved_for if not _is_finished(c, pods)]
     writes: list[Write] = []
     protected = CLAIM_FINALIZER in claim.metadata.finalizers
     if len(kept) < len(claim.status.reserved_for):
         uids = {c.uid for c in kept}
-        entries = [e for e in consumers(claim) if e.get("uid", "") in uids]
+        entries = [e for e in raw_consumers(claim) if e.get("uid", "") in uids]
         clear: dict[str, Any] = {"allocation": None} if protected and not kept else {}
-        writes.append(reserved_for(claim, entries, **clear))
+        writes.append(reserved_for_patch(claim, entries, **clear))
         if clear:
-            writes.append(_unprotect(claim))
+            writes.append(_remove_finalizer(claim))
     elif protected and claim.metadata.deletion_timestamp is not None and not kept:
         if claim.status.allocation is not None:
-            writes.append(reserved_for(claim, [], allocation=None))
-        writes.append(_unprotect(claim))
-    if not kept and claim.metadata.deletion_timestamp is None and _owner_is_over(claim, pods):
+            writes.append(reserved_for_patch(claim, [], allocation=None))
+        writes.append(_remove_finalizer(claim))
+    if not kept and claim.metadata.deletion_timestamp is None and _owner_is_done(claim, pods):
         writes.append(Delete(RESOURCE_CLAIMS, claim.name, claim.namespace, claim.uid))
     return tuple(writes)
 
@@ -62,7 +68,7 @@ def is_done(pod: Pod) -> bool:
     return pod.finished or (pod.terminating and not pod.spec.node_name)
 
 
-def _over(consumer: ClaimConsumer, pods: Mapping[str, Pod | None]) -> bool:
+def _is_finished(consumer: ClaimConsumer, pods: Mapping[str, Pod | None]) -> bool:
     """Tell whether a consumer is a pod that is gone, replaced or done; other kinds are kept."""
     if consumer.api_group or consumer.resource != "pods" or consumer.name not in pods:
         return False
@@ -70,7 +76,7 @@ def _over(consumer: ClaimConsumer, pods: Mapping[str, Pod | None]) -> bool:
     return pod is None or pod.uid != consumer.uid or is_done(pod)
 
 
-def _owner_is_over(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> bool:
+def _owner_is_done(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> bool:
     """Tell whether the claim was made for a pod that is done; a missing one is the collector's."""
     owner = controller_of(claim)
     if owner is None or (owner.api_version, owner.kind) != ("v1", "Pod"):
@@ -79,7 +85,7 @@ def _owner_is_over(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> bool
     return pod is not None and (pod.uid != owner.uid or is_done(pod))
 
 
-def _unprotect(claim: ResourceClaim) -> Patch:
+def _remove_finalizer(claim: ResourceClaim) -> Patch:
     kept = [f for f in claim.metadata.finalizers if f != CLAIM_FINALIZER]
     meta = {"resourceVersion": claim.metadata.resource_version, "finalizers": kept or None}
     return Patch(RESOURCE_CLAIMS, claim.name, {"metadata": meta}, claim.namespace)
@@ -89,17 +95,17 @@ class ResourceClaimController(Reconciler):
     """Follow pods, claims and templates; keys are ``pod:`` or ``claim:`` and namespace/name."""
 
     name = "resourceclaim-controller"
-    needs = (RESOURCE_CLAIMS, TEMPLATES, PODS)
+    required_resources = (RESOURCE_CLAIMS, TEMPLATES, PODS)
 
-    def __init__(self, tools: Tools) -> None:
-        super().__init__(tools)
-        self._pods = tools.informers.get(PODS)
-        self._claims = tools.informers.get(RESOURCE_CLAIMS)
-        self._templates = tools.informers.get(TEMPLATES)
-        self._owned: Owned[ResourceClaim] = Owned()
-        self._made: dict[str, dict[str, str]] = {}
-        self._waiting: dict[str, set[str]] = defaultdict(set)
-        self._gone: OrderedDict[str, None] = OrderedDict()
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._pods = context.informers.get(PODS)
+        self._claims = context.informers.get(RESOURCE_CLAIMS)
+        self._templates = context.informers.get(TEMPLATES)
+        self._owned: ControllerIndex[ResourceClaim] = ControllerIndex()
+        self._created_claims: dict[str, dict[str, str]] = {}
+        self._waiting_for_template: dict[str, set[str]] = defaultdict(set)
+        self._deleted_pods: OrderedDict[str, None] = OrderedDict()
         self._claims.add_handler(self._owned.on_change)
         self._claims.add_handler(self._on_claim)
         self._templates.add_handler(self._on_template)
@@ -111,10 +117,10 @@ class ResourceClaimController(Reconciler):
         if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
             return
         if new is None:
-            self._made.pop(pod.uid, None)
-            self._gone[pod.uid] = None
-            if len(self._gone) > REMEMBERED:
-                self._gone.popitem(last=False)
+            self._created_claims.pop(pod.uid, None)
+            self._deleted_pods[pod.uid] = None
+            if len(self._deleted_pods) > MAX_DELETED_PODS:
+                self._deleted_pods.popitem(last=False)
         if new is None or is_done(new):
             names = claim_names(pod) | {c.name for c in self._owned.of(pod.uid)}
             for name in names:
@@ -130,19 +136,21 @@ class ResourceClaimController(Reconciler):
         self.queue.add(_CLAIM + claim.key)
         owner = controller_of(claim)
         if owner is not None and owner.kind == "Pod":
-            made = self._made.get(owner.uid)
-            if new is None and made:
-                self._made[owner.uid] = {e: n for e, n in made.items() if n != claim.name}
+            created_claims = self._created_claims.get(owner.uid)
+            if new is None and created_claims:
+                self._created_claims[owner.uid] = {
+                    e: n for e, n in created_claims.items() if n != claim.name
+                }
             self.queue.add(f"{_POD}{claim.namespace}/{owner.name}")
 
     def _on_template(
         self, kind: ChangeType, old: RawTemplate | None, new: RawTemplate | None
     ) -> None:
         if new is not None:
-            for key in self._waiting.pop(new.key, ()):
+            for key in self._waiting_for_template.pop(new.key, ()):
                 self.queue.add(_POD + key)
 
-    def subject(self, key: str) -> Object | None:
+    def object_for_key(self, key: str) -> Object | None:
         """Find the pod or the claim that a key is about."""
         if key.startswith(_POD):
             return self._pods.cache.get(key.removeprefix(_POD))
@@ -153,14 +161,14 @@ class ResourceClaimController(Reconciler):
         if key.startswith(_POD):
             pod = self._pods.cache.get(key.removeprefix(_POD))
             if pod is not None:
-                await self._serve(pod)
+                await self._reconcile_pod(pod)
             return
         claim = self._claims.cache.get(key.removeprefix(_CLAIM))
         if claim is not None:
-            pods = await self._parties(claim)
-            await carry_out_chain(self.client, plan_claim(claim, pods))
+            pods = await self._pods_of_claim(claim)
+            await execute_chained_writes(self.client, plan_claim(claim, pods))
 
-    async def _serve(self, pod: Pod) -> None:
+    async def _reconcile_pod(self, pod: Pod) -> None:
         space = pod.namespace
 
         def claim_of(name: str) -> ResourceClaim | None:
@@ -170,42 +178,44 @@ class ResourceClaimController(Reconciler):
             return self._templates.cache.get(f"{space}/{name}")
 
         plan = plan_pod_claims(pod, claim_of, self._owned.of(pod.uid), template_of)
-        made = self._made.setdefault(pod.uid, {}) if plan.creations else {}
+        created_claims = self._created_claims.setdefault(pod.uid, {}) if plan.creations else {}
         names = dict(plan.found)
         for entry, creation in plan.creations.items():
-            if entry not in made:  # else it was made a moment ago and is not in the cache yet
-                made[entry] = await self._create(pod, entry, creation)
-            names[entry] = made[entry]
+            if (
+                entry not in created_claims
+            ):  # else it was made a moment ago and is not in the cache yet
+                created_claims[entry] = await self._create(pod, entry, creation)
+            names[entry] = created_claims[entry]
         recorded = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
         if any(recorded.get(entry) != name for entry, name in names.items()):
-            await carry_out(self.client, record_claims(pod, names))
+            await execute_write(self.client, claim_statuses_patch(pod, names))
         for template in plan.missing_templates:
-            self._waiting[f"{space}/{template}"].add(pod.key)
+            self._waiting_for_template[f"{space}/{template}"].add(pod.key)
         for entry, problem in plan.problems.items():
-            self._complain(pod, entry, problem)
-        for patch in reserve(pod, claim_of):
-            await carry_out(self.client, patch)
+            self._record_failure(pod, entry, problem)
+        for patch in plan_reserved_for(pod, claim_of):
+            await execute_write(self.client, patch)
 
     async def _create(self, pod: Pod, entry: str, creation: Any) -> str:
         try:
-            claim: ResourceClaim = await carry_out(self.client, creation)
+            claim: ResourceClaim = await execute_write(self.client, creation)
         except Refused as refusal:
-            self._complain(pod, entry, f"create ResourceClaim : {refusal}")
+            self._record_failure(pod, entry, f"create ResourceClaim : {refusal}")
             raise Retryable(f"no claim for {entry}: {refusal}") from refusal
         return claim.name
 
-    def _complain(self, pod: Pod, entry: str, problem: str) -> None:
+    def _record_failure(self, pod: Pod, entry: str, problem: str) -> None:
         words = f"PodResourceClaim {entry}: {problem}"
-        self.tell(pod, "Warning", "FailedResourceClaimCreation", words)
+        self.record_event(pod, "Warning", "FailedResourceClaimCreation", words)
 
-    async def _parties(self, claim: ResourceClaim) -> dict[str, Pod | None]:
+    async def _pods_of_claim(self, claim: ResourceClaim) -> dict[str, Pod | None]:
         """Look up a claim's consumers and owner; who is missing is asked for at the server."""
         found: dict[str, Pod | None] = {}
         for consumer in claim.status.reserved_for:
             if consumer.api_group or consumer.resource != "pods":
                 continue
             pod = self._pods.cache.get(f"{claim.namespace}/{consumer.name}")
-            if pod is None and consumer.uid not in self._gone:
+            if pod is None and consumer.uid not in self._deleted_pods:
                 try:
                     pod = await self.client.get(PODS, consumer.name, claim.namespace)
                 except NotFound:

@@ -8,41 +8,41 @@ from collections import defaultdict
 from contextlib import suppress
 
 from holdfast.agent.addresses import AddressPool
-from holdfast.agent.claims import claims_used, why_not_ready
-from holdfast.agent.heartbeat import Heartbeat
+from holdfast.agent.claims import claims_used, unready_reason
+from holdfast.agent.node_leases import NodeLeases
 from holdfast.agent.nodes import (
     LEASE_NAMESPACE,
     NodeShape,
-    foreign_for,
+    foreign_lease_seconds,
     new_node,
     node_name,
     plan_node_status,
 )
 from holdfast.agent.objects import AGENT_NODES, AGENT_PODS, AgentNode, AgentPod
-from holdfast.agent.simulated import PodStep, needs_look, plan_pod
+from holdfast.agent.simulated_pod import PodStep, needs_step, plan_pod
 from holdfast.api.devices import ResourceClaim
 from holdfast.api.meta import ObjectReference
 from holdfast.api.scheme import LEASES, RESOURCE_CLAIMS
 from holdfast.client.client import Client, PatchType
 from holdfast.client.events import EventRecorder
+from holdfast.client.informer_cache import ChangeType
 from holdfast.client.informer_set import InformerSet
-from holdfast.client.replica import ChangeType
-from holdfast.client.workqueue import WorkQueue, work
+from holdfast.client.workqueue import WorkQueue, run_workers
 from holdfast.clock import Clock
 from holdfast.errors import AlreadyExists, NotFound, TooLarge
 
 POD_NETWORK = "10.0.0.0/8"
 NODE_NETWORK = "172.16.0.0/12"
 WORKERS = 16
-AT_ONCE = 64
-GIVE_UP_SECONDS = 600.0
+REGISTER_BATCH = 64
+TOO_LARGE_RETRY_SECONDS = 600.0
 """After so long a status that was too large for the store is tried again."""
 _NODE, _POD = "node:", "pod:"
 
 log = logging.getLogger(__name__)
 
 
-class Fleet:
+class SimulatedNodes:
     """All simulated nodes of a cluster.
 
     ``register`` makes Node objects; besides, every Node that nobody else beats for is adopted, so
@@ -58,12 +58,12 @@ class Fleet:
         self._nodes = self._informers.get(AGENT_NODES)
         self._pods = self._informers.get(AGENT_PODS)
         self._claims = self._informers.get(RESOURCE_CLAIMS)
-        self._heartbeat = Heartbeat(client, clock)
+        self._node_leases = NodeLeases(client, clock)
         self._queue = WorkQueue(clock)
         self._pod_ips = AddressPool(POD_NETWORK)
         self._node_ips = AddressPool(NODE_NETWORK)
-        self._on_node: dict[str, dict[str, None]] = defaultdict(dict)
-        self._waiting: dict[str, set[str]] = defaultdict(set)
+        self._pods_on_node: dict[str, dict[str, None]] = defaultdict(dict)
+        self._waiting_for_claim: dict[str, set[str]] = defaultdict(set)
         self._tasks: list[asyncio.Task[None]] = []
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
@@ -75,9 +75,10 @@ class Fleet:
         await self._informers.start()
         self._tasks = [
             asyncio.create_task(
-                work(self._queue, self._look, workers=WORKERS, name="fleet"), name="fleet: work"
+                run_workers(self._queue, self._reconcile, workers=WORKERS, name="fleet"),
+                name="fleet: work",
             ),
-            asyncio.create_task(self._heartbeat.run(), name="fleet: heartbeat"),
+            asyncio.create_task(self._node_leases.run(), name="fleet: heartbeat"),
         ]
 
     async def stop(self) -> None:
@@ -98,12 +99,12 @@ class Fleet:
         """Make the Nodes ``node-0001`` to ``node-<count>``; those that exist stay as they are."""
         shape = shape or NodeShape()
         numbers = range(1, count + 1)
-        for start in range(0, count, AT_ONCE):
-            batch = numbers[start : start + AT_ONCE]
+        for start in range(0, count, REGISTER_BATCH):
+            batch = numbers[start : start + REGISTER_BATCH]
             await asyncio.gather(*(self._register(ordinal, shape) for ordinal in batch))
 
     async def _register(self, ordinal: int, shape: NodeShape) -> None:
-        address = self._node_ips.take(node_name(ordinal))
+        address = self._node_ips.allocate(node_name(ordinal))
         body = new_node(ordinal, shape, address, self._clock.now())
         with suppress(AlreadyExists):
             await self._client.create(AGENT_NODES, body)
@@ -112,18 +113,18 @@ class Fleet:
         if new is not None:
             self._queue.add(_NODE + new.name)
         elif old is not None:
-            self._heartbeat.remove(old.name)
-            self._node_ips.give_back(old.name)
+            self._node_leases.remove(old.name)
+            self._node_ips.release(old.name)
 
     def _pod_changed(self, kind: ChangeType, old: AgentPod | None, new: AgentPod | None) -> None:
         if old is not None and new is None:
-            self._pod_ips.give_back(old.uid)
-            self._on_node[old.spec.node_name].pop(old.key, None)
+            self._pod_ips.release(old.uid)
+            self._pods_on_node[old.spec.node_name].pop(old.key, None)
         elif new is not None and new.spec.node_name:
             if new.status.pod_ip and not new.spec.host_network:
-                self._pod_ips.take(new.uid, new.status.pod_ip)
-            self._on_node[new.spec.node_name][new.key] = None
-            if needs_look(new):
+                self._pod_ips.allocate(new.uid, new.status.pod_ip)
+            self._pods_on_node[new.spec.node_name][new.key] = None
+            if needs_step(new):
                 self._queue.add(_POD + new.key)
 
     def _claim_changed(
@@ -131,29 +132,29 @@ class Fleet:
     ) -> None:
         either = new or old
         assert either is not None
-        for key in self._waiting.pop(either.key, ()):
+        for key in self._waiting_for_claim.pop(either.key, ()):
             self._queue.add(_POD + key)
 
-    async def _look(self, key: str) -> None:
+    async def _reconcile(self, key: str) -> None:
         if key.startswith(_NODE):
-            await self._look_at_node(key.removeprefix(_NODE))
+            await self._reconcile_node(key.removeprefix(_NODE))
         else:
-            await self._look_at_pod(key.removeprefix(_POD))
+            await self._reconcile_pod(key.removeprefix(_POD))
 
-    async def _look_at_node(self, name: str) -> None:
+    async def _reconcile_node(self, name: str) -> None:
         """Adopt a node that nobody else beats for, and keep its status whole."""
         node = self._nodes.cache.get(name)
         if node is None:
             return
-        if name not in self._heartbeat:
-            foreign = await self._foreign_for(name)
+        if name not in self._node_leases:
+            foreign = await self._seconds_until_free(name)
             if foreign > 0:
                 self._queue.add_after(_NODE + name, foreign)
                 return
-            await self._heartbeat.add(node)
-            for key in self._on_node[name]:
+            await self._node_leases.add(node)
+            for key in self._pods_on_node[name]:
                 self._queue.add(_POD + key)
-        address = self._node_ips.take(name, node.internal_ip)
+        address = self._node_ips.allocate(name, node.internal_ip)
         patch = plan_node_status(node, address, self._clock.now())
         if patch is not None:
             try:
@@ -163,51 +164,51 @@ class Fleet:
             except NotFound:
                 return
 
-    async def _foreign_for(self, name: str) -> float:
+    async def _seconds_until_free(self, name: str) -> float:
         try:
             lease = await self._client.get(LEASES, name, LEASE_NAMESPACE)
         except NotFound:
             return 0.0
-        return foreign_for(lease, self._clock.now())
+        return foreign_lease_seconds(lease, self._clock.now())
 
-    async def _look_at_pod(self, key: str) -> None:
+    async def _reconcile_pod(self, key: str) -> None:
         """Take a pod one step further, if it is on a node of ours."""
         pod = self._pods.cache.get(key)
-        if pod is None or pod.spec.node_name not in self._heartbeat:
+        if pod is None or pod.spec.node_name not in self._node_leases:
             return
         node = self._nodes.cache.get(pod.spec.node_name)
-        host_ip = (node.internal_ip if node else "") or self._node_ips.take(pod.spec.node_name)
+        host_ip = (node.internal_ip if node else "") or self._node_ips.allocate(pod.spec.node_name)
         step = plan_pod(
-            pod, pod_ip=self._pod_ips.take(pod.uid, pod.status.pod_ip), host_ip=host_ip,
+            pod, pod_ip=self._pod_ips.allocate(pod.uid, pod.status.pod_ip), host_ip=host_ip,
             problem=self._problem(pod), now=self._clock.now(),
         )  # fmt: skip
         try:
-            await self._carry_out(pod, step)
+            await self._execute(pod, step)
         except NotFound:
             return
         except TooLarge as refusal:
-            self._give_up(pod, refusal)
+            self._report_too_large(pod, refusal)
             return
-        if step.again_after is not None:
-            self._queue.add_after(_POD + key, step.again_after)
+        if step.requeue_after is not None:
+            self._queue.add_after(_POD + key, step.requeue_after)
 
-    def _give_up(self, pod: AgentPod, refusal: TooLarge) -> None:
+    def _report_too_large(self, pod: AgentPod, refusal: TooLarge) -> None:
         """Say that a pod's status cannot be stored, and look again much later."""
         log.warning("pod %s: its status cannot be stored: %s", pod.key, refusal)
         words = f"Failed to update the status: {refusal}"
         self._recorder.record(_reference(pod), "Warning", "FailedStatusUpdate", words)
-        self._queue.add_after(_POD + pod.key, GIVE_UP_SECONDS)
+        self._queue.add_after(_POD + pod.key, TOO_LARGE_RETRY_SECONDS)
 
     def _problem(self, pod: AgentPod) -> str:
         if pod.status.phase == "Running" or pod.terminating:
             return ""
-        problem = why_not_ready(pod, lambda n: self._claims.cache.get(f"{pod.namespace}/{n}"))
+        problem = unready_reason(pod, lambda n: self._claims.cache.get(f"{pod.namespace}/{n}"))
         if problem:
             for name in claims_used(pod):
-                self._waiting[f"{pod.namespace}/{name}"].add(pod.key)
+                self._waiting_for_claim[f"{pod.namespace}/{name}"].add(pod.key)
         return problem
 
-    async def _carry_out(self, pod: AgentPod, step: PodStep) -> None:
+    async def _execute(self, pod: AgentPod, step: PodStep) -> None:
         if step.status is not None:
             await self._client.patch(
                 AGENT_PODS, pod.name, step.status, pod.namespace,

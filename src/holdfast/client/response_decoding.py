@@ -48,7 +48,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     initial_events_end: bool = False
 
 
-class Unreadable(Invalid):
+class UnreadableObject(Invalid):
     """An object on the server does not fit the type we read it as.
 
     It carries what could still be read, so that a follower can go on: which object, which
@@ -104,13 +104,13 @@ def decode_typed(data: bytes | msgspec.Raw, res: Resource[T], event_type: str = 
     try:
         return decode_object(data, res.type)
     except msgspec.ValidationError as misfit:
-        raise Unreadable(res, _raw(data), str(misfit), event_type) from misfit
+        raise UnreadableObject(res, _raw(data), str(misfit), event_type) from misfit
     except msgspec.DecodeError as broken:
         raise Unavailable(f"the server's answer is not JSON: {broken}") from broken
 
 
 def decode_page(
-    body: bytes, res: Resource[T], unreadable: Callable[[Unreadable], None] | None
+    body: bytes, res: Resource[T], unreadable: Callable[[UnreadableObject], None] | None
 ) -> Listing[T]:
     """Read one page of a list; objects that do not fit go to ``unreadable``, if given."""
     try:
@@ -121,7 +121,7 @@ def decode_page(
     for raw in page.items or ():
         try:
             items.append(_with_kind(decode_typed(raw, res), res))
-        except Unreadable as misfit:
+        except UnreadableObject as misfit:
             if unreadable is None:
                 raise
             unreadable(misfit)
@@ -160,14 +160,14 @@ def decode_event(line: bytes, res: Resource[T]) -> WatchEvent[T]:
     return WatchEvent(envelope.type, obj, _object.decode(envelope.object).metadata.resource_version)
 
 
-def error_of(answer: Response) -> HoldfastError:
+def error_from_response(response: Response) -> HoldfastError:
     """Turn an answer of 400 or more into the exception it stands for."""
     try:
-        status = msgspec.json.decode(answer.body)
+        status = msgspec.json.decode(response.body)
     except msgspec.DecodeError:
-        status = {"message": answer.body[:500].decode(errors="replace")}
-    error = from_status(answer.status, status if isinstance(status, dict) else {})
-    wait = answer.headers.get("retry-after", "")
+        status = {"message": response.body[:500].decode(errors="replace")}
+    error = from_status(response.status, status if isinstance(status, dict) else {})
+    wait = response.headers.get("retry-after", "")
     if isinstance(error, Retryable) and error.after is None and wait.isdigit():
         error.after = float(wait)
     return error

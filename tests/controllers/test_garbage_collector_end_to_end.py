@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.resource import Resource
 from holdfast.api.scheme import NODES, PODS, RESERVATIONS
-from holdfast.controllers.group import BESIDE_KUBERNETES, ControllerGroup
+from holdfast.controllers.controller_manager import BESIDE_KUBERNETES, ControllerManager
 from holdfast.errors import NotFound
 from holdfast.testing import a_namespace, a_node, a_pod, a_replica_set, a_reservation
 
@@ -144,14 +144,14 @@ async def test_what_lost_its_owner_while_nobody_looked_is_found(cluster):
     await cluster.client.delete(CONFIG_MAPS, "owner", "default")
     assert await exists(cluster, PODS, "child")
 
-    cluster.controllers = ControllerGroup(cluster.client, cluster.clock)
+    cluster.controllers = ControllerManager(cluster.client, cluster.clock)
     await cluster.controllers.start()
     assert not await exists(cluster, PODS, "child")
 
 
 async def test_beside_a_kubernetes_controller_manager_only_our_own_run(cluster):
     await cluster.controllers.stop()
-    cluster.controllers = ControllerGroup(cluster.client, cluster.clock, kinds=BESIDE_KUBERNETES)
+    cluster.controllers = ControllerManager(cluster.client, cluster.clock, kinds=BESIDE_KUBERNETES)
     await cluster.controllers.start()
     await cluster.create(a_node("n"), a_replica_set("rs"), a_reservation("r", ttl="10s"))
     await cluster.clock.advance(12)

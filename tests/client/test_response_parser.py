@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from holdfast.client.answer import LONGEST_HEAD, Answer, Malformed
+from holdfast.client.response_parser import MAX_HEADER_BYTES, MalformedResponse, ResponseParser
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Odd:  a: b \r\n"
 LENGTH = HEAD + b"Content-Length: 11\r\n\r\nhello world"
@@ -15,7 +15,7 @@ CHUNKS = (
 
 
 def read(data, cuts=(), method="GET"):
-    answer = Answer(method)
+    answer = ResponseParser(method)
     at = 0
     for cut in (*sorted(cuts), len(data)):
         answer.feed(data[at:cut])
@@ -30,7 +30,7 @@ def test_an_answer_is_the_same_wherever_it_is_cut(data):
         cuts = rng.sample(range(1, len(data)), rng.randint(0, 12))
         answer = read(data, cuts)
         assert (answer.status, b"".join(answer.parts)) == (200, b"hello world")
-        assert (answer.done, answer.closes) == (True, False)
+        assert (answer.done, answer.should_close) == (True, False)
         assert dict(answer.headers)["content-type"] == "application/json"
         assert answer.headers["x-odd"] == "a: b"
 
@@ -38,18 +38,18 @@ def test_an_answer_is_the_same_wherever_it_is_cut(data):
 @pytest.mark.parametrize("data", [LENGTH, CHUNKS])
 def test_no_part_of_an_answer_is_an_answer(data):
     for end in range(len(data)):
-        answer = Answer("GET")
+        answer = ResponseParser("GET")
         if end:
             answer.feed(data[:end])
         assert not answer.done
-        assert not answer.end()
+        assert not answer.feed_eof()
 
 
 def test_a_body_without_a_length_ends_with_the_connection():
     answer = read(HEAD + b"\r\nall of ", cuts=[10])
     answer.feed(b"it")
-    assert (answer.done, answer.closes) == (False, True)
-    assert answer.end()
+    assert (answer.done, answer.should_close) == (False, True)
+    assert answer.feed_eof()
     assert b"".join(answer.parts) == b"all of it"
 
 
@@ -84,7 +84,7 @@ def test_an_interim_answer_is_read_over():
 )
 def test_some_connections_are_not_used_again(data):
     answer = read(data)
-    assert (answer.done, answer.closes) == (True, True)
+    assert (answer.done, answer.should_close) == (True, True)
     assert b"".join(answer.parts) == b"hello world"
 
 
@@ -93,14 +93,14 @@ def test_some_connections_are_not_used_again(data):
     [
         b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
         b"HTTP/1.1 OK\r\n\r\n",
-        b"x" * (LONGEST_HEAD + 1),
+        b"x" * (MAX_HEADER_BYTES + 1),
         HEAD + b"Content-Length: -5\r\n\r\n",
         HEAD + b"Transfer-Encoding: gzip\r\n\r\n",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\nmany\r\n",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\n",
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"5" * (LONGEST_HEAD + 1),
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"5" * (MAX_HEADER_BYTES + 1),
     ],
 )
 def test_what_is_no_answer_is_named_so(data):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedResponse):
         read(data)

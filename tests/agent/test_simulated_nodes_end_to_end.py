@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent.fleet import Fleet
 from holdfast.agent.nodes import LEASE_NAMESPACE, NodeShape
 from holdfast.agent.objects import AGENT_NODES, AGENT_PODS
+from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.api.scheme import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
 from holdfast.api.timestamps import parse_rfc3339, rfc3339_micro
 from holdfast.errors import NotFound
@@ -21,7 +21,7 @@ def ready(node):
 
 
 async def test_registered_nodes_are_ready_untainted_and_beat(cluster):
-    await cluster.fleet.register(3, NodeShape(cpu="4"))
+    await cluster.simulated_nodes.register(3, NodeShape(cpu="4"))
     await cluster.clock.settle()
     nodes = (await cluster.client.list(AGENT_NODES)).items
     assert [n.name for n in nodes] == ["node-0001", "node-0002", "node-0003"]
@@ -35,7 +35,7 @@ async def test_registered_nodes_are_ready_untainted_and_beat(cluster):
 
 
 async def test_many_nodes_do_not_beat_at_one_moment(cluster):
-    await cluster.fleet.register(100)
+    await cluster.simulated_nodes.register(100)
     await cluster.clock.advance(20)
     times = {await renewed(cluster, f"node-{i:04d}") for i in range(1, 101)}
     assert len(times) >= 40
@@ -87,9 +87,9 @@ async def test_pods_get_their_own_addresses_and_keep_them_over_a_restart(cluster
     before = {p.name: p.status.pod_ip for p in (await cluster.client.list(AGENT_PODS)).items}
     assert len(set(before.values())) == 3
 
-    await cluster.fleet.stop()
-    cluster.fleet = Fleet(cluster.client, cluster.clock)
-    await cluster.fleet.start()
+    await cluster.simulated_nodes.stop()
+    cluster.simulated_nodes = SimulatedNodes(cluster.client, cluster.clock)
+    await cluster.simulated_nodes.start()
     await cluster.create(a_pod("late", node="n"))
     after = {p.name: p.status.pod_ip for p in (await cluster.client.list(AGENT_PODS)).items}
     assert after.items() >= before.items()
@@ -138,11 +138,11 @@ async def test_D086_a_pod_starts_only_when_its_claim_is_reserved_for_it(cluster)
 
 
 async def test_health_follows_the_work(cluster):
-    assert cluster.fleet.healthy
+    assert cluster.simulated_nodes.healthy
     assert cluster.controllers.healthy
-    await cluster.fleet.stop()
+    await cluster.simulated_nodes.stop()
     await cluster.controllers.stop()
-    assert not cluster.fleet.healthy
+    assert not cluster.simulated_nodes.healthy
     assert not cluster.controllers.healthy
 
 

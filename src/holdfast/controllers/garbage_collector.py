@@ -11,25 +11,25 @@ from typing import Any
 
 from holdfast.api.meta import Object, ObjectReference, OwnerReference
 from holdfast.api.resource import Resource
+from holdfast.client.handler_dispatcher import ResourceEventHandler
 from holdfast.client.informer import Informer
-from holdfast.client.replica import ChangeType
-from holdfast.client.telling import ResourceEventHandler
-from holdfast.controllers.discovery import ServedResources, deletable, discover
+from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.discovery import ServedResources, deletable_resources, discover
 from holdfast.controllers.ownership import raw_reference
-from holdfast.controllers.ownership_graph import FOREGROUND, ORPHAN, Item, OwnershipGraph
-from holdfast.controllers.reconciler import Reconciler, Tools
-from holdfast.controllers.writes import Delete, Patch, Write, carry_out_all
+from holdfast.controllers.ownership_graph import FOREGROUND, ORPHAN, GraphObject, OwnershipGraph
+from holdfast.controllers.planned_writes import Delete, Patch, Write, execute_writes
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import HoldfastError, NotFound
 
-REDISCOVER_EVERY = 300.0
-REMEMBERED = 10_000
+REDISCOVER_SECONDS = 300.0
+MAX_ABSENT_OWNERS = 10_000
 CRDS = "customresourcedefinitions"
 
 log = logging.getLogger(__name__)
 
 
 def plan_dependent(
-    item: Item, owners: Mapping[str, Item | None], dependents: Sequence[Item]
+    item: GraphObject, owners: Mapping[str, GraphObject | None], dependents: Sequence[GraphObject]
 ) -> tuple[Write, ...]:
     """Plan for an object that has owners.
 
@@ -39,49 +39,51 @@ def plan_dependent(
     """
     if item.deleting or not item.owners:
         return ()
-    gone = [o for o in item.owners if o.uid in owners and owners[o.uid] is None]
+    handle_deletion = [o for o in item.owners if o.uid in owners and owners[o.uid] is None]
     waiting = [o for o in item.owners if (w := owners.get(o.uid)) and w.waits_for_dependents]
-    leaving = {o.uid for o in (*gone, *waiting)}
+    leaving = {o.uid for o in (*handle_deletion, *waiting)}
     if len(leaving) < len({o.uid for o in item.owners}):
-        return (_strike_off(item, leaving),) if leaving else ()
+        return (_remove_owners(item, leaving),) if leaving else ()
     propagation = "Foreground" if waiting and dependents else _own_policy(item)
     return (Delete(item.resource, item.name, item.namespace, item.uid, propagation, item.version),)
 
 
-def plan_foreground(item: Item, dependents: Sequence[Item]) -> tuple[Write, ...]:
+def plan_foreground_deletion(
+    item: GraphObject, dependents: Sequence[GraphObject]
+) -> tuple[Write, ...]:
     """Let an owner that goes last go, once nothing blocks it any more."""
     if any(_blocks(dependent, item) for dependent in dependents):
         return ()
-    return (_drop_finalizer(item, FOREGROUND),)
+    return (_remove_finalizer(item, FOREGROUND),)
 
 
-def plan_orphaning(item: Item, dependents: Sequence[Item]) -> tuple[Write, ...]:
+def plan_orphaning(item: GraphObject, dependents: Sequence[GraphObject]) -> tuple[Write, ...]:
     """Cut the dependents of an owner loose, then let it go."""
-    return (*(_strike_off(d, {item.uid}) for d in dependents), _drop_finalizer(item, ORPHAN))
+    return (*(_remove_owners(d, {item.uid}) for d in dependents), _remove_finalizer(item, ORPHAN))
 
 
-def _own_policy(item: Item) -> str:
+def _own_policy(item: GraphObject) -> str:
     if ORPHAN in item.finalizers:
         return "Orphan"
     return "Foreground" if FOREGROUND in item.finalizers else "Background"
 
 
-def _blocks(dependent: Item, owner: Item) -> bool:
+def _blocks(dependent: GraphObject, owner: GraphObject) -> bool:
     reference = dependent.reference_to(owner.uid)
     return reference is not None and reference.block_owner_deletion
 
 
-def _strike_off(item: Item, uids: set[str]) -> Patch:
+def _remove_owners(item: GraphObject, uids: set[str]) -> Patch:
     kept = [raw_reference(o) for o in item.owners if o.uid not in uids]
     return _patch(item, ownerReferences=kept or None)
 
 
-def _drop_finalizer(item: Item, finalizer: str) -> Patch:
+def _remove_finalizer(item: GraphObject, finalizer: str) -> Patch:
     kept = [f for f in item.finalizers if f != finalizer]
     return _patch(item, finalizers=kept or None)
 
 
-def _patch(item: Item, **meta: Any) -> Patch:
+def _patch(item: GraphObject, **meta: Any) -> Patch:
     guarded = {"uid": item.uid, "resourceVersion": item.version, **meta}
     return Patch(item.resource, item.name, {"metadata": guarded}, item.namespace)
 
@@ -95,100 +97,100 @@ class GarbageCollector(Reconciler):
     name = "garbage-collector-controller"
     workers = 4
 
-    def __init__(self, tools: Tools, shared: Iterable[Resource[Any]] = ()) -> None:
-        super().__init__(tools)
+    def __init__(self, context: ControllerContext, shared: Iterable[Resource[Any]] = ()) -> None:
+        super().__init__(context)
         self._graph = OwnershipGraph()
         self._kinds: dict[tuple[str, str], Resource[Object]] = {}
-        self._own: dict[Resource[Any], Informer[Object]] = {}
-        self._absent: OrderedDict[str, None] = OrderedDict()
+        self._own_informers: dict[Resource[Any], Informer[Object]] = {}
+        self._absent_owners: OrderedDict[str, None] = OrderedDict()
         self._unresolved: set[str] = set()
-        self._new_kinds = asyncio.Event()
+        self._crds_changed = asyncio.Event()
         self._shared = frozenset(shared)
         for resource in self._shared:
-            tools.informers.get(resource).add_handler(self._handler(resource))
+            context.informers.get(resource).add_handler(self._handler(resource))
 
     async def run(self) -> None:
         """Work, and keep up with the resources that are served."""
-        following = asyncio.create_task(self._follow_forever())
+        following = asyncio.create_task(self._discover_forever())
         try:
             await super().run()
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-            for informer in self._own.values():
+            for informer in self._own_informers.values():
                 await informer.stop()
 
-    async def _follow_forever(self) -> None:
+    async def _discover_forever(self) -> None:
         while True:
             try:
-                await self._follow(await discover(self.client))
+                await self._update_informers(await discover(self.client))
             except HoldfastError as failure:
                 log.warning("cannot tell what is served: %s; trying again", failure)
-            self._new_kinds.clear()
-            waiting = asyncio.create_task(self._new_kinds.wait())
-            pause = asyncio.create_task(self.clock.sleep(REDISCOVER_EVERY))
+            self._crds_changed.clear()
+            waiting = asyncio.create_task(self._crds_changed.wait())
+            pause = asyncio.create_task(self.clock.sleep(REDISCOVER_SECONDS))
             try:
                 await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 waiting.cancel()
                 pause.cancel()
 
-    async def _follow(self, served: ServedResources) -> None:
+    async def _update_informers(self, served: ServedResources) -> None:
         """Start following what is new, stop following what is no longer served."""
         self._kinds = {(r.group, r.kind): r for r in served}
         for uid in self._unresolved:
             self.queue.add(uid)
         self._unresolved.clear()
-        wanted = frozenset(deletable(served)) - self._shared
-        for resource in wanted - self._own.keys():
+        wanted = frozenset(deletable_resources(served)) - self._shared
+        for resource in wanted - self._own_informers.keys():
             informer = Informer(self.client, resource, clock=self.clock)
             informer.add_handler(self._handler(resource))
-            self._own[resource] = informer
+            self._own_informers[resource] = informer
             informer.start()
-        for resource in self._own.keys() - wanted:
-            await self._own.pop(resource).stop()
+        for resource in self._own_informers.keys() - wanted:
+            await self._own_informers.pop(resource).stop()
             for item in self._graph.of_resource(resource):
-                self._gone(item)
+                self._handle_deletion(item)
 
     def _handler(self, resource: Resource[Object]) -> ResourceEventHandler[Object]:
         def on_change(kind: ChangeType, old: Object | None, new: Object | None) -> None:
             if resource.plural == CRDS:
-                self._new_kinds.set()
-            before = Item.of(resource, old) if old is not None else None
+                self._crds_changed.set()
+            before = GraphObject.of(resource, old) if old is not None else None
             if new is None:
                 assert before is not None
-                self._gone(before)
+                self._handle_deletion(before)
                 return
-            item = Item.of(resource, new)
+            item = GraphObject.of(resource, new)
             self._graph.put(item)
             if before is not None and replace(before, version=item.version) == item:
                 return  # neither its owners nor its own going changed
             if item.owners or item.deleting:
                 self.queue.add(item.uid)
             if item.waits_for_dependents:
-                self._look_at_dependents(item.uid)
+                self._enqueue_dependents(item.uid)
 
         return on_change
 
-    def _gone(self, item: Item) -> None:
-        self._graph.drop(item.uid)
+    def _handle_deletion(self, item: GraphObject) -> None:
+        self._graph.remove(item.uid)
         self._remember_absent(item.uid)
-        self._look_at_dependents(item.uid)
+        self._enqueue_dependents(item.uid)
         for owner in item.owners:
             known = self._graph.get(owner.uid)
             if known is not None and known.waits_for_dependents:
                 self.queue.add(owner.uid)
 
-    def _look_at_dependents(self, uid: str) -> None:
+    def _enqueue_dependents(self, uid: str) -> None:
         for dependent in self._graph.dependents(uid):
             self.queue.add(dependent.uid)
 
     def _remember_absent(self, uid: str) -> None:
-        self._absent[uid] = None
-        if len(self._absent) > REMEMBERED:
-            self._absent.popitem(last=False)
+        self._absent_owners[uid] = None
+        if len(self._absent_owners) > MAX_ABSENT_OWNERS:
+            self._absent_owners.popitem(last=False)
 
-    def subject(self, key: str) -> ObjectReference | None:
+    def object_for_key(self, key: str) -> ObjectReference | None:
         """Name the object of a uid."""
         item = self._graph.get(key)
         if item is None:
@@ -207,29 +209,29 @@ class GarbageCollector(Reconciler):
         if item.orphans_dependents:
             writes = plan_orphaning(item, dependents)
         elif item.waits_for_dependents:
-            writes = plan_foreground(item, dependents)
+            writes = plan_foreground_deletion(item, dependents)
         else:
             owners = await self._owners(item)
             writes = plan_dependent(item, owners, dependents)
-        await carry_out_all(self.client, writes)
+        await execute_writes(self.client, writes)
 
-    async def _owners(self, item: Item) -> dict[str, Item | None]:
+    async def _owners(self, item: GraphObject) -> dict[str, GraphObject | None]:
         """Look an object's owners up, at the server where the picture does not know them."""
-        found: dict[str, Item | None] = {}
+        found: dict[str, GraphObject | None] = {}
         for owner in item.owners if not item.deleting else ():
             resource = self._resource_of(owner, item)
             known = self._graph.get(owner.uid)
             if resource is None:
                 continue
             if known is not None:
-                found[owner.uid] = known if _reachable(known, item) else None
-            elif owner.uid in self._absent:
+                found[owner.uid] = known if _may_own(known, item) else None
+            elif owner.uid in self._absent_owners:
                 found[owner.uid] = None
             else:
-                found[owner.uid] = await self._ask(resource, owner, item.namespace)
+                found[owner.uid] = await self._get_owner(resource, owner, item.namespace)
         return found
 
-    def _resource_of(self, owner: OwnerReference, item: Item) -> Resource[Object] | None:
+    def _resource_of(self, owner: OwnerReference, item: GraphObject) -> Resource[Object] | None:
         """Find where an owner lives; None keeps its dependents alive.
 
         A kind nobody serves may only be late, and a cluster-wide object cannot have an owner in a
@@ -242,9 +244,9 @@ class GarbageCollector(Reconciler):
             return None
         return None if resource.namespaced and not item.namespace else resource
 
-    async def _ask(
+    async def _get_owner(
         self, resource: Resource[Object], owner: OwnerReference, namespace: str
-    ) -> Item | None:
+    ) -> GraphObject | None:
         try:
             obj = await self.client.get(resource, owner.name, namespace)
         except NotFound:
@@ -252,9 +254,9 @@ class GarbageCollector(Reconciler):
         if obj is None or obj.uid != owner.uid:
             self._remember_absent(owner.uid)
             return None
-        return Item.of(resource, obj)
+        return GraphObject.of(resource, obj)
 
 
-def _reachable(owner: Item, item: Item) -> bool:
+def _may_own(owner: GraphObject, item: GraphObject) -> bool:
     """Tell whether an owner may own: one in another namespace counts as absent."""
     return not owner.namespace or owner.namespace == item.namespace

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from holdfast.client.replica import ChangeType, ObjectChange, identity
+from holdfast.client.informer_cache import ChangeType, ObjectChange, identity_of
 from holdfast.errors import HoldfastError
 from holdfast.repeated_log import Repeats
 
@@ -25,46 +25,46 @@ REFUSED, FAILED, UNREADABLE = "refused", "failed", "unreadable"
 log = logging.getLogger(__name__)
 
 
-class Teller(Generic[T]):
-    """The handlers of one collection; ``troubles`` counts what went wrong, by sort."""
+class HandlerDispatcher(Generic[T]):
+    """The handlers of one collection; ``error_counts`` counts what went wrong, by sort."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, resource: str) -> None:
+        self._resource = resource
         self._handlers: list[ResourceEventHandler[T]] = []
-        self.troubles: Counter[str] = Counter()
+        self.error_counts: Counter[str] = Counter()
         self._repeats = Repeats()
 
     def add(self, handler: ResourceEventHandler[T]) -> None:
         """Tell one more."""
         self._handlers.append(handler)
 
-    def tell(self, change: ObjectChange[T]) -> None:
+    def dispatch(self, change: ObjectChange[T]) -> None:
         """Tell every handler, in the order they were added."""
         for handler in self._handlers:
-            self.tell_one(handler, change)
+            self.dispatch_to(handler, change)
 
-    def tell_one(self, handler: ResourceEventHandler[T], change: ObjectChange[T]) -> None:
+    def dispatch_to(self, handler: ResourceEventHandler[T], change: ObjectChange[T]) -> None:
         """Tell one handler; nothing it raises comes through."""
         try:
             handler(*change)
-        except Exception as trouble:
+        except Exception as error:
             _, old, new = change
-            self._note(identity(old if new is None else new)[0], trouble)
+            self._report(identity_of(old if new is None else new)[0], error)
 
-    def guard(self, key: str, work: Callable[[], None]) -> None:
+    def call_safely(self, key: str, work: Callable[[], None]) -> None:
         """Do something about an object; nothing it raises comes through."""
         try:
             work()
-        except Exception as trouble:
-            self._note(key, trouble)
+        except Exception as error:
+            self._report(key, error)
 
-    def _note(self, key: str, trouble: Exception) -> None:
-        sort = REFUSED if isinstance(trouble, HoldfastError) else FAILED
-        self.troubles[sort] += 1
-        about = f"{self._what} {key}"
-        if sort == REFUSED:
-            line = f"{about}: {trouble}; going on with what was known of it"
-            self._repeats.log(log, logging.ERROR, line, same=(key, sort))
+    def _report(self, key: str, error: Exception) -> None:
+        category = REFUSED if isinstance(error, HoldfastError) else FAILED
+        self.error_counts[category] += 1
+        about = f"{self._resource} {key}"
+        if category == REFUSED:
+            line = f"{about}: {error}; going on with what was known of it"
+            self._repeats.log(log, logging.ERROR, line, same=(key, category))
         else:
             line = f"{about}: a handler failed; going on with the next object"
-            self._repeats.log(log, logging.ERROR, line, same=(key, sort), exc_info=trouble)
+            self._repeats.log(log, logging.ERROR, line, same=(key, category), exc_info=error)

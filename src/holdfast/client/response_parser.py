@@ -1,19 +1,20 @@
-"""One HTTP/1.1 answer, read as its bytes come in. No I/O: bytes go in, parts of the body come out.
+"""Parse one HTTP/1.1 response incrementally. No I/O: bytes go in, parts of the body come out.
 
-Only what API servers and what stands before them send is understood: a status line, headers, and
-a body of known length, in chunks, or until the connection ends. Anything else is ``Malformed``.
+The parser supports what API servers and their proxies send: a status line, headers, and a body
+that has a content length, is chunked, or lasts until the connection ends. Anything else raises
+``MalformedResponse``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-LONGEST_HEAD = 1 << 16
+MAX_HEADER_BYTES = 1 << 16
 """More bytes of headers than this are no answer of an API server."""
-_BODILESS = frozenset({204, 304})
+_NO_BODY_STATUSES = frozenset({204, 304})
 
 
-class Malformed(Exception):
+class MalformedResponse(Exception):
     """What came is no HTTP answer."""
 
 
@@ -43,26 +44,26 @@ class Headers(Mapping[str, str]):
         return len(self._all())
 
 
-class Answer:
+class ResponseParser:
     """Takes bytes until the answer is complete.
 
     ``status`` is 0 until the head is there. ``parts`` are pieces of the body nobody has taken yet.
     A connection on which more came than the answer is not used again.
     """
 
-    __slots__ = ("_bodiless", "_buffer", "_chunked", "_left", "closes", "done", "headers",
-                 "parts", "status")  # fmt: skip
+    __slots__ = ("_buffer", "_chunked", "_no_body", "_remaining", "done", "headers", "parts",
+                 "should_close", "status")  # fmt: skip
 
     def __init__(self, method: str) -> None:
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.parts: list[bytes] = []
         self.done = False
-        self.closes = False
+        self.should_close = False
         """The connection cannot be used again afterwards."""
-        self._bodiless = method == "HEAD"
+        self._no_body = method == "HEAD"
         self._buffer = b""
-        self._left = -1
+        self._remaining = -1
         """Bytes of the body, or of the chunk, still to come; -1: until the connection ends."""
         self._chunked = False
 
@@ -73,84 +74,84 @@ class Answer:
         while not self.status:
             end = data.find(b"\r\n\r\n")
             if end < 0:
-                if len(data) > LONGEST_HEAD:
-                    raise Malformed("the headers never end")
+                if len(data) > MAX_HEADER_BYTES:
+                    raise MalformedResponse("the headers never end")
                 self._buffer = data
                 return
             self._read_head(data[:end])
             data = data[end + 4 :]
         if self.done:
-            self._surplus(data)
+            self._reject_surplus(data)
         elif self._chunked:
             self._feed_chunks(data)
         elif data:
             self._feed_plain(data)
 
-    def end(self) -> bool:
+    def feed_eof(self) -> bool:
         """The connection has ended; tell whether the answer is whole."""
-        if self.status and self._left < 0 and not self._chunked:
+        if self.status and self._remaining < 0 and not self._chunked:
             self.done = True
         return self.done
 
     def _read_head(self, head: bytes) -> None:
         if not head.startswith(b"HTTP/1.") or not head[9:12].isdigit():
-            raise Malformed(f"{head[:40]!r} is no HTTP status line")
+            raise MalformedResponse(f"{head[:40]!r} is no HTTP status line")
         status = int(head[9:12])
         if 100 <= status < 200:
             return  # the real answer follows
         lower = head.lower()
         self.status, self.headers = status, Headers(head)
-        self.closes = b"\r\nconnection: close" in lower or head.startswith(b"HTTP/1.0")
-        if self._bodiless or status in _BODILESS:
+        self.should_close = b"\r\nconnection: close" in lower or head.startswith(b"HTTP/1.0")
+        if self._no_body or status in _NO_BODY_STATUSES:
             self.done = True
         elif b"\r\ntransfer-encoding:" in lower:
             if self.headers["transfer-encoding"].lower() != "chunked":
-                raise Malformed("a transfer coding nobody asked for")
-            self._chunked, self._left = True, 0
+                raise MalformedResponse("a transfer coding nobody asked for")
+            self._chunked, self._remaining = True, 0
         elif (at := lower.find(b"\r\ncontent-length:")) >= 0:
             length = lower[at + 17 :].split(b"\r\n", 1)[0].strip()
             if not length.isdigit():
-                raise Malformed(f"content-length {length!r}")
-            self._left = int(length)
-            self.done = not self._left
+                raise MalformedResponse(f"content-length {length!r}")
+            self._remaining = int(length)
+            self.done = not self._remaining
         else:
-            self.closes = True
+            self.should_close = True
 
     def _feed_plain(self, data: bytes) -> None:
-        if self._left < 0:
+        if self._remaining < 0:
             self.parts.append(data)
             return
-        surplus = len(data) - self._left
+        surplus = len(data) - self._remaining
         if surplus > 0:
-            self._surplus(data[self._left :])
-            data = data[: self._left]
+            self._reject_surplus(data[self._remaining :])
+            data = data[: self._remaining]
         self.parts.append(data)
-        self._left -= len(data)
-        self.done = not self._left
+        self._remaining -= len(data)
+        self.done = not self._remaining
 
     def _feed_chunks(self, data: bytes) -> None:
         """Take in chunks: a size in hexadecimal, a line end, that many bytes, a line end."""
         at, size = 0, len(data)
         while at < size:
-            if self._left > 2:  # the line end after the bytes counts too
-                stop = min(size, at + self._left - 2)
+            if self._remaining > 2:  # the line end after the bytes counts too
+                stop = min(size, at + self._remaining - 2)
                 self.parts.append(data[at:stop])
-                self._left -= stop - at
+                self._remaining -= stop - at
                 at = stop
-            elif self._left:
-                step = min(size - at, self._left)
-                self._left -= step
+            elif self._remaining:
+                step = min(size - at, self._remaining)
+                self._remaining -= step
                 at += step
             else:
                 line = data.find(b"\r\n", at)
                 if line < 0:
-                    if size - at > LONGEST_HEAD:
-                        raise Malformed("a chunk without its size")
+                    if size - at > MAX_HEADER_BYTES:
+                        raise MalformedResponse("a chunk without its size")
                     self._buffer = data[at:]
                     return
                 at = self._begin_chunk(data, at, line)
                 if self.done:
-                    self._surplus(data[at:])
+                    self._reject_surplus(data[at:])
                     return
 
     def _begin_chunk(self, data: bytes, at: int, line: int) -> int:
@@ -159,19 +160,19 @@ class Answer:
         except ValueError:
             length = -1
         if length < 0:
-            raise Malformed(f"{data[at:line][:40]!r} is no size of a chunk")
+            raise MalformedResponse(f"{data[at:line][:40]!r} is no size of a chunk")
         if length:
-            self._left = length + 2
+            self._remaining = length + 2
             return line + 2
         end = data.find(b"\r\n", line + 2) if data[line + 2 : line + 4] != b"\r\n" else line + 2
         if end < 0 or len(data) < line + 4:
             self._buffer = data[at:]
             return len(data)
         # Trailers, which nobody asked for, are read over by dropping the connection.
-        self.closes = self.closes or end != line + 2
+        self.should_close = self.should_close or end != line + 2
         self.done = True
         return end + 2
 
-    def _surplus(self, data: bytes) -> None:
+    def _reject_surplus(self, data: bytes) -> None:
         if data:
-            self.closes = True
+            self.should_close = True

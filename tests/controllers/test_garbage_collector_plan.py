@@ -4,9 +4,13 @@ import pytest
 
 from holdfast.api.meta import OwnerReference
 from holdfast.api.scheme import DEPLOYMENTS, PODS, REPLICASETS
-from holdfast.controllers.garbage import plan_dependent, plan_foreground, plan_orphaning
-from holdfast.controllers.ownership_graph import FOREGROUND, ORPHAN, Item, OwnershipGraph
-from holdfast.controllers.writes import Delete
+from holdfast.controllers.garbage_collector import (
+    plan_dependent,
+    plan_foreground_deletion,
+    plan_orphaning,
+)
+from holdfast.controllers.ownership_graph import FOREGROUND, ORPHAN, GraphObject, OwnershipGraph
+from holdfast.controllers.planned_writes import Delete
 
 
 def an_item(uid, *owners, resource=PODS, block=True, deleting=False, finalizers=()):
@@ -16,7 +20,7 @@ def an_item(uid, *owners, resource=PODS, block=True, deleting=False, finalizers=
         )
         for o in owners
     )
-    return Item(resource, "default", uid, uid, "7", references, deleting, finalizers)
+    return GraphObject(resource, "default", uid, uid, "7", references, deleting, finalizers)
 
 
 def test_a_dependent_stays_while_one_owner_stands():
@@ -58,8 +62,8 @@ def test_a_dependent_that_orphans_its_own_goes_that_way():
 
 def test_the_owner_that_goes_last_waits_for_those_that_block_it():
     owner = an_item("a", resource=REPLICASETS, deleting=True, finalizers=("x", FOREGROUND))
-    assert plan_foreground(owner, [an_item("p", "a")]) == ()
-    (patch,) = plan_foreground(owner, [an_item("p", "a", block=False)])
+    assert plan_foreground_deletion(owner, [an_item("p", "a")]) == ()
+    (patch,) = plan_foreground_deletion(owner, [an_item("p", "a", block=False)])
     assert patch.patch["metadata"]["finalizers"] == ["x"]
 
 
@@ -77,7 +81,7 @@ def test_the_graph_knows_dependents_of_owners_it_never_saw():
     assert [i.uid for i in graph.dependents("a")] == ["p", "q"]
     graph.put(an_item("q", "b"))
     assert [i.uid for i in graph.dependents("a")] == ["p"]
-    graph.drop("p")
+    graph.remove("p")
     assert graph.dependents("a") == ()
     assert [i.uid for i in graph.dependents("b")] == ["q"]
     assert graph.get("p") is None

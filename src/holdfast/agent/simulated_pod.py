@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.agent.pod_status import finished_status, held_status, running_status
+from holdfast.agent.pod_status import finished_status, running_status, waiting_status
 from holdfast.api.durations import parse_seconds
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import parse_rfc3339
@@ -31,10 +31,10 @@ class PodStep:
     status: dict[str, Any] | None = None
     remove: bool = False
     problem: str = ""
-    again_after: float | None = None
+    requeue_after: float | None = None
 
 
-NOTHING = PodStep()
+NO_STEP = PodStep()
 
 
 def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -> PodStep:
@@ -42,17 +42,17 @@ def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -
     if pod.terminating:
         return _stop(pod, now)
     if pod.finished:
-        return NOTHING
+        return NO_STEP
     if pod.status.phase == "Running":
         return _run(pod, now)
     if problem:
-        status = held_status(pod, host_ip, problem, now)
+        status = waiting_status(pod, host_ip, problem, now)
         return PodStep(status=status, problem=problem)
     status = running_status(pod, pod_ip, host_ip, now)
-    return PodStep(status=status, again_after=_seconds(pod, RUN_FOR))
+    return PodStep(status=status, requeue_after=_seconds(pod, RUN_FOR))
 
 
-def needs_look(pod: Pod) -> bool:
+def needs_step(pod: Pod) -> bool:
     """Tell whether a pod on a node may need anything; most of the time it does not."""
     if pod.terminating:
         return True
@@ -64,10 +64,10 @@ def needs_look(pod: Pod) -> bool:
 def _run(pod: Pod, now: float) -> PodStep:
     lasts = _seconds(pod, RUN_FOR)
     if lasts is None or pod.status.start_time is None:
-        return NOTHING
+        return NO_STEP
     left = parse_rfc3339(pod.status.start_time) + lasts - now
     if left > 0:
-        return PodStep(again_after=left)
+        return PodStep(requeue_after=left)
     return PodStep(status=finished_status(pod, now))
 
 
@@ -78,7 +78,7 @@ def _stop(pod: Pod, now: float) -> PodStep:
     asked = parse_rfc3339(pod.metadata.deletion_timestamp) - grace
     left = asked + min(grace, _seconds(pod, STOP_AFTER) or 0.0) - now
     if left > 0 and not pod.finished:
-        return PodStep(again_after=left)
+        return PodStep(requeue_after=left)
     # A pod that finalizers keep is shown as ended, so that nobody waits for it.
     kept = bool(pod.metadata.finalizers) and not pod.finished
     status = finished_status(pod, now) if kept else None

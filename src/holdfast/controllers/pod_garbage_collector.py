@@ -9,12 +9,12 @@ from holdfast.api.pod import Pod
 from holdfast.api.scheme import NODES, PODS
 from holdfast.api.timestamps import rfc3339
 from holdfast.client.client import PatchType
-from holdfast.client.replica import ChangeType
-from holdfast.controllers.grouped import Grouped
-from holdfast.controllers.reconciler import Reconciler, Tools
+from holdfast.client.informer_cache import ChangeType
+from holdfast.controllers.object_index import ObjectIndex
+from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import NotFound
 
-QUARANTINE = 40.0
+QUARANTINE_SECONDS = 40.0
 """Seconds a node must be missing: one that is made anew under its name keeps its pods."""
 
 
@@ -29,28 +29,28 @@ def failed_status(pod: Pod, now: float) -> dict[str, Any] | None:
     return {"metadata": {"uid": pod.uid}, "status": {"phase": "Failed", "conditions": [condition]}}
 
 
-class StrandedPodController(Reconciler):
+class PodGarbageCollector(Reconciler):
     """Follow pods and nodes; keys are node names."""
 
     name = "pod-garbage-collector"
-    needs = (PODS, NODES)
+    required_resources = (PODS, NODES)
 
-    def __init__(self, tools: Tools) -> None:
-        super().__init__(tools)
-        self._nodes = tools.informers.get(NODES)
-        self._pods_on: Grouped[Pod] = Grouped(lambda pod: pod.spec.node_name)
-        pods = tools.informers.get(PODS)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._nodes = context.informers.get(NODES)
+        self._pods_on: ObjectIndex[Pod] = ObjectIndex(lambda pod: pod.spec.node_name)
+        pods = context.informers.get(PODS)
         pods.add_handler(self._pods_on.on_change)
         pods.add_handler(self._on_pod)
         self._nodes.add_handler(self._on_node)
 
     def _on_node(self, kind: ChangeType, old: Node | None, new: Node | None) -> None:
         if new is None and old is not None:
-            self.queue.add_after(old.name, QUARANTINE)
+            self.queue.add_after(old.name, QUARANTINE_SECONDS)
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
         if new is not None and new.spec.node_name and new.spec.node_name not in self._nodes.cache:
-            self.queue.add_after(new.spec.node_name, QUARANTINE)
+            self.queue.add_after(new.spec.node_name, QUARANTINE_SECONDS)
 
     async def reconcile(self, key: str) -> None:
         """Remove what is on one node, if the server too says that the node is gone."""

@@ -1,0 +1,119 @@
+"""Connections kept for the next request, and an eye on those whose answer takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from holdfast.client.connection import Connection
+
+IDLE_SECONDS = 60.0
+"""API servers hang up on idle connections after 90 s; a request must not meet that moment."""
+TIMEOUT_CHECKS = 20
+"""How often, during the time an answer may take, to look whether it took too long."""
+
+
+class ConnectionPool:
+    """Lends connections out, last used first, and makes new ones up to a limit.
+
+    Looking after the time-outs of all of them together is cheaper than a timer for each request.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        max_connections: int,
+        response_seconds: float,
+    ) -> None:
+        self._connect = connect
+        self._max_connections = max_connections
+        self._response_seconds = response_seconds
+        self._idle: list[Connection] = []
+        self._in_use: dict[Connection, float] = {}
+        """When each connection was lent; it is given back when its answer is there."""
+        self._connecting = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._timeout_check: asyncio.TimerHandle | None = None
+
+    async def acquire(self) -> tuple[Connection, bool]:
+        """A connection to ask on, and whether it is a new one."""
+        while len(self._in_use) + self._connecting >= self._max_connections:
+            await self._wait_for_slot()
+        now = asyncio.get_running_loop().time()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.reusable and now - connection.idle_since < IDLE_SECONDS:
+                self._mark_in_use(connection, now)
+                return connection, False
+            connection.abort()
+        self._connecting += 1
+        try:
+            connection = await self._connect()
+        except BaseException:
+            self._wake_next()
+            raise
+        finally:
+            self._connecting -= 1
+        self._mark_in_use(connection, asyncio.get_running_loop().time())
+        return connection, True
+
+    def release(self, connection: Connection) -> None:
+        """Take a connection back; one whose answer is not complete is of no more use."""
+        del self._in_use[connection]
+        if connection.reusable:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            connection.abort()
+        self._wake_next()
+
+    def close_idle(self) -> None:
+        """Hang up those nobody uses."""
+        while self._idle:
+            self._idle.pop().abort()
+
+    def close(self) -> None:
+        """Hang up everything."""
+        self.close_idle()
+        for connection in tuple(self._in_use):
+            connection.fail(ConnectionAbortedError("the connection has been closed"))
+        if self._timeout_check is not None:
+            self._timeout_check.cancel()
+
+    def _mark_in_use(self, connection: Connection, now: float) -> None:
+        self._in_use[connection] = now
+        if self._timeout_check is None:
+            self._schedule_timeout_check()
+
+    def _schedule_timeout_check(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timeout_check = loop.call_later(
+            self._response_seconds / TIMEOUT_CHECKS, self._fail_timed_out
+        )
+
+    def _fail_timed_out(self) -> None:
+        self._timeout_check = None
+        limit = asyncio.get_running_loop().time() - self._response_seconds
+        for connection, since in tuple(self._in_use.items()):
+            if since < limit:
+                connection.fail(TimeoutError(f"no answer within {self._response_seconds:g} s"))
+        if self._in_use:
+            self._schedule_timeout_check()
+
+    async def _wait_for_slot(self) -> None:
+        wait_for_slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(wait_for_slot)
+        try:
+            await wait_for_slot
+        except asyncio.CancelledError:
+            if wait_for_slot.done() and not wait_for_slot.cancelled():
+                self._wake_next()  # the turn was ours and we do not want it
+            raise
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            wait_for_slot = self._waiting.popleft()
+            if not wait_for_slot.done():
+                wait_for_slot.set_result(None)
+                return
