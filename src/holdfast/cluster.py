@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 from holdfast.agent.nodes import node_name
 from holdfast.agent.simulated_nodes import SimulatedNodes
 from holdfast.apiserver.access.credentials import Credentials, ensure_credentials, write_kubeconfig
-from holdfast.apiserver.http import HttpsFront, serve_https
+from holdfast.apiserver.https_server import HttpsServer, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
-from holdfast.apiserver.user import MASTERS, component
+from holdfast.apiserver.user import MASTERS, component_user
 from holdfast.client.client import Client
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.events import DRAIN_SECONDS
@@ -63,7 +63,7 @@ class EmbeddedServer:
 
     server: ApiServer
     store: Store
-    front: HttpsFront
+    front: HttpsServer
     credentials: Credentials
     url: str
     """Where to reach it from this machine."""
@@ -75,7 +75,7 @@ class EmbeddedServer:
     ) -> EmbeddedServer:
         """Open the store, make certificates on first start, listen, write the kubeconfig."""
         store = Store.open(data_dir / "store", clock)
-        front: HttpsFront | None = None
+        front: HttpsServer | None = None
         try:
             credentials = ensure_credentials(data_dir / PKI, clock.now(), (settings.host,))
             server = ApiServer.create(store, clock)
@@ -93,7 +93,7 @@ class EmbeddedServer:
 
     def client(self, user: str) -> Client:
         """A client without a wire, as one of our own components."""
-        return Client(InProcessTransport(self.server, component(user, MASTERS)), user)
+        return Client(InProcessTransport(self.server, component_user(user, MASTERS)), user)
 
     async def stop(self) -> None:
         """Stop listening, finish what runs, close the store."""
@@ -290,7 +290,7 @@ class Cluster:
 
 async def _listen(
     server: ApiServer, settings: ServerSettings, credentials: Credentials
-) -> HttpsFront:
+) -> HttpsServer:
     try:
         return await serve_https(server, settings.host, settings.port, credentials, settings.limits)
     except OSError as busy:

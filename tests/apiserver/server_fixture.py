@@ -23,8 +23,8 @@ from holdfast.apiserver.access.credentials import (
     ensure_credentials,
     write_kubeconfig,
 )
-from holdfast.apiserver.descriptor import Served
-from holdfast.apiserver.http import HttpsFront, serve_https
+from holdfast.apiserver.descriptor import KindDescriptor
+from holdfast.apiserver.https_server import HttpsServer, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.server import ApiServer
@@ -58,7 +58,7 @@ class RunningServer:
     directory: Path
     store: Store
     server: ApiServer
-    front: HttpsFront
+    front: HttpsServer
     credentials: Credentials
     session: aiohttp.ClientSession
     kubeconfig: Path = field(init=False)
@@ -144,7 +144,7 @@ class Watching:
 async def start_server(
     directory: Path, *, clock: Clock | None = None, retention: Retention | None = None,
     limits: FrontLimits | None = None, fault: WriteFault | None = None,
-    kinds: Iterable[Served] = BUILT_IN,
+    kinds: Iterable[KindDescriptor] = BUILT_IN,
 ):  # fmt: skip
     """Run a server on a free port until the block ends; the directory can be started again."""
     clock = clock or SystemClock()

@@ -11,8 +11,8 @@ import pytest
 from apiserver.direct_store import store_directly
 from apiserver.server_fixture import start_server
 from apiserver.test_custom_resources import CRDS, MERGE, WIDGETS, definition, widget
-from holdfast.apiserver.kinds.validation.definitions import check_definition
-from holdfast.apiserver.schema.strict import fitting, prune_type
+from holdfast.apiserver.kinds.validation.crds import check_definition
+from holdfast.apiserver.schema.field_validation import prune_mistyped, prune_type
 from holdfast.store import ObjectKey
 
 PATH = f"{CRDS}/widgets.example.com"
@@ -190,7 +190,7 @@ async def test_a_stored_definition_that_cannot_be_served(tmp_path, caplog, broke
     for _ in range(2):
         caplog.clear()
         async with start_server(tmp_path) as api:
-            lines = [r for r in caplog.records if r.name == "holdfast.apiserver.kinds.definitions"]
+            lines = [r for r in caplog.records if r.name == "holdfast.apiserver.crd_registration"]
             assert [r.levelno for r in lines] == [logging.ERROR]
             assert 'customresourcedefinitions.apiextensions.k8s.io "widgets.example.com"' in (
                 lines[0].getMessage()
@@ -271,4 +271,6 @@ async def test_a_null_among_the_values_of_a_property_outlives_a_restart(tmp_path
 def test_objects_as_kubernetes_writes_them_are_read_whole():
     kind = "io.k8s.api.policy.v1.PodDisruptionBudget"
     disrupted = {"status": {"disruptedPods": {"pod": None}}}
-    assert prune_type(kind, disrupted, "", []) == fitting(kind, disrupted, "", []) == disrupted
+    assert (
+        prune_type(kind, disrupted, "", []) == prune_mistyped(kind, disrupted, "", []) == disrupted
+    )

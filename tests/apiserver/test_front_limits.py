@@ -42,7 +42,7 @@ async def test_a_refused_request_is_answered_before_its_body_comes(tmp_path):
 
 
 async def test_a_forbidden_request_is_answered_before_its_body_comes(api):
-    token = api.credentials.mint_token(User("eve", ("system:authenticated",)))
+    token = api.credentials.create_token(User("eve", ("system:authenticated",)))
     half = HALF_POST.replace("\n\n", f"\nauthorization: Bearer {token}\n\n")
     assert await ask(api, half) == 403
 
@@ -89,17 +89,17 @@ def test_requests_in_flight_are_counted_by_kind_of_user():
         system_requests=3, other_requests=3, user_requests=2, anonymous_requests=2
     ))  # fmt: skip
     for user, most in ((ANONYMOUS, 2), (User("eve"), 2), (User("bob"), 1)):
-        entered = [in_flight.enter(user) for _ in range(most)]
+        entered = [in_flight.acquire(user) for _ in range(most)]
         with pytest.raises(TooManyRequests) as refused:
-            in_flight.enter(user)
+            in_flight.acquire(user)
         assert refused.value.details.retry_after_seconds == 1
         assert len(entered) == most
     for user in (NODE, NODE, ADMIN):
-        held = in_flight.enter(user)
+        held = in_flight.acquire(user)
     with pytest.raises(TooManyRequests):
-        in_flight.enter(ADMIN)
-    held.leave()
-    in_flight.enter(ADMIN)
+        in_flight.acquire(ADMIN)
+    held.release()
+    in_flight.acquire(ADMIN)
 
 
 async def test_bodies_in_memory_are_limited_by_user(tmp_path):
@@ -118,7 +118,7 @@ async def test_answers_in_memory_are_limited_by_user(tmp_path):
         await grant_configmaps(api, "eve")
         for number in range(16):
             await api.create(CONFIGMAPS, configmap(f"big-{number}", x="x" * 900_000))
-        token = api.credentials.mint_token(User("eve", ("system:authenticated",)))
+        token = api.credentials.create_token(User("eve", ("system:authenticated",)))
         read = f"GET {CONFIGMAPS} HTTP/1.1\nhost: HOST\nauthorization: Bearer {token}\n\n"
         async with connect(api) as slow:
             slow.writer.transport.pause_reading()
@@ -215,7 +215,7 @@ async def test_idle_connections_with_credentials_go_when_all_are_taken(tmp_path)
 
 async def test_a_user_has_a_quarter_of_all_connections():
     connections = Connections(FrontLimits(), 16)
-    opened = [connections.admit(f"address-{now}", now) for now in range(6)]
+    opened = [connections.add(f"address-{now}", now) for now in range(6)]
     for connection in opened[:4]:
         connections.authenticate(connection, User("eve"))
     connections.authenticate(opened[4], User("eve"))
@@ -228,7 +228,7 @@ async def test_a_user_has_a_quarter_of_all_connections():
 
 async def test_a_connection_over_the_limit_is_closed_with_its_refusal(tmp_path):
     async with server(tmp_path, connections=8) as api, AsyncExitStack() as stack:
-        token = api.credentials.mint_token(User("eve", ("system:authenticated",)))
+        token = api.credentials.create_token(User("eve", ("system:authenticated",)))
         head = f"host: HOST\nauthorization: Bearer {token}\n\n"
         allowed = f"POST {REVIEWS} HTTP/1.1\nexpect: 100-continue\ncontent-length: 9\n{head}"
         for _ in range(2):  # a quarter of all, each with a request in flight
@@ -242,9 +242,9 @@ async def test_a_connection_over_the_limit_is_closed_with_its_refusal(tmp_path):
 
 def test_an_address_takes_its_own_places_only():
     connections = Connections(FrontLimits(unauthenticated_connections=4), 16)
-    first = [connections.admit("a", 0.0) for _ in range(2)]
-    other = connections.admit("b", 0.0)
-    connections.admit("a", 0.0)
+    first = [connections.add("a", 0.0) for _ in range(2)]
+    other = connections.add("b", 0.0)
+    connections.add("a", 0.0)
     assert (first[0].closed, first[1].closed, other.closed) == (True, False, False)
 
 
@@ -304,7 +304,7 @@ def anonymous_connector(api):
 
 @asynccontextmanager
 async def session_of(api, name):
-    token = api.credentials.mint_token(User(name, ("system:authenticated",)))
+    token = api.credentials.create_token(User(name, ("system:authenticated",)))
     headers = {"authorization": f"Bearer {token}"}
     connector = anonymous_connector(api)
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
@@ -314,7 +314,7 @@ async def session_of(api, name):
 @asynccontextmanager
 async def half_body(api, name, length):
     """A request of a user whose body begins and does not end; its memory is reserved."""
-    token = api.credentials.mint_token(User(name, ("system:authenticated",)))
+    token = api.credentials.create_token(User(name, ("system:authenticated",)))
     head = f"POST {CONFIGMAPS} HTTP/1.1\nhost: HOST\nauthorization: Bearer {token}\n"
     async with connect(api) as client:
         await client.send(f"{head}expect: 100-continue\ncontent-length: {length}\n\n")

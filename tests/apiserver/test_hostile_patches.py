@@ -6,7 +6,7 @@ import pytest
 from apiserver.shapes import CONFIGMAPS, PODS, configmap, pod
 from apiserver.structural_shapes import CRDS, THINGS, definition
 from holdfast.api import scheme
-from holdfast.apiserver.schema.strategic import strategic_merge
+from holdfast.apiserver.schema.strategic_merge_patch import strategic_merge
 from holdfast.apiserver.verbs.json_patch import apply_json_patch
 from holdfast.errors import BadRequest, Invalid, TooLarge
 

@@ -5,15 +5,15 @@ from collections import Counter
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.kinds.custom import OWN
+from holdfast.apiserver.kinds.custom_resources import KNOWN_CUSTOM_RESOURCES
 from holdfast.apiserver.schema.fields import type_of
 from holdfast.apiserver.verbs.subresources import SHARED
 from holdfast.store.indexing import index_object
-from holdfast.store.records import ObjectKey
+from holdfast.store.objects import ObjectKey
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
-RESOURCES = [served.resource for served in BUILT_IN]
+RESOURCES = [descriptor.resource for descriptor in BUILT_IN]
 
 
 def test_every_version_of_a_kind_is_described_once():
@@ -21,7 +21,7 @@ def test_every_version_of_a_kind_is_described_once():
 
 
 def test_typed_resources_are_built_in_and_custom_ones_are_not():
-    custom = {served.resource for served in OWN.values()}
+    custom = {descriptor.resource for descriptor in KNOWN_CUSTOM_RESOURCES.values()}
     typed = {value for value in vars(scheme).values() if isinstance(value, Resource)}
     assert custom == {scheme.RESERVATIONS, scheme.RESOURCE_POLICIES}
     assert typed - custom <= set(RESOURCES)
@@ -35,23 +35,25 @@ def test_a_short_name_means_one_kind():
 
 def test_fields_said_to_be_indexed_are_those_that_the_store_indexes():
     sample = b'{"metadata":{},"spec":{"nodeName":"n"},"involvedObject":{"name":"p"}}'
-    for served in BUILT_IN:
-        said = {name for name, field in served.selectable.items() if field.indexed}
-        assert said == set(index_object(ObjectKey(*served.id, "", "x"), sample).fields), served.id
+    for descriptor in BUILT_IN:
+        said = {name for name, field in descriptor.selectable_fields.items() if field.indexed}
+        assert said == set(
+            index_object(ObjectKey(*descriptor.group_resource, "", "x"), sample).fields
+        ), descriptor.group_resource
 
 
 def test_every_subresource_of_a_kind_is_described_and_no_other():
-    for served in BUILT_IN:
-        named, described = set(served.resource.subresources), set(served.subresources)
-        assert described <= named <= described | set(SHARED), served.id
-        for part in served.subresources.values():
-            assert bool(part.handlers) != bool(part.unbuilt), served.id
-            assert set(part.handlers) <= set(part.verbs), served.id
+    for descriptor in BUILT_IN:
+        named, described = set(descriptor.resource.subresources), set(descriptor.subresources)
+        assert described <= named <= described | set(SHARED), descriptor.group_resource
+        for part in descriptor.subresources.values():
+            assert bool(part.handlers) != bool(part.unimplemented), descriptor.group_resource
+            assert set(part.handlers) <= set(part.verbs), descriptor.group_resource
 
 
 def test_every_kind_that_is_stored_has_a_published_schema():
-    stored = [s for s in BUILT_IN if s.answered_by is None]
-    assert [s.id for s in stored if type_of(s.resource) is None] == []
+    stored = [s for s in BUILT_IN if s.handler is None]
+    assert [s.group_resource for s in stored if type_of(s.resource) is None] == []
 
 
 LIMITS = {
@@ -80,6 +82,6 @@ LIMITS = {
 
 
 def test_the_lists_of_each_kind_are_limited():
-    for served in (*BUILT_IN, *OWN.values()):
-        wanted = tree_of(LIMITS.get(served.id, list_limits.METADATA))
-        assert served.lists == wanted, served.id
+    for descriptor in (*BUILT_IN, *KNOWN_CUSTOM_RESOURCES.values()):
+        wanted = tree_of(LIMITS.get(descriptor.group_resource, list_limits.METADATA))
+        assert descriptor.list_limits == wanted, descriptor.group_resource

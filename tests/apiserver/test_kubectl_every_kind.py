@@ -11,14 +11,14 @@ import pytest
 from apiserver import every_kind
 from apiserver.test_custom_resources import CRDS
 from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.verbs.patching import merge
+from holdfast.apiserver.verbs.patching import merge_patch
 
 CUSTOM_GROUPS = {"example.com", "scheduling.koordinator.sh", "scheduling.sigs.x-k8s.io"}
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 def labelled(obj, step):
-    return merge(obj, {"metadata": {"labels": {"step": step}}})
+    return merge_patch(obj, {"metadata": {"labels": {"step": step}}})
 
 
 def is_custom(obj):
@@ -65,7 +65,7 @@ async def test_every_kind_is_applied_changed_and_applied_again(kubectl, api):
     everything = len(first)
     assert said(await kubectl("apply", first), "created") == everything
     changed = [
-        labelled(merge(o, change), "changed")
+        labelled(merge_patch(o, change), "changed")
         for o, change in zip(first, every_kind.changes(), strict=True)
     ]
     before = api.store.revision

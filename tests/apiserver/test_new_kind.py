@@ -9,16 +9,16 @@ from apiserver.shapes import NAMESPACES
 from holdfast.api import causes
 from holdfast.api.resource import Resource
 from holdfast.apiserver.descriptor import (
-    Admitter,
+    AdmissionPlugin,
     Conversion,
-    Deletion,
-    Served,
-    each_write,
-    selectable,
+    DeletionStrategy,
+    KindDescriptor,
+    new_object_check,
+    selectable_fields,
 )
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.tables.printer import Printer, age, columns, name
-from holdfast.apiserver.unbuilt import Field, Unbuilt
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.errors import Forbidden
 
 
@@ -49,7 +49,7 @@ def renamed(boat, before, after):
     return {**boat, "spec": spec}
 
 
-BOATS = Served(
+BOATS = KindDescriptor(
     Resource(
         "harbour.example",
         "v1",
@@ -60,17 +60,20 @@ BOATS = Served(
         subresources=("status",),
     ),
     defaults=fill_defaults,
-    checks=(each_write(check_crew),),
-    immutable=("spec.berth",),
-    admitters=(Admitter(mutate=register), Admitter(validate=inspect)),
+    checks=(new_object_check(check_crew),),
+    immutable_fields=("spec.berth",),
+    admission_plugins=(AdmissionPlugin(mutate=register), AdmissionPlugin(validate=inspect)),
     printer=Printer(
         columns("Name", "Flag", "Age"),
         lambda boat, now: [name(boat), boat["spec"]["flag"], age(boat, now)],
     ),
-    selectable=selectable("spec.berth") | selectable("status.moored", absent="false"),
-    deletion=Deletion(answers_object=True, protected=frozenset({"flagship"})),
-    counts_generations=True,
-    unbuilt=Unbuilt(fields=(Field(("spec", "sails"), "Sails are not set"),)),
+    selectable_fields=selectable_fields("spec.berth")
+    | selectable_fields("status.moored", absent="false"),
+    deletion=DeletionStrategy(returns_object=True, protected_names=frozenset({"flagship"})),
+    has_generation=True,
+    unimplemented=UnimplementedFeatures(
+        fields=(UnimplementedField(("spec", "sails"), "Sails are not set"),)
+    ),
 )
 OLD_BOATS = BOATS.in_version(
     Resource("harbour.example", "v1beta1", "boats", "Boat", dict, subresources=("status",)),

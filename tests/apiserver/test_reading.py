@@ -41,7 +41,7 @@ async def test_pages_are_of_one_version_whatever_happens_between_them(api):
 
 
 async def test_A023_an_old_token_is_expired_and_offers_to_go_on(tmp_path):
-    async with start_server(tmp_path, retention=Retention(seconds=0, least=1)) as api:
+    async with start_server(tmp_path, retention=Retention(seconds=0, min_events=1)) as api:
         for i in range(6):
             await api.create(CONFIGMAPS, configmap(f"c{i}"))
         first = await api.call("GET", CONFIGMAPS, limit="2")

@@ -7,8 +7,8 @@ import yaml
 
 from apiserver.server_fixture import start_server
 from apiserver.shapes import NAMESPACES, PODS, pod
-from holdfast.apiserver.access.certificates import make_authority, make_client
-from holdfast.apiserver.user import component
+from holdfast.apiserver.access.certificates import make_authority, make_client_certificate
+from holdfast.apiserver.user import component_user
 from tls_client import client_context
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -18,7 +18,7 @@ def session_for(api, user=None, groups=(), token=""):
     """A session with a certificate for a user, or with a token, or with nothing."""
     context = client_context(api.credentials, certificate=False)
     if user:
-        pair = make_client(api.credentials.authority, user, groups, _now(api))
+        pair = make_client_certificate(api.credentials.authority, user, groups, _now(api))
         for part, data in (("crt", pair.certificate), ("key", pair.key)):
             (api.directory / f"{user}.{part}").write_bytes(data)
         context.load_cert_chain(api.directory / f"{user}.crt", api.directory / f"{user}.key")
@@ -104,7 +104,7 @@ async def test_old_tls_is_refused(api, newest, served):
 
 async def test_a_certificate_of_another_authority_is_no_way_in(api):
     other = make_authority("somebody else", _now(api))
-    pair = make_client(other, "eve", ["system:masters"], _now(api))
+    pair = make_client_certificate(other, "eve", ["system:masters"], _now(api))
     for part, data in (("crt", pair.certificate), ("key", pair.key)):
         (api.directory / f"eve.{part}").write_bytes(data)
     context = client_context(api.credentials, certificate=False)
@@ -179,7 +179,7 @@ async def test_groups_names_and_subresources_count(api):
 
 async def test_the_scheduler_may_bind_and_not_read_secrets(api):
     await api.create(PODS, pod("a"))
-    client = api.client(component("system:kube-scheduler"))
+    client = api.client(component_user("system:kube-scheduler"))
     target = {"metadata": {"name": "a"}, "target": {"name": "n1"}}
     await client.bind("default", "a", target)
     async with session_for(api, "system:kube-scheduler") as scheduler:

@@ -115,7 +115,7 @@ async def test_a_field_selector_follows_pods_onto_a_node(api):
 
 
 async def test_compacted_history_is_a_410(tmp_path):
-    async with start_server(tmp_path, retention=Retention(seconds=0, least=1)) as api:
+    async with start_server(tmp_path, retention=Retention(seconds=0, min_events=1)) as api:
         await api.create(PODS, pod("a"))
         for name in ("b", "c", "d"):
             await api.create(PODS, pod(name))

@@ -83,14 +83,14 @@ def _asks_for_a_kind(node):
         case ast.Compare(left=left, comparators=others):
             sides = [left, *others]
             parts = [part for side in sides for part in ast.walk(side)]
-            return any(_is_read(side, "id") for side in sides) or (
+            return any(_is_read(side, "group_resource") for side in sides) or (
                 any(_is_read(part, "group", "plural", "kind") for part in parts)
                 and any(_is_literal(side) for side in sides)
             )
         case ast.Subscript(slice=key):
-            return _is_read(key, "id")
+            return _is_read(key, "group_resource")
         case ast.Call(func=ast.Attribute(), args=[key, *_]):
-            return _is_read(key, "id")
+            return _is_read(key, "group_resource")
     return False
 
 
@@ -106,11 +106,11 @@ def _is_literal(node):
 @pytest.mark.parametrize(
     "question",
     [
-        'op.served.id == ("", "pods")',
-        "op.served.id in TABLE",
-        "TABLE[served.id]",
-        "TABLE.get(op.served.id, ())",
-        'served.resource.plural == "pods"',
+        'op.descriptor.group_resource == ("", "pods")',
+        "op.descriptor.group_resource in TABLE",
+        "TABLE[descriptor.group_resource]",
+        "TABLE.get(op.descriptor.group_resource, ())",
+        'descriptor.resource.plural == "pods"',
         '(r.group, r.plural) == ("", "pods")',
     ],
 )

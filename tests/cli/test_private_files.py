@@ -9,13 +9,13 @@ from holdfast import private_files
 from holdfast.apiserver.access.credentials import (
     ensure_credentials,
     hash_token,
-    server_context,
+    server_tls_context,
     write_kubeconfig,
 )
 from holdfast.apiserver.user import User
 from holdfast.cli import running
 from holdfast.errors import BadConfiguration, Refused
-from holdfast.store.directory import Directory
+from holdfast.store.data_directory import DataDirectory
 
 URL = "https://127.0.0.1:6443"
 
@@ -109,7 +109,7 @@ def test_a_store_file_that_is_a_link_is_refused(tmp_path, other, name):
     (tmp_path / "store").mkdir(mode=0o700)
     (tmp_path / "store" / name).symlink_to(other)
     with pytest.raises(BadConfiguration, match=rf"symbolic links \(.*/{name}\)"):
-        Directory(tmp_path / "store")
+        DataDirectory(tmp_path / "store")
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
@@ -143,11 +143,11 @@ def test_a_directory_that_others_can_write_to_comes_with_a_warning(tmp_path, cap
     "name", ["ca.crt", "ca.key", "server.crt", "server.key", "admin.crt", "tokens.json"]
 )
 def test_credentials_that_cannot_be_read_are_named(tmp_path, credentials, name, content):
-    credentials.mint_token(User("u"))
+    credentials.create_token(User("u"))
     pki = tmp_path / "pki"
     (pki / name).write_bytes(content)
     if name == "ca.key":  # read only to sign
         (pki / "admin.crt").unlink()
     with pytest.raises(BadConfiguration) as refused:
-        server_context(ensure_credentials(pki, 1.8e9))
+        server_tls_context(ensure_credentials(pki, 1.8e9))
     assert f"the credentials in {pki} cannot be used (" in str(refused.value)

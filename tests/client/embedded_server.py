@@ -5,16 +5,16 @@ import time
 from contextlib import asynccontextmanager
 
 from holdfast.apiserver.access.credentials import ensure_credentials
-from holdfast.apiserver.http import serve_https
+from holdfast.apiserver.https_server import serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.client.endpoint import Endpoint
 from holdfast.client.http import HttpTransport
 from holdfast.store import Store
-from holdfast.store.records import Retention
+from holdfast.store.objects import Retention
 from tls_client import client_context
 
-RETENTION = Retention(seconds=300, least=0)
+RETENTION = Retention(seconds=300, min_events=0)
 
 
 class Embedded:

@@ -21,11 +21,11 @@ from yarl import URL
 from fuzz.fuzzer import Probe
 from fuzz.kinds import AGGREGATED, Kind, Schemas, read_discovery
 from holdfast.apiserver.access.credentials import ensure_credentials
-from holdfast.apiserver.http import HttpsFront, serve_https
+from holdfast.apiserver.https_server import HttpsServer, serve_https
 from holdfast.apiserver.inprocess import InProcessTransport
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN
-from holdfast.apiserver.wire.answers import StreamResponse
+from holdfast.apiserver.wire.responses import StreamResponse
 from holdfast.client.client import Client
 from holdfast.client.transport import Request, Response, Stream, Transport
 from holdfast.clock import SystemClock
@@ -208,7 +208,7 @@ class HttpsWire:
     """The same server behind its HTTPS front."""
 
     def __init__(
-        self, front: HttpsFront, session: aiohttp.ClientSession, context: ssl.SSLContext
+        self, front: HttpsServer, session: aiohttp.ClientSession, context: ssl.SSLContext
     ) -> None:
         self._front = front
         self._session = session

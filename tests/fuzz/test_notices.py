@@ -7,7 +7,7 @@ from fuzz.campaign import replay
 from fuzz.fuzzer import Probe
 from fuzz.trail import read_trail, shorten, write_trail
 from holdfast.apiserver import tables
-from holdfast.apiserver.paths import Paths
+from holdfast.apiserver.non_resource_paths import NonResourcePaths
 from holdfast.controllers.deployment import DeploymentController
 from holdfast.testing import a_deployment
 
@@ -30,7 +30,7 @@ async def test_nothing_is_found_where_nothing_is_wrong(tmp_path):
 
 
 async def test_an_internal_error_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Paths, "_listed", broken)
+    monkeypatch.setattr(NonResourcePaths, "_listed", broken)
     [what] = await whats(tmp_path, Probe("GET", "/"))
     assert what == "GET /: answer of 500: Internal error occurred: a defect"
 

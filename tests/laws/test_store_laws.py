@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import errors
-from holdfast.store import EventType, Indexed, ObjectKey, Retention, Store
+from holdfast.store import EventType, IndexEntry, ObjectKey, Retention, Store
 from holdfast.testing import VirtualClock
 
 RESOURCES = (("", "pods"), ("apps", "deployments"))
 KEYS = [
     ObjectKey(*resource, ns, name) for resource in RESOURCES for ns in ("a", "a-b") for name in "xy"
 ]
-RETENTION = Retention(seconds=60, least=3, most=12, lag=12)
+RETENTION = Retention(seconds=60, min_events=3, max_events=12, max_lag=12)
 
 writes = st.tuples(st.just("write"), st.sampled_from(KEYS), st.sampled_from("pqr"))
 deletions = st.tuples(st.just("delete"), st.sampled_from(KEYS))
@@ -30,7 +30,7 @@ histories = st.lists(st.one_of(writes, writes, writes, deletions, others), max_s
 
 def index(key, value):
     label = value.partition(b" ")[2].decode()
-    return Indexed(uid=key.name, labels={"label": label}, owners=(label,))
+    return IndexEntry(uid=key.name, labels={"label": label}, owners=(label,))
 
 
 class Twin:

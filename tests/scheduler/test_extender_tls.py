@@ -4,7 +4,11 @@ import ssl
 
 import pytest
 
-from holdfast.apiserver.access.certificates import make_authority, make_client, make_server
+from holdfast.apiserver.access.certificates import (
+    make_authority,
+    make_client_certificate,
+    make_server_certificate,
+)
 from holdfast.clock import SystemClock
 from holdfast.errors import BadConfiguration
 from holdfast.framework.extender import ExtenderConfig, ExtenderFailed, ExtenderTLS
@@ -22,7 +26,7 @@ def authority():
 
 @pytest.fixture
 def server_tls(authority, tmp_path):
-    pair = make_server(authority, ("127.0.0.1", "extender.example"), now())
+    pair = make_server_certificate(authority, ("127.0.0.1", "extender.example"), now())
     return context(pair, tmp_path)
 
 
@@ -73,10 +77,10 @@ async def test_without_an_authority_anybody_is_if_only_https_is_asked_for(server
 
 
 async def test_we_show_who_we_are(authority, tmp_path):
-    server = context(make_server(authority, ("127.0.0.1",), now()), tmp_path)
+    server = context(make_server_certificate(authority, ("127.0.0.1",), now()), tmp_path)
     server.verify_mode = ssl.CERT_REQUIRED
     server.load_verify_locations(cadata=authority.certificate.decode())
-    me = make_client(authority, "scheduler", (), now())
+    me = make_client_certificate(authority, "scheduler", (), now())
     async with FakeExtender(server) as extender:
         tls = ExtenderTLS(ca_data=authority.certificate, cert_data=me.certificate, key_data=me.key)
         assert await ask(extender, tls_config=tls) == {"fine": True}

@@ -24,7 +24,7 @@ def rows(tmp_path):
 
 
 async def test_what_is_old_goes_beyond_the_newest_of_each_resource(tmp_path, opened, clock):
-    store = opened(retention=Retention(least=2))
+    store = opened(retention=Retention(min_events=2))
     await fill(store, "ab", "nodes")
     await fill(store, "abcd")
     await clock.advance(301)
@@ -39,7 +39,7 @@ async def test_what_is_old_goes_beyond_the_newest_of_each_resource(tmp_path, ope
 
 
 async def test_what_is_young_stays_however_much_it_is(opened, clock):
-    store = opened(retention=Retention(least=2))
+    store = opened(retention=Retention(min_events=2))
     await fill(store, "abcdef")
     await clock.advance(299)
     await store.compact()
@@ -50,12 +50,12 @@ async def test_what_is_young_stays_however_much_it_is(opened, clock):
 
 
 async def test_the_floor_survives_a_restart(opened, clock):
-    store = opened(retention=Retention(least=1))
+    store = opened(retention=Retention(min_events=1))
     await fill(store, "abc")
     await clock.advance(301)
     await store.compact()
     await store.close()
-    again = opened(retention=Retention(least=1))
+    again = opened(retention=Retention(min_events=1))
     with pytest.raises(errors.Expired):
         again.watch("", "pods", 1)
     assert [e.revision for e in await anext(again.watch("", "pods", 2))] == [3]
@@ -63,7 +63,7 @@ async def test_the_floor_survives_a_restart(opened, clock):
 
 
 async def test_the_store_compacts_by_itself_every_five_minutes(tmp_path, opened, clock):
-    store = opened(retention=Retention(least=1))
+    store = opened(retention=Retention(min_events=1))
     keeping = asyncio.create_task(store.run())
     await fill(store, "abc")
     await clock.advance(299)
@@ -75,17 +75,17 @@ async def test_the_store_compacts_by_itself_every_five_minutes(tmp_path, opened,
 
 
 async def test_a_flood_is_compacted_without_waiting_for_the_clock(tmp_path, opened, clock):
-    store = opened(retention=Retention(least=2, most=8, lag=8))
+    store = opened(retention=Retention(min_events=2, max_events=8, max_lag=8))
     await fill(store, map(str, range(30)))
     await clock.settle()
     assert len(rows(tmp_path)) < 18
     await store.close()
-    again = opened(retention=Retention(least=2, most=8, lag=8))
+    again = opened(retention=Retention(min_events=2, max_events=8, max_lag=8))
     assert [e.revision for e in await drain(again.watch("", "pods", 22), 30)] == [*range(23, 31)]
 
 
 async def test_large_objects_are_compacted_by_their_bytes(tmp_path, opened, clock):
-    retention = Retention(least=20, most_bytes=8_000)
+    retention = Retention(min_events=20, max_bytes=8_000)
     store = opened(retention=retention)
     pod = await store.create(key("a"), build("a"))
     for _ in range(30):
@@ -112,7 +112,7 @@ async def test_a_long_log_is_deleted_piece_by_piece_and_may_be_interrupted(
         if len(pieces) == 10:  # eight writes and the first piece went through
             raise sqlite3.OperationalError("disk I/O error")
 
-    store = opened(retention=Retention(least=1), fault=interrupt)
+    store = opened(retention=Retention(min_events=1), fault=interrupt)
     await fill(store, "abcdefgh")
     await clock.advance(301)
     with pytest.raises(errors.Unavailable, match="disk I/O error"):
@@ -122,7 +122,7 @@ async def test_a_long_log_is_deleted_piece_by_piece_and_may_be_interrupted(
     database = Database(tmp_path / "data" / "store.db")
     assert [row.revision for row in database.log()] == [8], "what is below the floor is not read"
     database.close()
-    again = opened(retention=Retention(least=1))
+    again = opened(retention=Retention(min_events=1))
     with pytest.raises(errors.Expired):
         again.watch("", "pods", 6)
     assert [e.revision for e in await anext(again.watch("", "pods", 7))] == [8]
@@ -132,7 +132,7 @@ async def test_a_long_log_is_deleted_piece_by_piece_and_may_be_interrupted(
 
 
 async def test_a_reader_whose_place_was_forgotten_is_ended(opened, clock):
-    store = opened(retention=Retention(least=1))
+    store = opened(retention=Retention(min_events=1))
     watch = store.watch("", "pods", 0)
     await fill(store, "abc")
     await clock.advance(301)

@@ -180,7 +180,7 @@ async def test_damage_found_while_running_refuses_writes_for_good(opened, clock,
     await clock.advance(60)
     with pytest.raises(errors.Unavailable, match="until the server is started on a sound file"):
         store.update(kept, build("kept"))
-    assert "malformed" in store.refusal
+    assert "malformed" in store.read_only_reason
     assert names(store.list("", "pods")) == ["kept"]
     assert caplog.text.count("is damaged") == 1
 
@@ -194,5 +194,5 @@ async def test_pages_overwritten_under_a_running_store(data, clock, opened, capl
         file.write(b"\xff" * (path.stat().st_size - PAGE))
     with pytest.raises(errors.Unavailable, match="damaged"):
         await store.create(key("new"), build("new"))
-    assert store.refusal
+    assert store.read_only_reason
     assert len(store.list("", "pods")) == 150

@@ -156,7 +156,7 @@ async def test_a_commit_that_was_reported_failed_but_reached_the_disk_counts(ope
         await store.update(kept, build("kept", labels={"n": "2"}))
     (event,) = await anext(watch)
     assert (event.revision, event.previous.revision) == (2, 1)
-    assert store.get(key("kept")).indexed.labels == {"n": "2"} and store.revision == 2
+    assert store.get(key("kept")).index.labels == {"n": "2"} and store.revision == 2
     await clock.settle()
     assert (await store.create(key("a"), build("a"))).revision == 3
 

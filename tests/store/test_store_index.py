@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast import errors
-from holdfast.store import Indexed, Retention, index_object
+from holdfast.store import IndexEntry, Retention, index_object
 from store.store_objects import build, key, names
 
 
@@ -77,7 +77,7 @@ async def test_dependents_of_an_owner_are_found_across_resources(store):
 
 async def test_the_server_may_bring_its_own_index(opened):
     def index(k, value):
-        return Indexed(uid=k.name, fields={"status.phase": value.decode()})
+        return IndexEntry(uid=k.name, fields={"status.phase": value.decode()})
 
     store = opened(index=index)
     await put(store, (key("a"), lambda _: b"Running"), (key("b"), lambda _: b"Pending"))
@@ -86,7 +86,7 @@ async def test_the_server_may_bring_its_own_index(opened):
 
 
 def test_an_object_without_the_optional_parts_is_indexed():
-    assert index_object(key("a"), b'{"metadata":{}}') == Indexed(misnamed=True)
+    assert index_object(key("a"), b'{"metadata":{}}') == IndexEntry(metadata_mismatch=True)
     assert index_object(key("e", "events"), b'{"metadata":{}}').fields["involvedObject.uid"] == ""
     odd = index_object(key("x", "things"), b'{"metadata":{"uid":"u"},"spec":"not an object"}')
     assert odd.uid == "u"
@@ -112,7 +112,7 @@ async def test_a_list_at_an_older_revision_undoes_what_came_later(store):
 
 
 async def test_a_list_at_a_forgotten_revision_is_expired(opened, clock):
-    store = opened(retention=Retention(least=1))
+    store = opened(retention=Retention(min_events=1))
     await put(store, *((key(n), build(n)) for n in "abc"))
     await clock.advance(400)
     await store.compact()

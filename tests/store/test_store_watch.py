@@ -72,7 +72,7 @@ async def test_fifty_watchers_share_the_same_events(store):
 
 async def test_a_filter_keeps_the_reader_asleep(store):
     def on_n1(event):
-        return event.object.indexed.fields.get("spec.nodeName") == "n1"
+        return event.object.index.fields.get("spec.nodeName") == "n1"
 
     watch = store.watch("", "pods", 0, accept=on_n1)
     reader = asyncio.ensure_future(anext(watch))
@@ -111,7 +111,7 @@ async def test_the_revision_of_a_watch_is_what_a_bookmark_may_say(store):
 
 
 async def test_a_reader_that_falls_behind_is_ended_and_can_resume(opened):
-    store = opened(retention=Retention(lag=5))
+    store = opened(retention=Retention(max_lag=5))
     watch = store.watch("", "pods", 0)
     await store.create(key("p0"), build("p0"))
     assert len(await anext(watch)) == 1
@@ -124,7 +124,7 @@ async def test_a_reader_that_falls_behind_is_ended_and_can_resume(opened):
 
 
 async def test_history_never_outgrows_its_bound(opened):
-    store = opened(retention=Retention(least=2, most=8, lag=8))
+    store = opened(retention=Retention(min_events=2, max_events=8, max_lag=8))
     stuck = store.watch("", "pods", 0)
     for number in range(20):
         await store.create(key(f"p{number}"), build(f"p{number}"))

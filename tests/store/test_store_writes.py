@@ -38,7 +38,7 @@ async def test_decisions_build_on_what_is_queued(store):
     writes.append(store.create(key("a"), build("a", labels={"n": "4"})))
     done = await asyncio.gather(*writes)
     assert [stored.revision for stored in done] == [1, 2, 3, 4]
-    assert store.get(key("a")).indexed.labels == {"n": "4"}
+    assert store.get(key("a")).index.labels == {"n": "4"}
 
 
 async def test_a_stale_previous_version_is_a_conflict(store):

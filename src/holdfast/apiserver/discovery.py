@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.apiserver.descriptor import Gvk, Served
+from holdfast.apiserver.descriptor import Gvk, KindDescriptor
 from holdfast.apiserver.registry import Registry, digest
 from holdfast.apiserver.verbs.subresources import subresource_of
-from holdfast.apiserver.wire.answers import answer_text, answer_value, with_headers
-from holdfast.apiserver.wire.negotiation import choose_discovery
+from holdfast.apiserver.wire.negotiation import negotiate_discovery
+from holdfast.apiserver.wire.responses import json_response, text_response, with_headers
 from holdfast.client.transport import Response
 from holdfast.errors import NotFound
 
 Document = dict[str, Any]
 
 
-def part_of(served: Served, part: str) -> tuple[Gvk, tuple[str, ...]]:
+def subresource_kind(descriptor: KindDescriptor, part: str) -> tuple[Gvk, tuple[str, ...]]:
     """Name the kind a subresource answers with, and its verbs."""
-    r, found = served.resource, subresource_of(served, part)
+    r, found = descriptor.resource, subresource_of(descriptor, part)
     kind, verbs = (found.kind, found.verbs) if found else (None, ("get",))
     return kind or (r.group, r.version, r.kind), verbs
 
@@ -31,19 +31,19 @@ class Discovery:
         self._made_for = -1
         self._kept: dict[tuple[str, str], Response] = {}
 
-    def answer(self, path: str, headers: Mapping[str, str]) -> Response:
+    def respond(self, path: str, headers: Mapping[str, str]) -> Response:
         """Answer ``/api``, ``/apis`` or anything below that is no resource."""
         if self._made_for != self._registry.generation:
             self._made_for, self._kept = self._registry.generation, {}
         version = ""
         if path in ("/api", "/apis"):
-            version = choose_discovery(headers.get("accept", ""))
+            version = negotiate_discovery(headers.get("accept", ""))
         kept = self._kept.get((path, version))
         if kept is None:
             try:
                 kept = self._kept[path, version] = self._make(path, version)
             except NotFound:
-                return answer_text("404 page not found\n", 404)
+                return text_response("404 page not found\n", 404)
         tag = kept.headers.get("etag", "")
         if tag and headers.get("if-none-match", "") == tag:
             return Response(304, {"etag": tag, "vary": "Accept"}, b"")
@@ -58,11 +58,11 @@ class Discovery:
             tag = f'"{digest(document)}"'
             headers = {"content-type": form, "etag": tag, "vary": "Accept",
                        "cache-control": "public"}  # fmt: skip
-            return with_headers(answer_value(document), headers)
-        return with_headers(answer_value(_legacy(path, groups)), {"vary": "Accept"})
+            return with_headers(json_response(document), headers)
+        return with_headers(json_response(_legacy(path, groups)), {"vary": "Accept"})
 
 
-def _legacy(path: str, groups: Mapping[str, Mapping[str, list[Served]]]) -> Document:
+def _legacy(path: str, groups: Mapping[str, Mapping[str, list[KindDescriptor]]]) -> Document:
     parts = path.split("/")[1:]
     match parts:
         case ["api"]:
@@ -88,9 +88,9 @@ def _group(group: str, versions: list[str]) -> Document:
     return {"name": group, "versions": listed, "preferredVersion": listed[0]}
 
 
-def _resources(group: str, version: str, served: list[Served]) -> Document:
+def _resources(group: str, version: str, descriptor: list[KindDescriptor]) -> Document:
     listed: list[Document] = []
-    for one in served:
+    for one in descriptor:
         resource = one.resource
         row = {
             "name": resource.plural,
@@ -113,9 +113,9 @@ def _resources(group: str, version: str, served: list[Served]) -> Document:
     }
 
 
-def _legacy_part(served: Served, part: str) -> Document:
-    resource = served.resource
-    kind, verbs = part_of(served, part)
+def _legacy_part(descriptor: KindDescriptor, part: str) -> Document:
+    resource = descriptor.resource
+    kind, verbs = subresource_kind(descriptor, part)
     row: Document = {
         "name": f"{resource.plural}/{part}", "singularName": "",
         "namespaced": resource.namespaced,
@@ -125,7 +125,7 @@ def _legacy_part(served: Served, part: str) -> Document:
     return row | {"kind": kind[2], "verbs": list(verbs)}
 
 
-def aggregated(groups: Mapping[str, Mapping[str, list[Served]]], version: str) -> Document:
+def aggregated(groups: Mapping[str, Mapping[str, list[KindDescriptor]]], version: str) -> Document:
     """Write all groups as one APIGroupDiscoveryList."""
     items = [
         {
@@ -133,10 +133,10 @@ def aggregated(groups: Mapping[str, Mapping[str, list[Served]]], version: str) -
             "versions": [
                 {
                     "version": name,
-                    "resources": [_aggregated_resource(s) for s in served],
+                    "resources": [_aggregated_resource(s) for s in descriptor],
                     "freshness": "Current",
                 }
-                for name, served in versions.items()
+                for name, descriptor in versions.items()
             ],
         }
         for group, versions in groups.items()
@@ -149,8 +149,8 @@ def aggregated(groups: Mapping[str, Mapping[str, list[Served]]], version: str) -
     }
 
 
-def _aggregated_resource(served: Served) -> Document:
-    resource = served.resource
+def _aggregated_resource(descriptor: KindDescriptor) -> Document:
+    resource = descriptor.resource
     row: Document = {
         "resource": resource.plural,
         "responseKind": _kind((resource.group, resource.version, resource.kind)),
@@ -163,12 +163,12 @@ def _aggregated_resource(served: Served) -> Document:
     if resource.categories:
         row["categories"] = list(resource.categories)
     if resource.subresources:
-        row["subresources"] = [_aggregated_part(served, p) for p in resource.subresources]
+        row["subresources"] = [_aggregated_part(descriptor, p) for p in resource.subresources]
     return row
 
 
-def _aggregated_part(served: Served, part: str) -> Document:
-    kind, verbs = part_of(served, part)
+def _aggregated_part(descriptor: KindDescriptor, part: str) -> Document:
+    kind, verbs = subresource_kind(descriptor, part)
     return {"subresource": part, "responseKind": _kind(kind), "verbs": list(verbs)}
 
 

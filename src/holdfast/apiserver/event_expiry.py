@@ -10,10 +10,10 @@ import asyncio
 from collections import deque
 
 from holdfast.api.timestamps import parse_rfc3339
-from holdfast.apiserver.operation import Context
-from holdfast.apiserver.schema.stored_objects import builder, decode
+from holdfast.apiserver.operation import ServerContext
+from holdfast.apiserver.schema.stored_objects import decode, value_builder
 from holdfast.errors import HoldfastError
-from holdfast.store import Stored
+from holdfast.store import StoredObject
 
 TTL_SECONDS = 3600.0
 PASS_SECONDS = 60.0
@@ -24,7 +24,7 @@ _EVENTS = ("", "events")
 class EventExpiry:
     """Delete the events of a store as their hour is over."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServerContext) -> None:
         self._context = context
         self._noted: deque[tuple[float, int]] = deque()
 
@@ -46,18 +46,18 @@ class EventExpiry:
             _, floor = self._noted.popleft()
         return floor
 
-    async def _forget(self, old: list[Stored]) -> None:
+    async def _forget(self, old: list[StoredObject]) -> None:
         for start in range(0, len(old), _BATCH):
             await asyncio.gather(*map(self._delete, old[start : start + _BATCH]))
 
-    async def _delete(self, stored: Stored) -> None:
+    async def _delete(self, stored: StoredObject) -> None:
         try:
-            await self._context.store.delete(stored, builder(decode(stored)))
+            await self._context.store.delete(stored, value_builder(decode(stored)))
         except HoldfastError:
             return  # written or deleted meanwhile, or the disk is full: not this time
 
 
-def _written(stored: Stored) -> float:
+def _written(stored: StoredObject) -> float:
     """Read from an event of an earlier run when it was last written, near enough."""
     event = decode(stored)
     times = (event.get("lastTimestamp"), event["metadata"].get("creationTimestamp"))

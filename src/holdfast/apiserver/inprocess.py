@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from holdfast.apiserver.server import ApiServer
 from holdfast.apiserver.user import ADMIN, User
-from holdfast.apiserver.wire.answers import StreamResponse
+from holdfast.apiserver.wire.responses import StreamResponse
 from holdfast.client.transport import Request, Response, Stream
 from holdfast.errors import Unavailable
 

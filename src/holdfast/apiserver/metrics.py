@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from holdfast.apiserver.operation import Context
-from holdfast.apiserver.wire.routing import RequestInfo
+from holdfast.apiserver.operation import ServerContext
+from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Response
 
 _LABELS = ("verb", "group", "version", "resource", "subresource")
@@ -18,7 +18,7 @@ RequestLabels = tuple[str, str, str, str, str]
 class RequestMetrics:
     """The counters of one server."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServerContext) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "apiserver_request_total", "Requests answered.", (*_LABELS, "code"),
@@ -35,16 +35,20 @@ class RequestMetrics:
         self._counters: dict[tuple[RequestLabels, int], Counter] = {}
         self._timers: dict[RequestLabels, Histogram] = {}
 
-    def count(self, call: RequestInfo | None, status: int, seconds: float) -> None:
+    def count(self, request_info: RequestInfo | None, status: int, seconds: float) -> None:
         """Count one answered request; ``call`` is None for one that was not authorized.
 
         Unknown resources share one label: a client can make up any number of them.
         """
         labels: RequestLabels = ("", "", "", "", "")
-        if call is not None and call.is_resource and status not in _UNLABELLED:
+        if request_info is not None and request_info.is_resource and status not in _UNLABELLED:
             labels = (
-                call.verb.upper(), call.group, call.version, call.plural, call.subresource,
-            )  # fmt: skip
+                request_info.verb.upper(),
+                request_info.group,
+                request_info.version,
+                request_info.plural,
+                request_info.subresource,
+            )
         counter = self._counters.get((labels, status))
         if counter is None:
             counter = self._requests.labels(*labels, str(status))
@@ -57,6 +61,6 @@ class RequestMetrics:
             timer = self._timers[labels] = self._seconds.labels(*labels)
         timer.observe(seconds)
 
-    def show(self) -> Response:
+    def response(self) -> Response:
         """Answer with everything counted so far."""
         return Response(200, {"content-type": CONTENT_TYPE_LATEST}, generate_latest(self._registry))

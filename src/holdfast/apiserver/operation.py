@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from holdfast.apiserver.access.authorization import Authorizer
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.registry import Registry
 from holdfast.apiserver.user import User
-from holdfast.apiserver.wire.negotiation import Form
-from holdfast.apiserver.wire.options import is_dry_run
-from holdfast.apiserver.wire.routing import RequestInfo
+from holdfast.apiserver.wire.negotiation import ResponseFormat
+from holdfast.apiserver.wire.query_options import is_dry_run
+from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
 from holdfast.clock import Clock
 from holdfast.errors import Details, NotFound
@@ -28,7 +28,7 @@ class Closable(Protocol):
 
 
 @dataclass(slots=True)
-class Context:
+class ServerContext:
     """What every verb works with."""
 
     store: Store
@@ -46,30 +46,30 @@ class Context:
 class Operation:
     """A request on a resource, read and authorized."""
 
-    context: Context
-    call: RequestInfo
-    served: Served
+    context: ServerContext
+    request_info: RequestInfo
+    descriptor: KindDescriptor
     request: Request
     user: User
-    form: Form
+    response_format: ResponseFormat
     warnings: list[str] = field(default_factory=list)
 
     @property
     def key(self) -> ObjectKey:
         """The store's name of the object the path names."""
-        return self.served.key(self.call.namespace, self.call.name)
+        return self.descriptor.key(self.request_info.namespace, self.request_info.name)
 
     @property
     def dry_run(self) -> bool:
         """Whether nothing may be kept."""
-        return is_dry_run(self.call.verb, self.request.query)
+        return is_dry_run(self.request_info.verb, self.request.query)
 
     @property
     def details(self) -> Details:
         """What errors say about the object."""
-        r = self.served.resource
-        return Details(name=self.call.name, group=r.group, kind=r.plural)
+        r = self.descriptor.resource
+        return Details(name=self.request_info.name, group=r.group, kind=r.plural)
 
     def not_found(self) -> NotFound:
         """Build the 404 for the object the path names."""
-        return NotFound(f"{self.key.words} not found", self.details)
+        return NotFound(f"{self.key.display_name} not found", self.details)

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apiserver.descriptor import Served
-from holdfast.apiserver.schema.stored_objects import describe
+from holdfast.apiserver.descriptor import KindDescriptor
+from holdfast.apiserver.schema.stored_objects import register_resource
 from holdfast.errors import NotFound
 
 
@@ -19,56 +19,56 @@ from holdfast.errors import NotFound
 class Registry:
     """Every served resource, found by group, version and plural."""
 
-    _served: dict[tuple[str, str, str], Served] = field(default_factory=dict)
+    _descriptor: dict[tuple[str, str, str], KindDescriptor] = field(default_factory=dict)
     _versions: set[tuple[str, str]] = field(default_factory=set)
     generation: int = 0
     """Rises with every change, so that discovery documents know when they are stale."""
 
     @classmethod
-    def of(cls, kinds: Iterable[Served]) -> Registry:
+    def of(cls, kinds: Iterable[KindDescriptor]) -> Registry:
         """Serve the given kinds."""
         registry = cls()
-        for served in kinds:
-            registry.add(served)
+        for descriptor in kinds:
+            registry.add(descriptor)
         return registry
 
-    def add(self, served: Served) -> None:
+    def add(self, descriptor: KindDescriptor) -> None:
         """Serve one more resource, or serve it differently."""
-        r = served.resource
-        self._served[r.group, r.version, r.plural] = served
+        r = descriptor.resource
+        self._descriptor[r.group, r.version, r.plural] = descriptor
         self._versions.add((r.group, r.version))
-        if not served.defined_by and served.stored is None:
-            describe(r)
+        if not descriptor.crd_name and descriptor.storage_version is None:
+            register_resource(r)
         self.generation += 1
 
     def remove(self, group: str, plural: str) -> None:
         """Serve no version of a resource any more."""
-        for key in [k for k in self._served if (k[0], k[2]) == (group, plural)]:
-            del self._served[key]
-        self._versions = {key[:2] for key in self._served}
+        for key in [k for k in self._descriptor if (k[0], k[2]) == (group, plural)]:
+            del self._descriptor[key]
+        self._versions = {key[:2] for key in self._descriptor}
         self.generation += 1
 
     def serves(self, group: str, version: str) -> bool:
         """Tell whether anything of a group version is served."""
         return (group, version) in self._versions
 
-    def find(self, group: str, version: str, plural: str) -> Served:
+    def find(self, group: str, version: str, plural: str) -> KindDescriptor:
         """Find a served resource, or raise the 404 of an unknown path."""
-        served = self._served.get((group, version, plural))
-        if served is None:
+        descriptor = self._descriptor.get((group, version, plural))
+        if descriptor is None:
             raise NotFound("the server could not find the requested resource")
-        return served
+        return descriptor
 
-    def groups(self) -> dict[str, dict[str, list[Served]]]:
+    def groups(self) -> dict[str, dict[str, list[KindDescriptor]]]:
         """Sort everything served by group, the core group first, and version, the best first."""
-        tree: dict[str, dict[str, list[Served]]] = {}
-        for served in self:
-            r = served.resource
-            tree.setdefault(r.group, {}).setdefault(r.version, []).append(served)
+        tree: dict[str, dict[str, list[KindDescriptor]]] = {}
+        for descriptor in self:
+            r = descriptor.resource
+            tree.setdefault(r.group, {}).setdefault(r.version, []).append(descriptor)
         return {group: dict(sorted(found.items(), key=_rank)) for group, found in tree.items()}
 
-    def __iter__(self) -> Iterator[Served]:
-        return iter(self._served.values())
+    def __iter__(self) -> Iterator[KindDescriptor]:
+        return iter(self._descriptor.values())
 
 
 _VERSION = re.compile(r"v([1-9]\d{0,8})(?:(alpha|beta)([1-9]\d{0,8}))?")

@@ -8,29 +8,29 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from holdfast.apiserver.access.authorization import impersonated, named
-from holdfast.apiserver.bootstrap import install
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.access.authorization import impersonate, with_selected_name
+from holdfast.apiserver.bootstrap_objects import create_bootstrap_objects
+from holdfast.apiserver.crd_registration import CrdRegistration
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.event_expiry import EventExpiry
 from holdfast.apiserver.kinds import BUILT_IN
-from holdfast.apiserver.kinds.definitions import Definitions
 from holdfast.apiserver.metrics import RequestMetrics
-from holdfast.apiserver.operation import Context, Operation
-from holdfast.apiserver.paths import Paths
+from holdfast.apiserver.non_resource_paths import NonResourcePaths
+from holdfast.apiserver.operation import Operation, ServerContext
 from holdfast.apiserver.registry import Registry
-from holdfast.apiserver.schema.stored_objects import mend_identities
-from holdfast.apiserver.tables import check_include
+from holdfast.apiserver.schema.stored_objects import repair_metadata
+from holdfast.apiserver.tables import check_include_object
 from holdfast.apiserver.user import User
 from holdfast.apiserver.verbs.creating import create
 from holdfast.apiserver.verbs.deletion import delete, delete_collection
 from holdfast.apiserver.verbs.patching import patch
 from holdfast.apiserver.verbs.reading import get, list_objects
-from holdfast.apiserver.verbs.subresources import answer_subresource
+from holdfast.apiserver.verbs.subresources import handle_subresource
 from holdfast.apiserver.verbs.updating import update
 from holdfast.apiserver.verbs.watch import watch
-from holdfast.apiserver.wire.answers import StreamResponse, answer_text, failure
-from holdfast.apiserver.wire.negotiation import choose_form
-from holdfast.apiserver.wire.routing import RequestInfo, read_call
+from holdfast.apiserver.wire.negotiation import negotiate_response
+from holdfast.apiserver.wire.request_info import RequestInfo, parse_request_info
+from holdfast.apiserver.wire.responses import StreamResponse, error_response, text_response
 from holdfast.client.transport import Request, Response
 from holdfast.clock import Clock
 from holdfast.errors import BadRequest, HoldfastError, NotAllowed, Unavailable
@@ -69,11 +69,11 @@ _VERBS: dict[str, Callable[[Operation], Awaitable[Answer]]] = {
 class ApiServer:
     """Answer requests from the store: understand, authorize, decide, keep."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServerContext) -> None:
         self.context = context
         self.metrics = RequestMetrics(context)
-        self._definitions = Definitions(context)
-        self._paths = Paths(context, self._definitions, self.metrics)
+        self._definitions = CrdRegistration(context)
+        self._paths = NonResourcePaths(context, self._definitions, self.metrics)
         self._running = False
         self._expiry: asyncio.Task[None] | None = None
 
@@ -84,18 +84,18 @@ class ApiServer:
         clock: Clock,
         *,
         rng: random.Random | None = None,
-        kinds: Iterable[Served] = BUILT_IN,
+        kinds: Iterable[KindDescriptor] = BUILT_IN,
     ) -> ApiServer:
         """Build a server over an open store; ``rng`` makes generated names repeatable."""
-        return cls(Context(store, clock, Registry.of(kinds), rng or random.Random()))
+        return cls(ServerContext(store, clock, Registry.of(kinds), rng or random.Random()))
 
     async def start(self) -> None:
         """Serve what is stored, install what every cluster has, be ready."""
-        await mend_identities(self.context.store)
-        await self._definitions.settle()
+        await repair_metadata(self.context.store)
+        await self._definitions.sync()
         self._running = True
         try:
-            await install(self)
+            await create_bootstrap_objects(self)
         except BaseException:
             self._running = False
             raise
@@ -118,76 +118,84 @@ class ApiServer:
         ``read_body`` is called once the request is authorized; without it the request is complete.
         """
         started = self.context.clock.monotonic()
-        call: RequestInfo | None = None
+        request_info: RequestInfo | None = None
         try:
-            asked = read_call(request.method, request.path, request.query)
+            asked = parse_request_info(request.method, request.path, request.query)
             user = self._authorize(asked, request, user)
-            call = asked
-            answer = await self._answer(call, request, user, read_body)
+            request_info = asked
+            answer = await self._answer(request_info, request, user, read_body)
         except HoldfastError as error:
-            answer = failure(error)
+            answer = error_response(error)
         except RecursionError:
-            answer = failure(BadRequest("the object is nested too deep"))
+            answer = error_response(BadRequest("the object is nested too deep"))
         except Exception as broken:
             _log.exception("%s %s failed", request.method, request.path)
-            answer = failure(HoldfastError(f"Internal error occurred: {broken}"))
-        self.metrics.count(call, answer.status, self.context.clock.monotonic() - started)
+            answer = error_response(HoldfastError(f"Internal error occurred: {broken}"))
+        self.metrics.count(request_info, answer.status, self.context.clock.monotonic() - started)
         return answer
 
-    def _authorize(self, call: RequestInfo, request: Request, user: User) -> User:
+    def _authorize(self, request_info: RequestInfo, request: Request, user: User) -> User:
         """Refuse what a user may not do, by the header alone; return whom the user acts as."""
         if not self._running:
             raise Unavailable("the server is not ready to serve requests")
-        user = impersonated(self.context.authorizer, user, request)
-        self.context.authorizer.check(user, named(call, request))
+        user = impersonate(self.context.authorizer, user, request)
+        self.context.authorizer.check(user, with_selected_name(request_info, request))
         return user
 
     async def _answer(
-        self, call: RequestInfo, request: Request, user: User, read_body: ReadBody | None
+        self, request_info: RequestInfo, request: Request, user: User, read_body: ReadBody | None
     ) -> Answer:
-        if not call.is_resource:
-            return self._paths.answer(call, request)
-        if not self.context.registry.serves(call.group, call.version):
-            return answer_text("404 page not found\n", 404)
-        served = self.context.registry.find(call.group, call.version, call.plural)
-        if _is_misplaced(call, served):
-            return answer_text("404 page not found\n", 404)
-        form = choose_form(request.headers.get("accept", ""))
-        if form.is_table:  # an option that is wrong is refused before anything is stored or sent
-            check_include(request.query.get("includeObject", ""))
+        if not request_info.is_resource:
+            return self._paths.respond(request_info, request)
+        if not self.context.registry.serves(request_info.group, request_info.version):
+            return text_response("404 page not found\n", 404)
+        descriptor = self.context.registry.find(
+            request_info.group, request_info.version, request_info.plural
+        )
+        if _is_misplaced(request_info, descriptor):
+            return text_response("404 page not found\n", 404)
+        response_format = negotiate_response(request.headers.get("accept", ""))
+        if (
+            response_format.is_table
+        ):  # an option that is wrong is refused before anything is stored or sent
+            check_include_object(request.query.get("includeObject", ""))
         if read_body is not None:
             request = replace(request, body=await read_body())
-        op = Operation(self.context, call, served, request, user, form)
+        op = Operation(self.context, request_info, descriptor, request, user, response_format)
         return await self._operate(op)
 
     async def _operate(self, op: Operation) -> Answer:
-        call, served = op.call, op.served
-        _check_scope(call, served)
-        if call.subresource:
-            return await answer_subresource(op)
-        if served.answered_by is not None:
-            return await served.answered_by(op)
-        if call.verb == "create" and call.name:
+        request_info, descriptor = op.request_info, op.descriptor
+        _check_scope(request_info, descriptor)
+        if request_info.subresource:
+            return await handle_subresource(op)
+        if descriptor.handler is not None:
+            return await descriptor.handler(op)
+        if request_info.verb == "create" and request_info.name:
             raise NotAllowed("the server does not allow this method on the requested resource")
-        if call.verb not in served.resource.verbs:
+        if request_info.verb not in descriptor.resource.verbs:
             raise NotAllowed("the server does not allow this method on the requested resource")
-        if self._definitions.concerns(op):
-            return await self._definitions.operate(op, _VERBS[call.verb])
-        return await _VERBS[call.verb](op)
+        if self._definitions.may_change_resources(op):
+            return await self._definitions.run_verb(op, _VERBS[request_info.verb])
+        return await _VERBS[request_info.verb](op)
 
 
-def _is_misplaced(call: RequestInfo, served: Served) -> bool:
+def _is_misplaced(request_info: RequestInfo, descriptor: KindDescriptor) -> bool:
     """Tell whether the path puts into a namespace what lives in none.
 
     The roles of that namespace have been asked, and they have no say over the whole cluster.
     """
-    if served.resource.namespaced or not call.namespace:
+    if descriptor.resource.namespaced or not request_info.namespace:
         return False
-    return not served.names_namespaces or call.name != call.namespace
+    return not descriptor.is_namespace or request_info.name != request_info.namespace
 
 
-def _check_scope(call: RequestInfo, served: Served) -> None:
+def _check_scope(request_info: RequestInfo, descriptor: KindDescriptor) -> None:
     """Refuse a missing namespace where one is needed."""
     reads = ("list", "watch", "deletecollection")
-    if served.resource.namespaced and not call.namespace and call.verb not in reads:
+    if (
+        descriptor.resource.namespaced
+        and not request_info.namespace
+        and request_info.verb not in reads
+    ):
         raise BadRequest("an empty namespace may not be set during creation")

@@ -47,10 +47,10 @@ ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 ADMIN = User("kubernetes-admin", (MASTERS, AUTHENTICATED))
 
 
-def component(name: str, *groups: str) -> User:
+def component_user(name: str, *groups: str) -> User:
     """Name one of our own components as a user, for the in-process transport.
 
-    >>> component("system:kube-scheduler").groups
+    >>> component_user("system:kube-scheduler").groups
     ('system:authenticated',)
     """
     return User(name, (*groups, AUTHENTICATED))

@@ -8,19 +8,26 @@ opinion about what an object means. Only the API server imports this room.
 """
 
 from holdfast.store.indexing import index_object
-from holdfast.store.records import EventType, Indexed, ObjectKey, Retention, Stored, StoreEvent
+from holdfast.store.objects import (
+    EventType,
+    IndexEntry,
+    ObjectKey,
+    Retention,
+    StoredObject,
+    StoreEvent,
+)
 from holdfast.store.store import MAX_VALUE, Store, check_value_size, restore
 from holdfast.store.watch import Subscription
 
 __all__ = [
     "MAX_VALUE",
     "EventType",
-    "Indexed",
+    "IndexEntry",
     "ObjectKey",
     "Retention",
     "Store",
     "StoreEvent",
-    "Stored",
+    "StoredObject",
     "Subscription",
     "check_value_size",
     "index_object",

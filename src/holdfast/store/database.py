@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.store import schema
-from holdfast.store.integrity import damaged
-from holdfast.store.records import EventType, ObjectKey, StoreEvent
-from holdfast.store.revision_mark import RevisionMark
+from holdfast.store import sqlite_schema
+from holdfast.store.integrity import damaged_error
+from holdfast.store.objects import EventType, ObjectKey, StoreEvent
+from holdfast.store.revision_file import RevisionFile
 
 WriteFault = Callable[[sqlite3.Connection], None]
 """Runs inside each transaction before COMMIT and may raise; for tests."""
@@ -48,7 +48,7 @@ class LogRow(NamedTuple):
     revision: int
     key: ObjectKey
     change: EventType
-    stamp: int
+    time_ms: int
     value: bytes
     previous_revision: int | None
     previous: bytes | None
@@ -58,16 +58,16 @@ class Database:
     """Read everything at the start; afterwards commit, compact, copy."""
 
     def __init__(
-        self, path: Path, fault: WriteFault | None = None, mark: RevisionMark | None = None
+        self, path: Path, fault: WriteFault | None = None, mark: RevisionFile | None = None
     ) -> None:
         self.path = path
         self._fault = fault
         self._mark = mark
         self._new_gaps: list[tuple[int, int]] | None = None
         self._unchecked = 0
-        self._connection = schema.connect(path)
+        self._connection = sqlite_schema.connect(path)
         try:
-            schema.migrate(self._connection, path)
+            sqlite_schema.migrate(self._connection, path)
         except BaseException:
             self._connection.close()
             raise
@@ -79,10 +79,10 @@ class Database:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             if self._mark is not None:
                 with suppress(OSError):  # more stays reserved than was used
-                    self._mark.settle(self.meta("last_rv"))
+                    self._mark.release_unused(self.meta("last_rv"))
         self._connection.close()
 
-    def abandon(self) -> None:
+    def close_without_checkpoint(self) -> None:
         """Close a file that could not be loaded."""
         self._connection.close()
 
@@ -98,11 +98,11 @@ class Database:
         row = self._connection.execute("SELECT v FROM meta WHERE k = 'gaps'").fetchone()
         return [(before, after) for before, after in json.loads(row[0])] if row else []
 
-    def keep_gaps(self, gaps: list[tuple[int, int]]) -> None:
+    def set_gaps(self, gaps: list[tuple[int, int]]) -> None:
         """Store the gaps with the next commit: until then they can be found anew."""
         self._new_gaps = gaps
 
-    def floors(self) -> dict[tuple[str, str], int]:
+    def compact_revisions(self) -> dict[tuple[str, str], int]:
         """Tell for each resource up to which revision its log was compacted."""
         lowest = self.meta("compact_rv")
         rows = self._connection.execute("SELECT grp, resource, compact_rv FROM res")
@@ -117,7 +117,7 @@ class Database:
 
     def log(self, after: int = 0) -> Iterator[LogRow]:
         """Read the events after a revision, in order; without those below their floor."""
-        floors = self.floors()
+        floors = self.compact_revisions()
         names = {number: resource for resource, number in self._ids.items()}
         rows = self._connection.execute(
             "SELECT rv, res, ns, name, type, ts, val, prev_rv, prev FROM log"
@@ -127,13 +127,13 @@ class Database:
         for rv, number, ns, name, change, stamp, value, previous_rv, previous in rows:
             key = self._key(names, number, ns, name)
             if change not in _CHANGES:
-                raise damaged(self.path, f"revision {rv} is a change of no known kind")
+                raise damaged_error(self.path, f"revision {rv} is a change of no known kind")
             if rv > floors[names[number]]:
                 yield LogRow(rv, key, EventType(change), stamp, value, previous_rv, previous)
 
     def _key(self, names: dict[int, tuple[str, str]], number: int, ns: str, name: str) -> ObjectKey:
         if number not in names:
-            raise damaged(self.path, f"{ns}/{name} is of a resource that is not listed")
+            raise damaged_error(self.path, f"{ns}/{name} is of a resource that is not listed")
         return ObjectKey(*names[number], ns, name)
 
     def _read_ids(self) -> dict[tuple[str, str], int]:
@@ -178,7 +178,7 @@ class Database:
                 connection.execute("INSERT OR REPLACE INTO meta VALUES ('gaps', ?)", (gaps,))
         self._new_gaps = None
         if self._mark is not None:
-            self._mark.note(events[-1].revision)
+            self._mark.record_commit(events[-1].revision)
         self._unchecked += sum(3 * len(event.object.value) + 500 for event in events)
 
     def _number(self, key: ObjectKey) -> int:
@@ -213,7 +213,7 @@ class Database:
             gone = connection.execute(_COMPACTION, (COMPACTION_ROWS,)).rowcount
         return gone == COMPACTION_ROWS
 
-    def probe(self) -> None:
+    def test_commit(self) -> None:
         """Try whether commits work again, with enough bytes that a full disk shows."""
         with self._transaction() as connection:
             connection.execute(
@@ -237,7 +237,7 @@ class Database:
 def _log_row(number: int, event: StoreEvent) -> tuple[Any, ...]:
     before, key = event.previous, event.key
     return (
-        event.revision, number, key.namespace, key.name, int(event.change), event.stamp,
+        event.revision, number, key.namespace, key.name, int(event.change), event.time_ms,
         before and before.revision, event.object.value, before and before.value,
     )  # fmt: skip
 

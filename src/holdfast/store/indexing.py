@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.store.records import Indexed, ObjectKey
+from holdfast.store.objects import IndexEntry, ObjectKey
 
 
 class _Owner(msgspec.Struct, gc=False):
@@ -48,7 +48,7 @@ _POD = msgspec.json.Decoder(_Pod)
 _EVENT = msgspec.json.Decoder(_KubernetesEvent)
 
 
-def index_object(key: ObjectKey, value: bytes) -> Indexed:
+def index_object(key: ObjectKey, value: bytes) -> IndexEntry:
     """Read uid, labels, owners and the indexed fields out of an object's JSON.
 
     Of an object whose fields have other types only what fits is indexed: a store that holds one
@@ -64,7 +64,7 @@ def index_object(key: ObjectKey, value: bytes) -> Indexed:
         return _index_loosely(value)
 
 
-def _index(key: ObjectKey, value: bytes) -> Indexed:
+def _index(key: ObjectKey, value: bytes) -> IndexEntry:
     decoded: _Object
     fields: dict[str, Any] = {}
     if key[:2] == ("", "pods"):
@@ -80,16 +80,16 @@ def _index(key: ObjectKey, value: bytes) -> Indexed:
     meta = decoded.metadata
     owners = tuple(owner.uid for owner in meta.owner_references or ())
     named = (meta.namespace or "", meta.name) == (key.namespace, key.name) and bool(meta.uid)
-    return Indexed(meta.uid, meta.labels or {}, fields, owners, not named)
+    return IndexEntry(meta.uid, meta.labels or {}, fields, owners, not named)
 
 
-def _index_loosely(value: bytes) -> Indexed:
+def _index_loosely(value: bytes) -> IndexEntry:
     obj = msgspec.json.decode(value)
     meta = obj.get("metadata") if isinstance(obj, dict) else None
     meta = meta if isinstance(meta, dict) else {}
     uid, labels, owners = (meta.get(part) for part in ("uid", "labels", "ownerReferences"))
-    return Indexed(
-        misnamed=True,
+    return IndexEntry(
+        metadata_mismatch=True,
         uid=uid if isinstance(uid, str) else "",
         labels={k: v for k, v in labels.items() if isinstance(v, str)}
         if isinstance(labels, dict)

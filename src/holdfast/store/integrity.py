@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast import errors
-from holdfast.store import schema
+from holdfast.store import sqlite_schema
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -23,11 +23,11 @@ def check_file(path: Path) -> None:
 
     It takes about 1 s for a gigabyte, a seventh of what loading takes.
     """
-    with named_failures(path), closing(schema.connect_read_only(path)) as connection:
-        schema.check(connection, path)
+    with convert_sqlite_errors(path), closing(sqlite_schema.connect_read_only(path)) as connection:
+        sqlite_schema.check(connection, path)
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
-            raise damaged(path, found)
+            raise damaged_error(path, found)
 
 
 def is_damage(error: Exception) -> bool:
@@ -38,7 +38,7 @@ def is_damage(error: Exception) -> bool:
     return code is not None and code & _PRIMARY in _DAMAGED
 
 
-def damaged(path: Path, cause: object) -> errors.StoreDamaged:
+def damaged_error(path: Path, cause: object) -> errors.StoreDamaged:
     """Make the sentence about a broken file."""
     words = " ".join(str(cause).split())
     return errors.StoreDamaged(
@@ -48,13 +48,13 @@ def damaged(path: Path, cause: object) -> errors.StoreDamaged:
 
 
 @contextmanager
-def named_failures(path: Path) -> Iterator[None]:
+def convert_sqlite_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite raises about a file into one sentence that names it."""
     try:
         yield
     except (sqlite3.Error, msgspec.MsgspecError) as error:
         if is_damage(error):
-            raise damaged(path, error) from error
+            raise damaged_error(path, error) from error
         if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _LOCKED:
             raise errors.StoreLocked(
                 f"{path} is locked by another program ({error}): end that program and start again"

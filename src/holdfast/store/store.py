@@ -21,24 +21,31 @@ from pathlib import Path
 
 from holdfast import errors
 from holdfast.clock import Clock
-from holdfast.store.archive import restore, write_backup
+from holdfast.store.backup import restore, write_backup
+from holdfast.store.committed_objects import load_objects, objects_before, replay
+from holdfast.store.data_directory import DataDirectory
 from holdfast.store.database import Database, WriteFault
-from holdfast.store.directory import Directory
 from holdfast.store.indexing import index_object
-from holdfast.store.integrity import check_file, is_damage, named_failures
-from holdfast.store.records import EventType, Index, ObjectKey, Retention, Stored, StoreEvent
-from holdfast.store.revision_mark import Gaps, RevisionMark
-from holdfast.store.state import load_state, replay, undo
-from holdfast.store.watch import History, Subscription
-from holdfast.store.write_refusal import WriteRefusal
-from holdfast.store.writer import Write, Writer
+from holdfast.store.integrity import check_file, convert_sqlite_errors, is_damage
+from holdfast.store.objects import (
+    EventType,
+    IndexFunc,
+    ObjectKey,
+    Retention,
+    StoredObject,
+    StoreEvent,
+)
+from holdfast.store.read_only_mode import ReadOnlyMode
+from holdfast.store.revision_file import RevisionFile, RevisionGaps
+from holdfast.store.watch import Subscription, WatchCache
+from holdfast.store.writer_thread import PendingWrite, WriterThread
 
 log = logging.getLogger(__name__)
-__all__ = ["MAX_VALUE", "Build", "Store", "check_value_size", "restore"]
+__all__ = ["MAX_VALUE", "Store", "ValueBuilder", "check_value_size", "restore"]
 
-Build = Callable[[int], bytes]
+ValueBuilder = Callable[[int], bytes]
 """Make the bytes to store, given the revision to embed as ``metadata.resourceVersion``."""
-Objects = list[Stored]
+Objects = list[StoredObject]
 ResourceKeys = list[tuple[str, str]]
 
 MAX_VALUE = 1_572_864
@@ -51,7 +58,7 @@ MODIFIED = (
 def check_value_size(key: ObjectKey, value: bytes) -> None:
     """Refuse an object over the limit."""
     if len(value) > MAX_VALUE:
-        words = f"{key.words} is {len(value)} bytes long; the limit is {MAX_VALUE}"
+        words = f"{key.display_name} is {len(value)} bytes long; the limit is {MAX_VALUE}"
         raise errors.TooLarge(words, key.details)
 
 
@@ -60,24 +67,24 @@ class Store:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: DataDirectory,
         database: Database,
         clock: Clock,
-        index: Index,
+        index: IndexFunc,
         retention: Retention,
     ) -> None:
         self.cluster_uid: str = database.meta("cluster_uid")
         self._directory, self._clock, self._index = directory, clock, index
         self._retention = retention
         self._loop = asyncio.get_running_loop()
-        self._overlay: dict[ObjectKey, Write] = {}
-        self._refusal = WriteRefusal(directory.path, clock, self._recover)
+        self._overlay: dict[ObjectKey, PendingWrite] = {}
+        self._refusal = ReadOnlyMode(directory.path, clock, self._recover)
         self._closed = False
         self._compaction: asyncio.Task[None] | None = None
         self._uncompacted = self._uncompacted_bytes = 0
-        self._histories: dict[tuple[str, str], History] = {}
-        self._load(database, directory.mark)
-        self._writer = Writer(database, self._loop, self._committed, self._failed)
+        self._histories: dict[tuple[str, str], WatchCache] = {}
+        self._load(database, directory.revision_file)
+        self._writer = WriterThread(database, self._loop, self._committed, self._failed)
 
     @classmethod
     def open(
@@ -85,7 +92,7 @@ class Store:
         directory: Path,
         clock: Clock,
         *,
-        index: Index = index_object,
+        index: IndexFunc = index_object,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         fault: WriteFault | None = None,
     ) -> Store:
@@ -94,25 +101,25 @@ class Store:
         Raises StoreLocked when another process has the directory. ``fault`` is for tests:
         it runs in the writer thread inside each transaction, before COMMIT, and may raise.
         """
-        with ExitStack() as undo:
-            home = Directory(directory)
-            undo.callback(home.release)
+        with ExitStack() as objects_before:
+            home = DataDirectory(directory)
+            objects_before.callback(home.release)
             check_file(home.database)
-            with named_failures(home.database):
-                database = Database(home.database, fault, home.mark)
-                undo.callback(database.abandon)
+            with convert_sqlite_errors(home.database):
+                database = Database(home.database, fault, home.revision_file)
+                objects_before.callback(database.close_without_checkpoint)
                 store = cls(home, database, clock, index, retention)
-            undo.pop_all()
+            objects_before.pop_all()
         return store
 
-    def _load(self, database: Database, mark: RevisionMark) -> None:
+    def _load(self, database: Database, mark: RevisionFile) -> None:
         self._floor: int = database.meta("compact_rv")
         self._revision = int(database.meta("last_rv"))
         self._assigned = max(self._revision, mark.reserved - 1)
-        self._gaps = Gaps(database.gaps())
+        self._gaps = RevisionGaps(database.gaps())
         if self._assigned > self._revision:
             self._gaps.add(self._revision, self._assigned + 1)
-            database.keep_gaps(self._gaps.as_list())
+            database.set_gaps(self._gaps.as_list())
         if mark.committed > self._revision:
             log.error(
                 "%s ends at revision %d although revision %d was committed: what was written in "
@@ -120,10 +127,10 @@ class Store:
                 "at %d, and clients that have seen a lost one must list again",
                 database.path, self._revision, mark.committed, self._assigned + 1,
             )  # fmt: skip
-        self._state = load_state(database, self._index)
-        self._compacted = database.floors()
+        self._state = load_objects(database, self._index)
+        self._compacted = database.compact_revisions()
         for resource, floor in self._compacted.items():
-            self._histories[resource] = History(self._retention, floor, self._gaps)
+            self._histories[resource] = WatchCache(self._retention, floor, self._gaps)
         for event in replay(database.log(), self._state, self._index):
             self._history(event.key.group, event.key.plural).extend((event,))
 
@@ -155,7 +162,7 @@ class Store:
         return self._writer.busy
 
     @property
-    def refusal(self) -> str:
+    def read_only_reason(self) -> str:
         """Say why writes are refused at present, "" if they are not."""
         return self._refusal.reason
 
@@ -171,7 +178,7 @@ class Store:
         """Name the (group, plural) of every resource that has objects."""
         return self._state.resources
 
-    def get(self, key: ObjectKey) -> Stored | None:
+    def get(self, key: ObjectKey) -> StoredObject | None:
         """Read one object as clients may see it."""
         return self._state.get(key)
 
@@ -195,10 +202,10 @@ class Store:
     ) -> Objects:
         """List objects as they were at a revision; raises Expired if history is gone."""
         history = self._history(group, plural)
-        since = history.read(history.place(revision))
+        since = history.read(history.position_after(revision))
         now = self._state.select(group, plural, namespace)
         mine = [e for e in since if not namespace or e.key.namespace == namespace]
-        return undo(now, mine) if mine else now
+        return objects_before(now, mine) if mine else now
 
     def dependents(self, uid: str) -> Objects:
         """List the objects, of any resource, that name this uid as an owner."""
@@ -206,53 +213,53 @@ class Store:
 
     # Deciding.
 
-    def latest(self, key: ObjectKey) -> Stored | None:
+    def latest(self, key: ObjectKey) -> StoredObject | None:
         """Read one object including writes not committed yet: what a decision builds on."""
         write = self._overlay.get(key)
         if write is None:
             return self._state.get(key)
         return None if write.event.change is EventType.DELETED else write.event.object
 
-    def create(self, key: ObjectKey, build: Build) -> asyncio.Future[Stored]:
+    def create(self, key: ObjectKey, build: ValueBuilder) -> asyncio.Future[StoredObject]:
         """Queue a new object; raises AlreadyExists. The future completes after COMMIT."""
         if self.latest(key) is not None:
-            raise errors.AlreadyExists(f"{key.words} already exists", key.details)
+            raise errors.AlreadyExists(f"{key.display_name} already exists", key.details)
         return self._decide(EventType.ADDED, key, None, build)
 
-    def update(self, previous: Stored, build: Build) -> asyncio.Future[Stored]:
+    def update(self, previous: StoredObject, build: ValueBuilder) -> asyncio.Future[StoredObject]:
         """Queue the next version of ``previous``; raises Conflict or NotFound if it moved on."""
         self._check_latest(previous)
         return self._decide(EventType.MODIFIED, previous.key, previous, build)
 
-    def delete(self, previous: Stored, build: Build) -> asyncio.Future[Stored]:
+    def delete(self, previous: StoredObject, build: ValueBuilder) -> asyncio.Future[StoredObject]:
         """Queue the removal; ``build`` makes the final object that watchers are shown."""
         self._check_latest(previous)
         return self._decide(EventType.DELETED, previous.key, previous, build)
 
-    def _check_latest(self, previous: Stored) -> None:
+    def _check_latest(self, previous: StoredObject) -> None:
         key, latest = previous.key, self.latest(previous.key)
         if latest is None:
-            raise errors.NotFound(f"{key.words} not found", key.details)
+            raise errors.NotFound(f"{key.display_name} not found", key.details)
         if latest.revision != previous.revision:
             raise errors.Conflict(
-                f"Operation cannot be fulfilled on {key.words}: {MODIFIED}", key.details
+                f"Operation cannot be fulfilled on {key.display_name}: {MODIFIED}", key.details
             )
 
     def _decide(
-        self, change: EventType, key: ObjectKey, previous: Stored | None, build: Build
-    ) -> asyncio.Future[Stored]:
+        self, change: EventType, key: ObjectKey, previous: StoredObject | None, build: ValueBuilder
+    ) -> asyncio.Future[StoredObject]:
         self._check_open()
-        self._refusal.check()
+        self._refusal.check_writable()
         revision = self._assigned + 1
         value = build(revision)
         check_value_size(key, value)
-        stored = Stored(key, revision, value, self._index(key, value))
+        stored = StoredObject(key, revision, value, self._index(key, value))
         assert self._assigned + 1 == revision, "build must not write to the store"
         self._assigned = revision
         event = StoreEvent(change, stored, previous, int(self._clock.now() * 1000))
-        write = Write(event, self._loop.create_future())
+        write = PendingWrite(event, self._loop.create_future())
         self._overlay[key] = write
-        self._writer.put(write)
+        self._writer.enqueue(write)
         return write.done
 
     # Following.
@@ -274,20 +281,20 @@ class Store:
         history = self._history(group, plural)
         return Subscription(history, from_revision, accept, lambda: self._revision)
 
-    def _history(self, group: str, plural: str) -> History:
+    def _history(self, group: str, plural: str) -> WatchCache:
         history = self._histories.get((group, plural))
         if history is None:
-            history = History(self._retention, self._floor, self._gaps)
+            history = WatchCache(self._retention, self._floor, self._gaps)
             self._histories[group, plural] = history
         return history
 
-    def check_not_lost(self, revision: int) -> None:
+    def check_not_in_gap(self, revision: int) -> None:
         """Raise Expired for a revision that may have been given out and is not in the store."""
         self._gaps.check(revision)
 
     # What the writer reports.
 
-    def _committed(self, batch: Sequence[Write]) -> None:
+    def _committed(self, batch: Sequence[PendingWrite]) -> None:
         self._apply([write.event for write in batch])
         for write in batch:
             if self._overlay.get(write.event.key) is write:
@@ -309,17 +316,17 @@ class Store:
         self._uncompacted += len(events)
         self._uncompacted_bytes += sum(len(event.object.value) for event in events)
         kept = self._retention
-        much = self._uncompacted >= kept.most or self._uncompacted_bytes >= kept.most_bytes
+        much = self._uncompacted >= kept.max_events or self._uncompacted_bytes >= kept.max_bytes
         if much and self._compaction is None:
             self._compaction = self._loop.create_task(self._compact_by_volume())
 
-    def _failed(self, batch: Sequence[Write], error: Exception) -> None:
+    def _failed(self, batch: Sequence[PendingWrite], error: Exception) -> None:
         """Forget everything not committed: it was decided on what never came to be."""
         self._overlay.clear()
         for write in batch:
             if not write.done.done():
                 write.done.set_exception(self._refusal.unavailable(error))
-        self._refusal.begin(error)
+        self._refusal.enter(error)
 
     async def _recover(self) -> None:
         """Commit for trial; a commit that reached the disk and was reported as failed counts."""
@@ -332,22 +339,22 @@ class Store:
         """Forget history older than the retention allows."""
         self._check_open()
         when = self._clock.now() if now is None else now
-        floors = {resource: h.floor_at(when) for resource, h in self._histories.items()}
+        floors = {resource: h.compactable_revision(when) for resource, h in self._histories.items()}
         self._uncompacted = self._uncompacted_bytes = 0
         moved = {r: floor for r, floor in floors.items() if floor > self._compacted.get(r, 0)}
         if not moved:
             return
         try:
-            more = await self._writer.do(lambda database: database.compact(moved))
+            more = await self._writer.run(lambda database: database.compact(moved))
             while more:
-                more = await self._writer.do(lambda database: database.compact({}))
+                more = await self._writer.run(lambda database: database.compact({}))
         except (sqlite3.Error, OSError) as error:
             if is_damage(error):
-                self._refusal.begin(error)
+                self._refusal.enter(error)
             raise self._refusal.unavailable(error) from error
         self._compacted |= moved
         for resource, floor in moved.items():
-            self._histories[resource].forget(floor)
+            self._histories[resource].compact(floor)
 
     async def _compact_by_volume(self) -> None:
         with suppress(errors.Unavailable):
@@ -357,7 +364,7 @@ class Store:
     async def backup(self, path: Path) -> None:
         """Write a consistent copy to a new file, mode 0600; writes wait meanwhile."""
         self._check_open()
-        await self._writer.do(lambda database: write_backup(database, path))
+        await self._writer.run(lambda database: write_backup(database, path))
 
     def _check_open(self) -> None:
         if self._closed:

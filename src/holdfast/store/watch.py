@@ -12,18 +12,18 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from holdfast import errors
-from holdfast.store.records import Retention, StoreEvent
-from holdfast.store.revision_mark import Gaps
+from holdfast.store.objects import Retention, StoreEvent
+from holdfast.store.revision_file import RevisionGaps
 
 BATCH = 512
 """So many events are handed out at once; then others get a turn."""
 
 
-class History:
-    """What happened to one resource after ``floor``, and who waits for more."""
+class WatchCache:
+    """What happened to one resource after ``compact_revision``, and who waits for more."""
 
-    def __init__(self, retention: Retention, floor: int, gaps: Gaps) -> None:
-        self.floor = floor
+    def __init__(self, retention: Retention, floor: int, gaps: RevisionGaps) -> None:
+        self.compact_revision = floor
         self._gaps = gaps
         self.waiting: set[Subscription] = set()
         self.subscribers: set[Subscription] = set()
@@ -37,10 +37,10 @@ class History:
         """Give the place after the newest event, counted from the first ever held."""
         return self._forgotten + len(self._events)
 
-    def place(self, revision: int) -> int:
+    def position_after(self, revision: int) -> int:
         """Find the first event after a revision; raises Expired if some are gone."""
-        if revision < self.floor:
-            raise errors.Expired(f"too old resource version: {revision} ({self.floor})")
+        if revision < self.compact_revision:
+            raise errors.Expired(f"too old resource version: {revision} ({self.compact_revision})")
         self._gaps.check(revision)
         return self._forgotten + bisect_right(self._events, revision, key=_REVISION)
 
@@ -50,22 +50,22 @@ class History:
         assert start >= 0, "events before the floor were asked for"
         return self._events[start : None if limit is None else start + limit]
 
-    def left_behind(self, place: int, began_behind: int) -> bool:
+    def fell_behind(self, place: int, began_behind: int) -> bool:
         """Tell whether a reader at this place is too slow; where it began is not its fault."""
         behind = self.end - place - began_behind
-        return place < self._forgotten or behind > self._retention.lag
+        return place < self._forgotten or behind > self._retention.max_lag
 
     def extend(self, events: Sequence[StoreEvent]) -> None:
         """Add what was committed and wake those who wait for it."""
         self._events.extend(events)
         self._bytes += _size(events)
-        most, most_bytes = self._retention.most, self._retention.most_bytes
+        most, most_bytes = self._retention.max_events, self._retention.max_bytes
         if len(self._events) > most * 9 // 8:  # not one by one: it moves the rest
             self._forget(len(self._events) - most)
         if self._bytes > most_bytes * 9 // 8:
             self._forget(self._oldest_of(self._bytes - most_bytes))
         for subscription in tuple(self.waiting):
-            subscription.offer(events)
+            subscription.notify(events)
 
     def _oldest_of(self, size: int) -> int:
         """Count the oldest events that have so many bytes together, without the newest one."""
@@ -75,25 +75,25 @@ class History:
             count += 1
         return count
 
-    def floor_at(self, now: float) -> int:
+    def compactable_revision(self, now: float) -> int:
         """Tell up to which revision history may be forgotten at a time."""
         oldest = int((now - self._retention.seconds) * 1000)
-        floor = self.floor
-        for event in self._events[: max(0, len(self._events) - self._retention.least)]:
-            if event.stamp >= oldest:
+        floor = self.compact_revision
+        for event in self._events[: max(0, len(self._events) - self._retention.min_events)]:
+            if event.time_ms >= oldest:
                 break
             floor = event.revision
         return floor
 
-    def forget(self, floor: int) -> None:
+    def compact(self, floor: int) -> None:
         """Drop the events up to a revision."""
-        if floor > self.floor:
+        if floor > self.compact_revision:
             self._forget(bisect_right(self._events, floor, key=_REVISION))
-            self.floor = floor
+            self.compact_revision = floor
 
     def _forget(self, count: int) -> None:
         if count:
-            self.floor = self._events[count - 1].revision
+            self.compact_revision = self._events[count - 1].revision
             self._forgotten += count
             self._bytes -= _size(self._events[:count])
             del self._events[:count]
@@ -115,7 +115,7 @@ class Subscription:
 
     def __init__(
         self,
-        history: History,
+        history: WatchCache,
         from_revision: int,
         accept: Callable[[StoreEvent], bool] | None,
         committed: Callable[[], int],
@@ -125,7 +125,7 @@ class Subscription:
         self._history = history
         self._accept = accept
         self._committed = committed
-        self._place = history.place(from_revision)
+        self._place = history.position_after(from_revision)
         self._began_behind = history.end - self._place
         self._seen = from_revision
         self._waiter: asyncio.Future[None] | None = None
@@ -144,7 +144,7 @@ class Subscription:
     async def __anext__(self) -> list[StoreEvent]:
         """Wait for the next events, at most a few hundred at once."""
         while not self.closed:
-            if self._history.left_behind(self._place, self._began_behind):
+            if self._history.fell_behind(self._place, self._began_behind):
                 self.overrun = True
                 self.close()
             elif self._place < self._history.end:
@@ -174,7 +174,7 @@ class Subscription:
             self._waiter = None
             self._history.waiting.discard(self)
 
-    def offer(self, events: Sequence[StoreEvent]) -> None:
+    def notify(self, events: Sequence[StoreEvent]) -> None:
         """Wake the reader if one of these new events is for it; only called while it waits."""
         if self._accepts_any(events):
             self._wake()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apiserver.schema.structural import Schema, shipped_crds
+from holdfast.apiserver.schema.structural import StructuralSchema, shipped_crds
 from holdfast.apiserver.tables import columns_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,7 +18,7 @@ def version(crd):
 
 
 def schema(crd):
-    return Schema.compile(version(crd)["schema"]["openAPIV3Schema"])
+    return StructuralSchema.compile(version(crd)["schema"]["openAPIV3Schema"])
 
 
 def judged(crd, spec, **more):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.apiserver.schema.structural import Schema
+from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.errors import Invalid
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
@@ -10,7 +10,7 @@ TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 
 def schema(rules=(), **properties):
     spec = {"type": "object", "properties": properties, "x-kubernetes-validations": list(rules)}
-    return Schema.compile({"type": "object", "properties": {"spec": spec}})
+    return StructuralSchema.compile({"type": "object", "properties": {"spec": spec}})
 
 
 def rule(text, message="", **more):
@@ -117,5 +117,5 @@ def test_what_is_no_cel_is_refused_with_its_path():
 def test_what_cannot_be_evaluated_is_left_alone_and_said(unbuilt):
     compiled = schema([unbuilt], a=TEXT, t={"type": "string", "format": "date-time"})
     assert wrong(compiled, {"a": "x", "t": "2019-01-01T00:00:00Z"}) == []
-    (words,) = compiled.unbuilt_rules
+    (words,) = compiled.unevaluated_rules
     assert words.startswith("properties[spec].x-kubernetes-validations[0] is not evaluated: ")

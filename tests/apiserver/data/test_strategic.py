@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from holdfast.api import scheme
-from holdfast.apiserver.schema.strategic import strategic_merge
+from holdfast.apiserver.schema.strategic_merge_patch import strategic_merge
 from holdfast.errors import BadRequest, Unsupported
 
 POD = ("", "v1", "Pod")

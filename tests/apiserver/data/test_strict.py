@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.api import scheme
-from holdfast.apiserver.schema import strict
+from holdfast.apiserver.schema import field_validation
 from holdfast.errors import BadRequest
 
 POD = {
@@ -23,7 +23,7 @@ POD = {
 
 
 def test_unknown_fields_are_named_by_path_in_the_order_they_stand():
-    assert strict.prune(scheme.PODS, POD)[1] == [
+    assert field_validation.prune(scheme.PODS, POD)[1] == [
         "metadata.foo",
         "spec.containers[0].resources.limit",
         "spec.containers[0].bar",
@@ -34,7 +34,7 @@ def test_unknown_fields_are_named_by_path_in_the_order_they_stand():
 
 
 def test_unknown_fields_are_not_kept_and_the_rest_is():
-    kept, _ = strict.prune(("", "v1", "Pod"), POD)
+    kept, _ = field_validation.prune(("", "v1", "Pod"), POD)
     assert kept["spec"]["containers"] == [
         {"name": "c", "resources": {"limits": {"example.com/x": 1}}}
     ]
@@ -61,34 +61,34 @@ def test_unknown_fields_are_not_kept_and_the_rest_is():
     ],
 )
 def test_free_form_parts_and_foreign_kinds_have_no_unknown_fields(kind, obj):
-    assert strict.prune(kind, obj)[1] == []
-    assert strict.prune(kind, obj)[0] == obj
+    assert field_validation.prune(kind, obj)[1] == []
+    assert field_validation.prune(kind, obj)[0] == obj
 
 
 def test_maps_of_objects_are_checked_value_by_value():
     slice_ = {"spec": {"devices": [{"attributes": {"a": {"int": 1, "ints": [1], "intt": 2}}}]}}
     kind = ("resource.k8s.io", "v1", "ResourceSlice")
-    assert strict.prune(kind, slice_)[1] == ["spec.devices[0].attributes.a.intt"]
+    assert field_validation.prune(kind, slice_)[1] == ["spec.devices[0].attributes.a.intt"]
 
 
 @pytest.mark.parametrize("spec", [{"containers": "many"}, {"affinity": 3}, {"nodeName": 3}])
 def test_values_of_the_wrong_shape_are_refused(spec):
     with pytest.raises(BadRequest, match="cannot unmarshal"):
-        strict.prune(scheme.PODS, {"spec": spec})
+        field_validation.prune(scheme.PODS, {"spec": spec})
 
 
 def test_duplicates_are_named_by_path():
     body = b'{"metadata":{"name":"q","name":"r"},"spec":{"c":[{"a":1,"a":2}],"d":{"e":1}}}'
-    assert strict.duplicate_fields(body) == ["metadata.name", "spec.c[0].a"]
-    assert strict.duplicate_fields(b'{"a":{"b":1},"c":{"b":1}}') == []
+    assert field_validation.duplicate_fields(body) == ["metadata.name", "spec.c[0].a"]
+    assert field_validation.duplicate_fields(b'{"a":{"b":1},"c":{"b":1}}') == []
     with pytest.raises(BadRequest, match="no JSON"):
-        strict.duplicate_fields(b"{")
+        field_validation.duplicate_fields(b"{")
 
 
 def test_the_words_are_upstreams():
-    words = strict.complaints(["spec.nope"], ["metadata.name"])
+    words = field_validation.field_warnings(["spec.nope"], ["metadata.name"])
     assert words == ['duplicate field "metadata.name"', 'unknown field "spec.nope"']
-    assert strict.message(words, "Pod", "v1") == (
+    assert field_validation.strict_error_message(words, "Pod", "v1") == (
         'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
         'duplicate field "metadata.name", unknown field "spec.nope"'
     )

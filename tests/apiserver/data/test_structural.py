@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apiserver.schema.structural import Schema
+from holdfast.apiserver.schema.structural import StructuralSchema
 from holdfast.errors import Invalid
 
 RECORDED = json.loads(Path(__file__).with_name("structural_cases.json").read_text())
-ROOT = Schema.compile(RECORDED["schema"])
+ROOT = StructuralSchema.compile(RECORDED["schema"])
 
 
 def compiled(**properties):
     spec = {"type": "object", "properties": properties}
-    return Schema.compile({"type": "object", "properties": {"spec": spec}})
+    return StructuralSchema.compile({"type": "object", "properties": {"spec": spec}})
 
 
 def wrong(schema, spec, old=None):
@@ -39,7 +39,7 @@ def test_values_are_judged_as_a_real_api_server_does(case):
 @pytest.mark.parametrize("case", RECORDED["schemas"], ids=shown)
 def test_schemas_are_judged_as_a_real_api_server_does(case):
     try:
-        Schema.compile(case["schema"])
+        StructuralSchema.compile(case["schema"])
         causes = []
     except Invalid as refused:
         causes = sorted([c.field, c.message] for c in refused.details.causes)

@@ -8,7 +8,7 @@ import pytest
 from holdfast.api import scheme
 from holdfast.api.resource import Resource
 from holdfast.api.timestamps import rfc3339
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds import BUILT_IN
 from holdfast.apiserver.tables import columns_of, custom_printer, table
 from holdfast.errors import BadRequest
@@ -283,7 +283,11 @@ def test_nodes():
         ),
         (built_in("rbac.authorization.k8s.io", "roles"), obj(), ["a", at(90)]),
         (built_in("apiextensions.k8s.io", "customresourcedefinitions"), obj(), ["a", at(90)]),
-        (Served(Resource("x.io", "v1", "widgets", "Widget", dict)).printer, obj(), ["a", "90s"]),
+        (
+            KindDescriptor(Resource("x.io", "v1", "widgets", "Widget", dict)).printer,
+            obj(),
+            ["a", "90s"],
+        ),
     ],
 )
 def test_built_in_kinds_print_as_upstream(printer, one, expected):

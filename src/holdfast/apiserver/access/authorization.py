@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.api import fields
-from holdfast.apiserver.access.rbac import GROUP, RoleBook, refusal
+from holdfast.apiserver.access.rbac import GROUP, RoleIndex, forbidden_message
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.apiserver.user import AUTHENTICATED, User
-from holdfast.apiserver.wire.routing import RequestInfo
+from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.client.transport import Request
 from holdfast.errors import BadRequest, Details, Forbidden, Unauthorized
 from holdfast.store import Store
 
-OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+PUBLIC_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 _ACCOUNTS = "system:serviceaccounts"
 _ROLES = ("clusterroles", "roles")
 _BINDINGS = ("clusterrolebindings", "rolebindings")
@@ -26,24 +26,26 @@ class Authorizer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._book = RoleBook()
+        self._book = RoleIndex()
         self._fingerprint: tuple[int, ...] = ()
 
-    def check(self, user: User, call: RequestInfo) -> None:
+    def check(self, user: User, request_info: RequestInfo) -> None:
         """Refuse what the user may not do: 401 if nobody is known, 403 otherwise."""
-        if user.is_master or is_open(call):
+        if user.is_master or is_public(request_info):
             return
         if user.is_anonymous:
             raise Unauthorized("Unauthorized")
-        if not self.allows(user, call):
-            details = Details(name=call.name, group=call.group, kind=call.plural)
-            raise Forbidden(refusal(user, call), details)
+        if not self.allows(user, request_info):
+            details = Details(
+                name=request_info.name, group=request_info.group, kind=request_info.plural
+            )
+            raise Forbidden(forbidden_message(user, request_info), details)
 
-    def allows(self, user: User, call: RequestInfo) -> bool:
+    def allows(self, user: User, request_info: RequestInfo) -> bool:
         """Tell whether a user may do something."""
-        return user.is_master or self.book().allows(user, call)
+        return user.is_master or self.roles().allows(user, request_info)
 
-    def book(self) -> RoleBook:
+    def roles(self) -> RoleIndex:
         """Return the roles as they are committed now, indexed again only if any changed."""
         fingerprint = tuple(
             stored.revision
@@ -52,7 +54,7 @@ class Authorizer:
         )
         if fingerprint != self._fingerprint:
             self._fingerprint = fingerprint
-            self._book = RoleBook.build(self._read(*_ROLES), self._read(*_BINDINGS))
+            self._book = RoleIndex.build(self._read(*_ROLES), self._read(*_BINDINGS))
         return self._book
 
     def _read(self, *plurals: str) -> Iterator[dict[str, Any]]:
@@ -61,22 +63,30 @@ class Authorizer:
                 yield decode(stored)
 
 
-def is_open(call: RequestInfo) -> bool:
+def is_public(request_info: RequestInfo) -> bool:
     """Tell whether anybody may ask this."""
-    path = call.path.rstrip("/") or "/"
-    return not call.is_resource and call.verb in ("get", "head") and path in OPEN_PATHS
+    path = request_info.path.rstrip("/") or "/"
+    return (
+        not request_info.is_resource
+        and request_info.verb in ("get", "head")
+        and path in PUBLIC_PATHS
+    )
 
 
-def named(call: RequestInfo, request: Request) -> RequestInfo:
+def with_selected_name(request_info: RequestInfo, request: Request) -> RequestInfo:
     """Give a list or watch of one name that name, so that a role on the name covers it."""
     text = request.query.get("fieldSelector", "")
-    if call.verb not in ("list", "watch") or call.name or "metadata.name" not in text:
-        return call
+    if (
+        request_info.verb not in ("list", "watch")
+        or request_info.name
+        or "metadata.name" not in text
+    ):
+        return request_info
     name = fields.parse(text).exact("metadata.name")
-    return replace(call, name=name) if name else call
+    return replace(request_info, name=name) if name else request_info
 
 
-def impersonated(authorizer: Authorizer, user: User, request: Request) -> User:
+def impersonate(authorizer: Authorizer, user: User, request: Request) -> User:
     """Let a user act as another, if a role gives it the verb ``impersonate``."""
     headers = [key for key in request.headers if key.startswith("impersonate-")]
     if not headers:

@@ -104,7 +104,7 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def make_server(authority: KeyPair, hosts: Sequence[str], now: float) -> KeyPair:
+def make_server_certificate(authority: KeyPair, hosts: Sequence[str], now: float) -> KeyPair:
     """Make the certificate a server shows, good for every host name and address given."""
     names = [_general_name(host) for host in hosts]
     return _sign(
@@ -112,7 +112,9 @@ def make_server(authority: KeyPair, hosts: Sequence[str], now: float) -> KeyPair
     )
 
 
-def make_client(authority: KeyPair, user: str, groups: Sequence[str], now: float) -> KeyPair:
+def make_client_certificate(
+    authority: KeyPair, user: str, groups: Sequence[str], now: float
+) -> KeyPair:
     """Make a certificate a client shows: CN is the user, O are the groups."""
     return _sign(authority, _name(user, groups), now, ExtendedKeyUsageOID.CLIENT_AUTH)
 

@@ -19,8 +19,8 @@ from holdfast.apiserver.access.certificates import (
     KeyPair,
     covers,
     make_authority,
-    make_client,
-    make_server,
+    make_client_certificate,
+    make_server_certificate,
 )
 from holdfast.apiserver.user import ADMIN, AUTHENTICATED, MASTERS, User
 from holdfast.errors import BadConfiguration
@@ -42,7 +42,7 @@ class Credentials:
     hosts: tuple[str, ...]
     tokens: dict[str, User] = field(default_factory=dict)
 
-    def mint_token(self, user: User) -> str:
+    def create_token(self, user: User) -> str:
         """Make a token for a user; only its hash is kept, and only the newest one counts."""
         token = secrets.token_urlsafe(32)
         self.tokens = {h: u for h, u in self.tokens.items() if u.name != user.name}
@@ -72,10 +72,10 @@ def _ensure_credentials(directory: Path, now: float, hosts: Sequence[str]) -> Cr
     authority = _load(directory, "ca") or _save(directory, "ca", make_authority("holdfast-ca", now))
     server = _load(directory, "server")
     if server is None or not covers(server.certificate, wanted, now):
-        server = _save(directory, "server", make_server(authority, wanted, now))
+        server = _save(directory, "server", make_server_certificate(authority, wanted, now))
     admin = _load(directory, "admin")
     if admin is None or not covers(admin.certificate, (), now):
-        pair = make_client(authority, ADMIN.name, (MASTERS,), now)
+        pair = make_client_certificate(authority, ADMIN.name, (MASTERS,), now)
         admin = _save(directory, "admin", pair)
     return Credentials(directory, authority, server, admin, wanted, _load_tokens(directory))
 
@@ -87,7 +87,7 @@ def write_kubeconfig(credentials: Credentials, path: Path, url: str) -> None:
     cannot do certificates. The token is nowhere else in the clear; one that is in the file already
     and still valid stays.
     """
-    token = _token_in(path, credentials) or credentials.mint_token(
+    token = _token_in(path, credentials) or credentials.create_token(
         User(_TOKEN_USER, (MASTERS, AUTHENTICATED))
     )
     config = kubeconfig(
@@ -139,7 +139,7 @@ def kubeconfig(
     }
 
 
-def server_context(credentials: Credentials) -> ssl.SSLContext:
+def server_tls_context(credentials: Credentials) -> ssl.SSLContext:
     """Build the TLS settings of the server: 1.2 or newer, client certificates welcome."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

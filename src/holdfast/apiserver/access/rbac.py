@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.apiserver.user import User
-from holdfast.apiserver.wire.routing import RequestInfo
+from holdfast.apiserver.wire.request_info import RequestInfo
 
 PolicyRule = Mapping[str, Any]
 GROUP = "rbac.authorization.k8s.io"
@@ -21,7 +21,7 @@ class Grant:
     rules: tuple[PolicyRule, ...]
 
 
-def rule_allows(rule: PolicyRule, call: RequestInfo) -> bool:
+def rule_allows(rule: PolicyRule, request_info: RequestInfo) -> bool:
     """Tell whether one rule covers a call.
 
     >>> pods = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
@@ -31,17 +31,19 @@ def rule_allows(rule: PolicyRule, call: RequestInfo) -> bool:
     False
     """
     verbs = rule.get("verbs") or ()
-    if "*" not in verbs and call.verb not in verbs:
+    if "*" not in verbs and request_info.verb not in verbs:
         return False
-    if not call.is_resource:
-        return any(_path_matches(url, call.path) for url in rule.get("nonResourceURLs") or ())
+    if not request_info.is_resource:
+        return any(
+            _path_matches(url, request_info.path) for url in rule.get("nonResourceURLs") or ()
+        )
     groups = rule.get("apiGroups") or ()
-    if "*" not in groups and call.group not in groups:
+    if "*" not in groups and request_info.group not in groups:
         return False
-    if not any(_resource_matches(r, call) for r in rule.get("resources") or ()):
+    if not any(_resource_matches(r, request_info) for r in rule.get("resources") or ()):
         return False
     names = rule.get("resourceNames") or ()
-    return not names or call.name in names
+    return not names or request_info.name in names
 
 
 def _path_matches(url: str, path: str) -> bool:
@@ -50,16 +52,19 @@ def _path_matches(url: str, path: str) -> bool:
     return url == path
 
 
-def _resource_matches(pattern: str, call: RequestInfo) -> bool:
+def _resource_matches(pattern: str, request_info: RequestInfo) -> bool:
     if pattern == "*":
         return True
-    if not call.subresource:
-        return pattern == call.plural
-    return pattern in (f"{call.plural}/{call.subresource}", f"*/{call.subresource}")
+    if not request_info.subresource:
+        return pattern == request_info.plural
+    return pattern in (
+        f"{request_info.plural}/{request_info.subresource}",
+        f"*/{request_info.subresource}",
+    )
 
 
 @dataclass(slots=True)
-class RoleBook:
+class RoleIndex:
     """All grants, found by subject."""
 
     grants: dict[tuple[str, str], list[Grant]] = field(default_factory=dict)
@@ -71,7 +76,7 @@ class RoleBook:
         cls,
         roles: Iterable[Mapping[str, Any]],
         bindings: Iterable[Mapping[str, Any]],
-    ) -> RoleBook:
+    ) -> RoleIndex:
         """Index roles of both kinds by the subjects of bindings of both kinds."""
         rules = _rules_by_role(roles)
         book = cls(rules=rules)
@@ -89,18 +94,18 @@ class RoleBook:
         for group in user.groups:
             yield from self.grants.get(("Group", group), ())
 
-    def allows(self, user: User, call: RequestInfo) -> bool:
+    def allows(self, user: User, request_info: RequestInfo) -> bool:
         """Tell whether any rule lets the user do it."""
         return any(
-            rule_allows(rule, call)
+            rule_allows(rule, request_info)
             for grant in self.grants_of(user)
-            if not grant.namespace or grant.namespace == call.namespace
+            if not grant.namespace or grant.namespace == request_info.namespace
             for rule in grant.rules
         )
 
 
 def role_key(ref: Mapping[str, Any], namespace: str) -> tuple[str, str] | None:
-    """Find the role that a binding in a namespace (empty: none) refers to, in ``RoleBook.rules``.
+    """Find the role that a binding in a namespace (empty: none) refers to, in ``RoleIndex.rules``.
 
     None if it refers to no role that can exist: a Role outside of namespaces.
     """
@@ -141,15 +146,27 @@ def _selected(role: Mapping[str, Any], selectors: Iterable[Mapping[str, Any]]) -
     )
 
 
-def refusal(user: User, call: RequestInfo) -> str:
+def forbidden_message(user: User, request_info: RequestInfo) -> str:
     """Say in upstream's words what a user may not do."""
-    if not call.is_resource:
-        return f'forbidden: User "{user.name}" cannot {call.verb} path "{call.path}"'
-    resource = f"{call.plural}/{call.subresource}" if call.subresource else call.plural
-    qualified = f"{call.plural}.{call.group}" if call.group else call.plural
-    subject = f'{qualified} "{call.name}"' if call.name else qualified
-    scope = f'in the namespace "{call.namespace}"' if call.namespace else "at the cluster scope"
+    if not request_info.is_resource:
+        return (
+            f'forbidden: User "{user.name}" cannot {request_info.verb} path "{request_info.path}"'
+        )
+    resource = (
+        f"{request_info.plural}/{request_info.subresource}"
+        if request_info.subresource
+        else request_info.plural
+    )
+    qualified = (
+        f"{request_info.plural}.{request_info.group}" if request_info.group else request_info.plural
+    )
+    subject = f'{qualified} "{request_info.name}"' if request_info.name else qualified
+    scope = (
+        f'in the namespace "{request_info.namespace}"'
+        if request_info.namespace
+        else "at the cluster scope"
+    )
     return (
-        f'{subject} is forbidden: User "{user.name}" cannot {call.verb} resource "{resource}" '
-        f'in API group "{call.group}" {scope}'
+        f'{subject} is forbidden: User "{user.name}" cannot {request_info.verb} '
+        f'resource "{resource}" in API group "{request_info.group}" {scope}'
     )

@@ -7,7 +7,7 @@ the registry as the stored definitions say). May not live here: what all kinds s
 ``verbs``. A new built-in kind is an entry here and a test.
 """
 
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds import (
     admissionregistration,
     apiextensions,
@@ -31,7 +31,7 @@ from holdfast.apiserver.kinds import (
     storage,
 )
 
-BUILT_IN: tuple[Served, ...] = (
+BUILT_IN: tuple[KindDescriptor, ...] = (
     *core.KINDS,
     *apiregistration.KINDS,
     *apps.KINDS,

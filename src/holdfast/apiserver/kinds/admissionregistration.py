@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds.printers import access
-from holdfast.apiserver.kinds.rows import row
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.tables.printer import Printer
-from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 
 
 def _kind(
     plural: str, kind: str, printer: Printer, unbuilt: str, parts: tuple[str, ...] = ()
-) -> Served:
+) -> KindDescriptor:
     group, extensions = "admissionregistration.k8s.io", ("api-extensions",)
-    return Served(
-        row(group, plural, kind, namespaced=False, categories=extensions, parts=parts),
+    return KindDescriptor(
+        untyped_resource(group, plural, kind, namespaced=False, categories=extensions, parts=parts),
         printer=printer,
-        counts_generations=True,
-        needs_version=True,
-        unbuilt=Unbuilt(unbuilt),
+        has_generation=True,
+        requires_resource_version=True,
+        unimplemented=UnimplementedFeatures(unbuilt),
     )
 
 

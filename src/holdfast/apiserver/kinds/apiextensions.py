@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Admitter, Deletion, Served
-from holdfast.apiserver.kinds.admission.definitions import (
-    CLEANUP,
+from holdfast.apiserver.descriptor import AdmissionPlugin, DeletionStrategy, KindDescriptor
+from holdfast.apiserver.kinds.admission.crds import (
+    CLEANUP_FINALIZER,
     admit_definition,
-    warn_of_unbuilt_rules,
+    warn_of_unevaluated_rules,
 )
-from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.kinds.validation.definitions import check_definition_write
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.kinds.validation.crds import check_definition_write
 from holdfast.apiserver.tables.printer import NAME_CREATED
-from holdfast.apiserver.unbuilt import Field, Unbuilt
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 
-_DEFINITIONS = row(
+_DEFINITIONS = untyped_resource(
     "apiextensions.k8s.io",
     "customresourcedefinitions",
     "CustomResourceDefinition",
@@ -22,22 +22,22 @@ _DEFINITIONS = row(
     categories=("api-extensions",),
     parts=("status",),
 )
-_CONVERSION = Field(
+_CONVERSION = UnimplementedField(
     ("spec", "conversion", "strategy"),
     "Conversion webhooks are not called: every version shows the fields as they were stored",
     ("Webhook",),
 )
 
 KINDS = (
-    Served(
+    KindDescriptor(
         _DEFINITIONS,
         checks=(check_definition_write,),
-        admitters=(Admitter(admit_definition, warn_of_unbuilt_rules),),
-        unbuilt=Unbuilt(fields=(_CONVERSION,)),
+        admission_plugins=(AdmissionPlugin(admit_definition, warn_of_unevaluated_rules),),
+        unimplemented=UnimplementedFeatures(fields=(_CONVERSION,)),
         printer=NAME_CREATED,
-        deletion=Deletion(finalizer=CLEANUP),
-        counts_generations=True,
-        needs_version=True,
+        deletion=DeletionStrategy(finalizer=CLEANUP_FINALIZER),
+        has_generation=True,
+        requires_resource_version=True,
         defines_resources=True,
     ),
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds.printers import access
-from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 
-API_SERVICES = row(
+API_SERVICES = untyped_resource(
     "apiregistration.k8s.io",
     "apiservices",
     "APIService",
@@ -16,10 +16,10 @@ API_SERVICES = row(
     parts=("status",),
 )
 KINDS = (
-    Served(
+    KindDescriptor(
         API_SERVICES,
         printer=access.API_SERVICE,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "APIServices are stored, but no request is forwarded to another API server"
         ),
     ),

@@ -11,13 +11,13 @@ from holdfast.api import causes, scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
-from holdfast.apiserver.descriptor import Served, each_write, selectable
+from holdfast.apiserver.descriptor import KindDescriptor, new_object_check, selectable_fields
 from holdfast.apiserver.kinds.printers import workloads
-from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.kinds.unbuilt_pod_fields import TEMPLATE_FIELDS
+from holdfast.apiserver.kinds.unimplemented_pod_fields import TEMPLATE_FIELDS
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.int_or_percent import check_int_or_percent
 from holdfast.apiserver.kinds.validation.pods import check_pod_spec
-from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
@@ -95,52 +95,52 @@ def _own(selector: Any, labels: dict[str, str]) -> Iterable[Cause]:
 
 
 _LISTS = tree_of(list_limits.WORKLOAD)
-_CHECKS = (each_write(check_workload),)
-_TEMPLATE = Unbuilt(fields=TEMPLATE_FIELDS)
+_CHECKS = (new_object_check(check_workload),)
+_TEMPLATE = UnimplementedFeatures(fields=TEMPLATE_FIELDS)
 
 KINDS = (
-    Served(
-        row("apps", "controllerrevisions", "ControllerRevision"),
+    KindDescriptor(
+        untyped_resource("apps", "controllerrevisions", "ControllerRevision"),
         printer=workloads.CONTROLLER_REVISION,
     ),
-    Served(
-        row(
+    KindDescriptor(
+        untyped_resource(
             "apps", "daemonsets", "DaemonSet", short=("ds",), categories=("all",), parts=("status",)
         ),
-        lists=_LISTS,
+        list_limits=_LISTS,
         checks=_CHECKS,
         printer=workloads.DAEMON_SET,
-        counts_generations=True,
-        unbuilt=Unbuilt(
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(
             "DaemonSets are stored but make no pods: Holdfast has no DaemonSet controller"
         ),
     ),
-    Served(
+    KindDescriptor(
         scheme.DEPLOYMENTS,
-        lists=_LISTS,
+        list_limits=_LISTS,
         checks=_CHECKS,
-        immutable=("spec.selector",),
+        immutable_fields=("spec.selector",),
         printer=workloads.DEPLOYMENT,
-        counts_generations=True,
-        unbuilt=_TEMPLATE,
+        has_generation=True,
+        unimplemented=_TEMPLATE,
     ),
-    Served(
+    KindDescriptor(
         scheme.REPLICASETS,
-        lists=_LISTS,
+        list_limits=_LISTS,
         checks=_CHECKS,
-        immutable=("spec.selector",),
+        immutable_fields=("spec.selector",),
         printer=workloads.REPLICA_SET,
-        selectable=selectable("status.replicas", absent="0"),
-        counts_generations=True,
-        unbuilt=_TEMPLATE,
+        selectable_fields=selectable_fields("status.replicas", absent="0"),
+        has_generation=True,
+        unimplemented=_TEMPLATE,
     ),
-    Served(
+    KindDescriptor(
         scheme.STATEFULSETS,
-        lists=_LISTS,
+        list_limits=_LISTS,
         checks=_CHECKS,
         printer=workloads.STATEFUL_SET,
-        counts_generations=True,
-        unbuilt=Unbuilt(
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(
             "StatefulSets are stored but make no pods: Holdfast has no StatefulSet controller"
         ),
     ),

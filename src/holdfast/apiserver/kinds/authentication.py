@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Served
-from holdfast.apiserver.kinds.reviews import review_token, who_am_i
-from holdfast.apiserver.kinds.rows import row
+from holdfast.apiserver.descriptor import KindDescriptor
+from holdfast.apiserver.kinds.reviews import review_self, review_token
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 
 _GROUP = "authentication.k8s.io"
-_SELF_REVIEWS = row(
+_SELF_REVIEWS = untyped_resource(
     _GROUP, "selfsubjectreviews", "SelfSubjectReview", namespaced=False, verbs=("create",)
 )
-_TOKEN_REVIEWS = row(_GROUP, "tokenreviews", "TokenReview", namespaced=False, verbs=("create",))
+_TOKEN_REVIEWS = untyped_resource(
+    _GROUP, "tokenreviews", "TokenReview", namespaced=False, verbs=("create",)
+)
 
 KINDS = (
-    Served(_SELF_REVIEWS, answered_by=who_am_i),
-    Served(_TOKEN_REVIEWS, answered_by=review_token),
+    KindDescriptor(_SELF_REVIEWS, handler=review_self),
+    KindDescriptor(_TOKEN_REVIEWS, handler=review_token),
 )

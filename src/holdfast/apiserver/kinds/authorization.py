@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Handler, Served
-from holdfast.apiserver.kinds.reviews import may_i, may_they, what_may_i
-from holdfast.apiserver.kinds.rows import row
+from holdfast.apiserver.descriptor import Handler, KindDescriptor
+from holdfast.apiserver.kinds.reviews import review_access, review_self_access, review_self_rules
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 
 
-def _review(plural: str, kind: str, answer: Handler, *, namespaced: bool = False) -> Served:
+def _review(plural: str, kind: str, answer: Handler, *, namespaced: bool = False) -> KindDescriptor:
     group = "authorization.k8s.io"
-    return Served(
-        row(group, plural, kind, namespaced=namespaced, verbs=("create",)), answered_by=answer
+    return KindDescriptor(
+        untyped_resource(group, plural, kind, namespaced=namespaced, verbs=("create",)),
+        handler=answer,
     )
 
 
 KINDS = (
-    _review("localsubjectaccessreviews", "LocalSubjectAccessReview", may_they, namespaced=True),
-    _review("selfsubjectaccessreviews", "SelfSubjectAccessReview", may_i),
-    _review("selfsubjectrulesreviews", "SelfSubjectRulesReview", what_may_i),
-    _review("subjectaccessreviews", "SubjectAccessReview", may_they),
+    _review(
+        "localsubjectaccessreviews", "LocalSubjectAccessReview", review_access, namespaced=True
+    ),
+    _review("selfsubjectaccessreviews", "SelfSubjectAccessReview", review_self_access),
+    _review("selfsubjectrulesreviews", "SelfSubjectRulesReview", review_self_rules),
+    _review("subjectaccessreviews", "SubjectAccessReview", review_access),
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds.printers import workloads
-from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 
-_AUTOSCALERS = row(
+_AUTOSCALERS = untyped_resource(
     "autoscaling",
     "horizontalpodautoscalers",
     "HorizontalPodAutoscaler",
@@ -17,10 +17,10 @@ _AUTOSCALERS = row(
     parts=("status",),
 )
 KINDS = (
-    Served(
+    KindDescriptor(
         _AUTOSCALERS,
         printer=workloads.AUTOSCALER,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "HorizontalPodAutoscalers are stored but scale nothing: Holdfast has no autoscaler and "
             "no metrics of pods"
         ),

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Deletion, Selectable, Served
+from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor, SelectableField
 from holdfast.apiserver.kinds.printers import workloads
-from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
 KINDS = (
-    Served(
-        row("batch", "cronjobs", "CronJob", short=("cj",), categories=("all",), parts=("status",)),
-        lists=tree_of(list_limits.CRON_JOB),
+    KindDescriptor(
+        untyped_resource(
+            "batch", "cronjobs", "CronJob", short=("cj",), categories=("all",), parts=("status",)
+        ),
+        list_limits=tree_of(list_limits.CRON_JOB),
         printer=workloads.CRON_JOB,
-        counts_generations=True,
-        unbuilt=Unbuilt(
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(
             "CronJobs are stored but start no Jobs: Holdfast has no CronJob controller"
         ),
     ),
-    Served(
-        row("batch", "jobs", "Job", categories=("all",), parts=("status",)),
-        lists=tree_of(list_limits.WORKLOAD),
+    KindDescriptor(
+        untyped_resource("batch", "jobs", "Job", categories=("all",), parts=("status",)),
+        list_limits=tree_of(list_limits.WORKLOAD),
         printer=workloads.JOB,
-        selectable={"status.successful": Selectable(("status", "succeeded"), absent="0")},
-        deletion=Deletion(orphans=True),
-        counts_generations=True,
-        unbuilt=Unbuilt("Jobs are stored but not run: Holdfast has no Job controller"),
+        selectable_fields={
+            "status.successful": SelectableField(("status", "succeeded"), absent="0")
+        },
+        deletion=DeletionStrategy(orphans_by_default=True),
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(
+            "Jobs are stored but not run: Holdfast has no Job controller"
+        ),
     ),
 )

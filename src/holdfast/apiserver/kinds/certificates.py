@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Served, Subresource, selectable
+from holdfast.apiserver.descriptor import KindDescriptor, Subresource, selectable_fields
 from holdfast.apiserver.kinds.printers import access
-from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 
-_SIGNING_REQUESTS = row(
+_SIGNING_REQUESTS = untyped_resource(
     "certificates.k8s.io",
     "certificatesigningrequests",
     "CertificateSigningRequest",
@@ -15,15 +15,15 @@ _SIGNING_REQUESTS = row(
     short=("csr",),
     parts=("approval", "status"),
 )
-_APPROVAL = Subresource(verbs=("get", "patch", "update"), unbuilt="signing certificates")
+_APPROVAL = Subresource(verbs=("get", "patch", "update"), unimplemented="signing certificates")
 
 KINDS = (
-    Served(
+    KindDescriptor(
         _SIGNING_REQUESTS,
         subresources={"approval": _APPROVAL},
         printer=access.SIGNING_REQUEST,
-        selectable=selectable("spec.signerName"),
-        unbuilt=Unbuilt(
+        selectable_fields=selectable_fields("spec.signerName"),
+        unimplemented=UnimplementedFeatures(
             "CertificateSigningRequests are stored but cannot be approved, and none is signed"
         ),
     ),

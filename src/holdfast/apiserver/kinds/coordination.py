@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.api import scheme
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds.printers import cluster
 
-KINDS = (Served(scheme.LEASES, printer=cluster.LEASE, needs_version=True),)
+KINDS = (KindDescriptor(scheme.LEASES, printer=cluster.LEASE, requires_resource_version=True),)

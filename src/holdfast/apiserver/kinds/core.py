@@ -7,38 +7,38 @@ from collections.abc import Iterable
 from holdfast.api import causes, names, scheme
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import (
-    Admitter,
-    Deletion,
-    Selectable,
-    Served,
+    AdmissionPlugin,
+    DeletionStrategy,
+    KindDescriptor,
+    SelectableField,
     Subresource,
-    each_write,
-    selectable,
+    new_object_check,
+    selectable_fields,
 )
 from holdfast.apiserver.kinds.admission.pods import admit_pod
 from holdfast.apiserver.kinds.namespaces import (
     PROTECTED,
     admit_namespace,
     finalize,
-    is_held,
+    has_spec_finalizers,
     mark_terminating,
 )
 from holdfast.apiserver.kinds.printers import cluster, network, pods, storage, workloads
-from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.kinds.subresources.binding import bind, bind_named
+from holdfast.apiserver.kinds.subresources.binding import bind, bind_from_collection
 from holdfast.apiserver.kinds.subresources.eviction import evict
-from holdfast.apiserver.kinds.unbuilt_pod_fields import POD_FIELDS
+from holdfast.apiserver.kinds.unimplemented_pod_fields import POD_FIELDS
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.kinds.validation.pods import check_pod_write
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.tables.printer import NAME_CREATED
-from holdfast.apiserver.unbuilt import Field, Unbuilt
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.client.transport import Response
 from holdfast.errors import Cause, NotBuilt
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 from holdfast.validation.template import EFFECTS
 
-_ANSWERED = Deletion(answers_object=True)
+_ANSWERED = DeletionStrategy(returns_object=True)
 _LONGEST_GRACE = (1 << 31) - 1  # seconds; what goes beyond the calendar cannot be written
 _PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 _RWU = ("get", "patch", "update")
@@ -46,11 +46,11 @@ _RWU = ("get", "patch", "update")
 
 def _proxy(kind: str) -> Subresource:
     words = "proxying to pods, services and nodes"
-    return Subresource(verbs=_PROXY_VERBS, kind=("", "v1", kind), unbuilt=words)
+    return Subresource(verbs=_PROXY_VERBS, kind=("", "v1", kind), unimplemented=words)
 
 
 def _streaming(kind: str, words: str) -> Subresource:
-    return Subresource(verbs=("create", "get"), kind=("", "v1", kind), unbuilt=words)
+    return Subresource(verbs=("create", "get"), kind=("", "v1", kind), unimplemented=words)
 
 
 async def _read_log(op: Operation) -> Response:
@@ -58,26 +58,26 @@ async def _read_log(op: Operation) -> Response:
     if op.context.store.get(op.key) is None:
         raise op.not_found()
     raise NotBuilt(
-        f'the log of pod "{op.call.name}" cannot be shown: reading container logs is not built '
-        "yet; simulated containers write none"
+        f'the log of pod "{op.request_info.name}" cannot be shown: reading container logs is '
+        "not built yet; simulated containers write none"
     )
 
 
 _POD_SUBRESOURCES = {
     "attach": _streaming("PodAttachOptions", "attaching to containers"),
     "binding": Subresource({"create": bind}, ("create",), ("", "v1", "Binding")),
-    "ephemeralcontainers": Subresource(verbs=_RWU, unbuilt="ephemeral containers"),
+    "ephemeralcontainers": Subresource(verbs=_RWU, unimplemented="ephemeral containers"),
     "eviction": Subresource({"create": evict}, ("create",), ("policy", "v1", "Eviction")),
     "exec": _streaming("PodExecOptions", "running commands in containers"),
     "log": Subresource({"get": _read_log}, ("get",)),
     "portforward": _streaming("PodPortForwardOptions", "forwarding ports"),
     "proxy": _proxy("PodProxyOptions"),
-    "resize": Subresource(verbs=_RWU, unbuilt="resizing pods in place"),
+    "resize": Subresource(verbs=_RWU, unimplemented="resizing pods in place"),
 }
 _TOKEN = Subresource(
     verbs=("create",),
     kind=("authentication.k8s.io", "v1", "TokenRequest"),
-    unbuilt="service account tokens",
+    unimplemented="service account tokens",
 )
 
 
@@ -92,7 +92,7 @@ def _pod_grace(pod: JsonObject, wanted: int | None) -> int:
 
 
 def _check_frozen(new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
-    """List what changes in a ConfigMap or Secret whose ``immutable`` is set."""
+    """List what changes in a ConfigMap or Secret whose ``immutable_fields`` is set."""
     if old is not None and old.get("immutable"):
         for part in ("immutable", "data", "binaryData"):
             if (new.get(part) or {}) != (old.get(part) or {}):
@@ -108,8 +108,8 @@ def _check_node(node: JsonObject) -> Iterable[Cause]:
 
 
 _POD_FIELDS = {
-    **selectable("spec.nodeName", indexed=True),
-    **selectable(
+    **selectable_fields("spec.nodeName", indexed=True),
+    **selectable_fields(
         "spec.restartPolicy",
         "spec.schedulerName",
         "spec.serviceAccountName",
@@ -117,11 +117,13 @@ _POD_FIELDS = {
         "status.podIP",
         "status.nominatedNodeName",
     ),
-    **selectable("spec.hostNetwork", absent="false"),
+    **selectable_fields("spec.hostNetwork", absent="false"),
 }
 _EVENT_FIELDS = {
-    **selectable("involvedObject.kind", "involvedObject.name", "involvedObject.uid", indexed=True),
-    **selectable(
+    **selectable_fields(
+        "involvedObject.kind", "involvedObject.name", "involvedObject.uid", indexed=True
+    ),
+    **selectable_fields(
         "involvedObject.namespace",
         "involvedObject.apiVersion",
         "involvedObject.resourceVersion",
@@ -130,143 +132,154 @@ _EVENT_FIELDS = {
         "reportingComponent",
         "type",
     ),
-    "source": Selectable(("source", "component")),
+    "source": SelectableField(("source", "component")),
 }
-_NO_EXECUTE = Field(
+_NO_EXECUTE = UnimplementedField(
     ("spec", "taints", "[]", "effect"),
     "NoExecute taints keep new pods away, but running pods are not evicted",
     ("NoExecute",),
 )
-_ACCOUNT_TOKEN = Field(
+_ACCOUNT_TOKEN = UnimplementedField(
     ("type",),
     "No token is written into Secrets of service accounts",
     ("kubernetes.io/service-account-token",),
 )
 
-EVENTS = Served(
+EVENTS = KindDescriptor(
     scheme.EVENTS,
     printer=cluster.EVENT,
-    selectable=_EVENT_FIELDS,
-    deletion=Deletion(has_dependents=False),
+    selectable_fields=_EVENT_FIELDS,
+    deletion=DeletionStrategy(has_dependents=False),
 )
 KINDS = (
-    Served(row("", "bindings", "Binding", verbs=("create",)), answered_by=bind_named),
-    Served(
-        row("", "configmaps", "ConfigMap", short=("cm",)),
+    KindDescriptor(
+        untyped_resource("", "bindings", "Binding", verbs=("create",)), handler=bind_from_collection
+    ),
+    KindDescriptor(
+        untyped_resource("", "configmaps", "ConfigMap", short=("cm",)),
         checks=(_check_frozen,),
         printer=cluster.CONFIG_MAP,
     ),
-    Served(row("", "endpoints", "Endpoints", short=("ep",)), printer=network.ENDPOINTS),
+    KindDescriptor(
+        untyped_resource("", "endpoints", "Endpoints", short=("ep",)), printer=network.ENDPOINTS
+    ),
     EVENTS,
-    Served(
-        row("", "limitranges", "LimitRange", short=("limits",)),
+    KindDescriptor(
+        untyped_resource("", "limitranges", "LimitRange", short=("limits",)),
         printer=NAME_CREATED,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "LimitRanges are stored but not enforced: no default is filled in and no limit is "
             "checked"
         ),
     ),
-    Served(
+    KindDescriptor(
         scheme.NAMESPACES,
         name_check=names.dns_label,
-        admitters=(Admitter(mutate=admit_namespace),),
+        admission_plugins=(AdmissionPlugin(mutate=admit_namespace),),
         subresources={"finalize": Subresource({"update": finalize}, ("update",))},
-        update_keeps=("spec",),
+        fields_kept_on_update=("spec",),
         printer=cluster.NAMESPACE,
-        selectable=selectable("status.phase"),
-        deletion=Deletion(
-            mark=mark_terminating, is_held=is_held, answers_object=True, protected=PROTECTED
+        selectable_fields=selectable_fields("status.phase"),
+        deletion=DeletionStrategy(
+            mark_deleting=mark_terminating,
+            blocks_removal=has_spec_finalizers,
+            returns_object=True,
+            protected_names=PROTECTED,
         ),
-        names_namespaces=True,
+        is_namespace=True,
     ),
-    Served(
+    KindDescriptor(
         scheme.NODES,
-        lists=tree_of(list_limits.NODE),
-        checks=(each_write(_check_node),),
+        list_limits=tree_of(list_limits.NODE),
+        checks=(new_object_check(_check_node),),
         subresources={"proxy": _proxy("NodeProxyOptions")},
         keeps_status_on_create=True,
         printer=cluster.NODE,
-        selectable=selectable("spec.unschedulable", absent="false"),
-        unbuilt=Unbuilt(fields=(_NO_EXECUTE,)),
+        selectable_fields=selectable_fields("spec.unschedulable", absent="false"),
+        unimplemented=UnimplementedFeatures(fields=(_NO_EXECUTE,)),
     ),
-    Served(
+    KindDescriptor(
         scheme.PERSISTENT_VOLUME_CLAIMS,
         printer=storage.PERSISTENT_VOLUME_CLAIM,
         deletion=_ANSWERED,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "PersistentVolumeClaims do not become Bound: Holdfast has no volume controller"
         ),
     ),
-    Served(
+    KindDescriptor(
         scheme.PERSISTENT_VOLUMES,
-        lists=tree_of(list_limits.PERSISTENT_VOLUME),
+        list_limits=tree_of(list_limits.PERSISTENT_VOLUME),
         printer=storage.PERSISTENT_VOLUME,
         deletion=_ANSWERED,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "PersistentVolumes are read by the scheduler, but Holdfast does not bind or reclaim "
             "them"
         ),
     ),
-    Served(
+    KindDescriptor(
         scheme.PODS,
-        lists=tree_of(list_limits.POD),
+        list_limits=tree_of(list_limits.POD),
         checks=(check_pod_write,),
-        admitters=(Admitter(mutate=admit_pod),),
+        admission_plugins=(AdmissionPlugin(mutate=admit_pod),),
         subresources=_POD_SUBRESOURCES,
         printer=pods.POD,
-        selectable=_POD_FIELDS,
-        deletion=Deletion(grace=_pod_grace, answers_object=True),
-        counts_generations=True,
-        unbuilt=Unbuilt(fields=POD_FIELDS),
+        selectable_fields=_POD_FIELDS,
+        deletion=DeletionStrategy(grace_seconds=_pod_grace, returns_object=True),
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(fields=POD_FIELDS),
     ),
-    Served(
-        row("", "podtemplates", "PodTemplate"),
-        lists=tree_of(list_limits.POD_TEMPLATE),
+    KindDescriptor(
+        untyped_resource("", "podtemplates", "PodTemplate"),
+        list_limits=tree_of(list_limits.POD_TEMPLATE),
         printer=pods.POD_TEMPLATE,
         deletion=_ANSWERED,
-        counts_generations=True,
+        has_generation=True,
     ),
-    Served(
+    KindDescriptor(
         scheme.REPLICATION_CONTROLLERS,
-        lists=tree_of(list_limits.REPLICATION_CONTROLLER),
+        list_limits=tree_of(list_limits.REPLICATION_CONTROLLER),
         printer=workloads.REPLICATION_CONTROLLER,
-        selectable=selectable("status.replicas", absent="0"),
-        deletion=Deletion(orphans=True),
-        counts_generations=True,
-        unbuilt=Unbuilt("ReplicationControllers are stored but make no pods: use a Deployment"),
+        selectable_fields=selectable_fields("status.replicas", absent="0"),
+        deletion=DeletionStrategy(orphans_by_default=True),
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(
+            "ReplicationControllers are stored but make no pods: use a Deployment"
+        ),
     ),
-    Served(
-        row("", "resourcequotas", "ResourceQuota", short=("quota",), parts=("status",)),
+    KindDescriptor(
+        untyped_resource(
+            "", "resourcequotas", "ResourceQuota", short=("quota",), parts=("status",)
+        ),
         printer=cluster.RESOURCE_QUOTA,
         deletion=_ANSWERED,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "ResourceQuotas are stored but not enforced: nothing is counted and nothing is refused"
         ),
     ),
-    Served(
-        row("", "secrets", "Secret"),
+    KindDescriptor(
+        untyped_resource("", "secrets", "Secret"),
         checks=(_check_frozen,),
-        immutable=("type",),
+        immutable_fields=("type",),
         printer=cluster.SECRET,
-        selectable=selectable("type"),
-        unbuilt=Unbuilt(fields=(_ACCOUNT_TOKEN,)),
+        selectable_fields=selectable_fields("type"),
+        unimplemented=UnimplementedFeatures(fields=(_ACCOUNT_TOKEN,)),
     ),
-    Served(
-        row("", "serviceaccounts", "ServiceAccount", short=("sa",), parts=("token",)),
+    KindDescriptor(
+        untyped_resource("", "serviceaccounts", "ServiceAccount", short=("sa",), parts=("token",)),
         subresources={"token": _TOKEN},
         deletion=_ANSWERED,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "ServiceAccounts are stored but get no token: no client can authenticate as one"
         ),
     ),
-    Served(
+    KindDescriptor(
         scheme.SERVICES,
-        lists=tree_of(list_limits.SERVICE),
+        list_limits=tree_of(list_limits.SERVICE),
         subresources={"proxy": _proxy("ServiceProxyOptions")},
         printer=network.SERVICE,
-        selectable=selectable("spec.clusterIP", "spec.type"),
+        selectable_fields=selectable_fields("spec.clusterIP", "spec.type"),
         deletion=_ANSWERED,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "Services are stored but get no address and no endpoints: simulated pods have no "
             "network"
         ),

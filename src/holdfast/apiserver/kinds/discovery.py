@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds.printers import network
-from holdfast.apiserver.kinds.rows import row
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
 KINDS = (
-    Served(
-        row("discovery.k8s.io", "endpointslices", "EndpointSlice"),
-        lists=tree_of(list_limits.ENDPOINT_SLICE),
+    KindDescriptor(
+        untyped_resource("discovery.k8s.io", "endpointslices", "EndpointSlice"),
+        list_limits=tree_of(list_limits.ENDPOINT_SLICE),
         printer=network.ENDPOINT_SLICE,
-        counts_generations=True,
+        has_generation=True,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.descriptor import Conversion
 from holdfast.apiserver.kinds.core import EVENTS
-from holdfast.apiserver.kinds.rows import row
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 
 # What core/v1 calls it: what events.k8s.io/v1 calls it.
 _NEW_NAMES = {
@@ -35,7 +35,7 @@ def _core_path(path: str) -> str:
 
 KINDS = (
     EVENTS.in_version(
-        row("events.k8s.io", "events", "Event", short=("ev",)),
+        untyped_resource("events.k8s.io", "events", "Event", short=("ev",)),
         Conversion(_to_core, _from_core, _core_path),
     ),
 )

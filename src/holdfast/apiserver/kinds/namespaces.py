@@ -5,10 +5,10 @@ from __future__ import annotations
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
-from holdfast.apiserver.verbs.incoming import read_body
-from holdfast.apiserver.verbs.metadata import check_version, next_metadata
-from holdfast.apiserver.verbs.updating import current, keep
-from holdfast.apiserver.verbs.writing import show, typed_first
+from holdfast.apiserver.verbs.metadata import check_version, updated_metadata
+from holdfast.apiserver.verbs.object_encoding import object_response, with_type_first
+from holdfast.apiserver.verbs.request_object import read_body
+from holdfast.apiserver.verbs.updating import latest_object, store_update
 from holdfast.client.transport import Response
 
 PROTECTED = frozenset({"default", "kube-public", "kube-system"})
@@ -24,7 +24,7 @@ def admit_namespace(op: Operation, obj: JsonObject, old: JsonObject | None) -> N
             finalizers.append(_FINALIZER)
 
 
-def is_held(obj: JsonObject) -> bool:
+def has_spec_finalizers(obj: JsonObject) -> bool:
     """Tell whether a finalizer in the spec keeps a dying namespace."""
     return bool((obj.get("spec") or {}).get("finalizers"))
 
@@ -37,10 +37,12 @@ def mark_terminating(obj: JsonObject, grace_seconds: int) -> None:
 async def finalize(op: Operation) -> Response:
     """Replace the finalizers in a namespace's spec."""
     new = read_body(op)
-    previous = current(op)
+    previous = latest_object(op)
     old = decode(previous)
-    check_version(new, old, op.served)
+    check_version(new, old, op.descriptor)
     finalizers = (new.get("spec") or {}).get("finalizers") or []
     merged = {**old, "spec": {"finalizers": finalizers} if finalizers else {}}
-    merged["metadata"] = next_metadata(new, old, op.served)
-    return show(op, await keep(op, previous, old, typed_first(merged, op.served)))
+    merged["metadata"] = updated_metadata(new, old, op.descriptor)
+    return object_response(
+        op, await store_update(op, previous, old, with_type_first(merged, op.descriptor))
+    )

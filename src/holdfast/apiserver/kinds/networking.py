@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds.printers import network
-from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 
 _GROUP = "networking.k8s.io"
 
 KINDS = (
-    Served(
-        row(_GROUP, "ingressclasses", "IngressClass", namespaced=False),
+    KindDescriptor(
+        untyped_resource(_GROUP, "ingressclasses", "IngressClass", namespaced=False),
         printer=network.INGRESS_CLASS,
-        counts_generations=True,
-        unbuilt=Unbuilt(
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(
             "IngressClasses are stored but not read: Holdfast has no Ingress controller"
         ),
     ),
-    Served(
-        row(_GROUP, "ingresses", "Ingress", short=("ing",), parts=("status",)),
+    KindDescriptor(
+        untyped_resource(_GROUP, "ingresses", "Ingress", short=("ing",), parts=("status",)),
         printer=network.INGRESS,
-        counts_generations=True,
-        unbuilt=Unbuilt(
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(
             "Ingresses are stored but route nothing: Holdfast has no Ingress controller"
         ),
     ),
-    Served(
-        row(_GROUP, "ipaddresses", "IPAddress", namespaced=False, short=("ip",)),
+    KindDescriptor(
+        untyped_resource(_GROUP, "ipaddresses", "IPAddress", namespaced=False, short=("ip",)),
         printer=network.IP_ADDRESS,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "IPAddresses are stored but not read: no addresses of Services are allocated"
         ),
     ),
-    Served(
-        row(_GROUP, "networkpolicies", "NetworkPolicy", short=("netpol",)),
+    KindDescriptor(
+        untyped_resource(_GROUP, "networkpolicies", "NetworkPolicy", short=("netpol",)),
         printer=network.NETWORK_POLICY,
-        counts_generations=True,
-        unbuilt=Unbuilt(
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(
             "NetworkPolicies are stored but not enforced: simulated pods have no network"
         ),
     ),
-    Served(
-        row(_GROUP, "servicecidrs", "ServiceCIDR", namespaced=False, parts=("status",)),
+    KindDescriptor(
+        untyped_resource(
+            _GROUP, "servicecidrs", "ServiceCIDR", namespaced=False, parts=("status",)
+        ),
         printer=network.SERVICE_CIDR,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "ServiceCIDRs are stored but not read: no addresses of Services are allocated"
         ),
     ),

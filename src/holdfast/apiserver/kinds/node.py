@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.kinds.printers import cluster
-from holdfast.apiserver.kinds.rows import row
-from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 
 KINDS = (
-    Served(
-        row("node.k8s.io", "runtimeclasses", "RuntimeClass", namespaced=False),
+    KindDescriptor(
+        untyped_resource("node.k8s.io", "runtimeclasses", "RuntimeClass", namespaced=False),
         printer=cluster.RUNTIME_CLASS,
-        needs_version=True,
-        unbuilt=Unbuilt(
+        requires_resource_version=True,
+        unimplemented=UnimplementedFeatures(
             "RuntimeClasses are stored but not read: pods get neither their overhead nor their "
             "scheduling constraints"
         ),

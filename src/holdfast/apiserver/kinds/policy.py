@@ -9,7 +9,7 @@ from holdfast.api import causes, scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
-from holdfast.apiserver.descriptor import Served, each_write
+from holdfast.apiserver.descriptor import KindDescriptor, new_object_check
 from holdfast.apiserver.kinds.printers import workloads
 from holdfast.apiserver.kinds.validation.int_or_percent import check_int_or_percent
 from holdfast.errors import BadRequest, Cause
@@ -34,12 +34,12 @@ def _check_selector(selector: Any, path: str) -> Iterable[Cause]:
 
 
 KINDS = (
-    Served(
+    KindDescriptor(
         scheme.DISRUPTION_BUDGETS,
-        lists=tree_of(list_limits.DISRUPTION_BUDGET),
-        checks=(each_write(check_budget),),
+        list_limits=tree_of(list_limits.DISRUPTION_BUDGET),
+        checks=(new_object_check(check_budget),),
         printer=workloads.DISRUPTION_BUDGET,
-        counts_generations=True,
-        needs_version=True,
+        has_generation=True,
+        requires_resource_version=True,
     ),
 )

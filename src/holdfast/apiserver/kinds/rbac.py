@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from holdfast.api import causes, names
 from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.access.rbac import GROUP
-from holdfast.apiserver.descriptor import Admitter, Served
+from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
 from holdfast.apiserver.kinds.admission.escalation import check_binding_grants, check_role_grants
 from holdfast.apiserver.kinds.printers import access
-from holdfast.apiserver.kinds.rows import row
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.tables.printer import NAME_CREATED
 from holdfast.errors import Cause
 
@@ -75,34 +75,34 @@ def _check_subject(at: str, subject: JsonMapping, *, namespaced: bool) -> Iterab
         yield causes.not_supported(f"{at}.apiGroup", group, (GROUP,))
 
 
-_ROLE_GRANTS = (Admitter(validate=check_role_grants),)
-_BINDING_GRANTS = (Admitter(validate=check_binding_grants),)
+_ROLE_GRANTS = (AdmissionPlugin(validate=check_role_grants),)
+_BINDING_GRANTS = (AdmissionPlugin(validate=check_binding_grants),)
 
 KINDS = (
-    Served(
-        row(GROUP, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+    KindDescriptor(
+        untyped_resource(GROUP, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
         name_check=names.path_segment,
         checks=(check_cluster_role_binding,),
-        admitters=_BINDING_GRANTS,
+        admission_plugins=_BINDING_GRANTS,
         printer=access.ROLE_BINDING,
     ),
-    Served(
-        row(GROUP, "clusterroles", "ClusterRole", namespaced=False),
+    KindDescriptor(
+        untyped_resource(GROUP, "clusterroles", "ClusterRole", namespaced=False),
         name_check=names.path_segment,
-        admitters=_ROLE_GRANTS,
+        admission_plugins=_ROLE_GRANTS,
         printer=NAME_CREATED,
     ),
-    Served(
-        row(GROUP, "rolebindings", "RoleBinding"),
+    KindDescriptor(
+        untyped_resource(GROUP, "rolebindings", "RoleBinding"),
         name_check=names.path_segment,
         checks=(check_role_binding,),
-        admitters=_BINDING_GRANTS,
+        admission_plugins=_BINDING_GRANTS,
         printer=access.ROLE_BINDING,
     ),
-    Served(
-        row(GROUP, "roles", "Role"),
+    KindDescriptor(
+        untyped_resource(GROUP, "roles", "Role"),
         name_check=names.path_segment,
-        admitters=_ROLE_GRANTS,
+        admission_plugins=_ROLE_GRANTS,
         printer=NAME_CREATED,
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.api import scheme
-from holdfast.apiserver.descriptor import Deletion, Served, selectable
+from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor, selectable_fields
 from holdfast.apiserver.tables.printer import (
     Obj,
     Printer,
@@ -15,7 +15,7 @@ from holdfast.apiserver.tables.printer import (
     name,
     part,
 )
-from holdfast.apiserver.unbuilt import Field, Unbuilt
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures, UnimplementedField
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
@@ -49,39 +49,39 @@ def _slice(obj: Obj, now: float) -> TableCells:
 
 _CLAIM = Printer(columns("Name", "State", "Age"), _claim)
 _SLICE = Printer(columns("Name", "Node", "Driver", "Pool", "Age"), _slice)
-_ANSWERED = Deletion(answers_object=True)
-_BINDING_CONDITIONS = Field(
+_ANSWERED = DeletionStrategy(returns_object=True)
+_BINDING_CONDITIONS = UnimplementedField(
     ("spec", "devices", "[]", "bindingConditions"),
     "Devices with binding conditions are not allocated",
 )
 
 KINDS = (
-    Served(
+    KindDescriptor(
         scheme.DEVICE_CLASSES,
-        lists=tree_of(list_limits.DEVICE_CLASS),
+        list_limits=tree_of(list_limits.DEVICE_CLASS),
         deletion=_ANSWERED,
-        counts_generations=True,
+        has_generation=True,
     ),
-    Served(
+    KindDescriptor(
         scheme.RESOURCE_CLAIMS,
-        lists=tree_of(list_limits.RESOURCE_CLAIM),
-        immutable=("spec",),
+        list_limits=tree_of(list_limits.RESOURCE_CLAIM),
+        immutable_fields=("spec",),
         printer=_CLAIM,
         deletion=_ANSWERED,
     ),
-    Served(
+    KindDescriptor(
         scheme.RESOURCE_CLAIM_TEMPLATES,
-        lists=tree_of(list_limits.RESOURCE_CLAIM_TEMPLATE),
-        immutable=("spec",),
+        list_limits=tree_of(list_limits.RESOURCE_CLAIM_TEMPLATE),
+        immutable_fields=("spec",),
         deletion=_ANSWERED,
     ),
-    Served(
+    KindDescriptor(
         scheme.RESOURCE_SLICES,
-        lists=tree_of(list_limits.RESOURCE_SLICE),
+        list_limits=tree_of(list_limits.RESOURCE_SLICE),
         printer=_SLICE,
-        selectable=selectable("spec.driver", "spec.nodeName"),
+        selectable_fields=selectable_fields("spec.driver", "spec.nodeName"),
         deletion=_ANSWERED,
-        counts_generations=True,
-        unbuilt=Unbuilt(fields=(_BINDING_CONDITIONS,)),
+        has_generation=True,
+        unimplemented=UnimplementedFeatures(fields=(_BINDING_CONDITIONS,)),
     ),
 )

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from holdfast.api import causes, scheme
 from holdfast.api.decode import JsonObject
 from holdfast.api.workloads import SYSTEM_PRIORITIES
-from holdfast.apiserver.descriptor import Admitter, Served
-from holdfast.apiserver.kinds.admission.pods import default_class
+from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
+from holdfast.apiserver.kinds.admission.pods import default_priority_class
 from holdfast.apiserver.kinds.printers import cluster
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import Cause, Forbidden
@@ -45,22 +45,24 @@ def check_only_default(op: Operation, obj: JsonObject, old: JsonObject | None) -
     """Refuse a second default class."""
     if not obj.get("globalDefault"):
         return
-    known = default_class(op.context)
+    known = default_priority_class(op.context)
     name = obj["metadata"].get("name", "")
     if known is not None and known["metadata"]["name"] != name:
         raise Forbidden(
             f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: PriorityClass '
             f"{known['metadata']['name']} is already marked as default. Only one default can exist",
-            op.served.key("", name).details,
+            op.descriptor.key("", name).details,
         )
 
 
 KINDS = (
-    Served(
+    KindDescriptor(
         scheme.PRIORITY_CLASSES,
         checks=(check_priority_class,),
-        admitters=(Admitter(mutate=check_only_default),),  # a second default is refused first
+        admission_plugins=(
+            AdmissionPlugin(mutate=check_only_default),
+        ),  # a second default is refused first
         printer=cluster.PRIORITY_CLASS,
-        counts_generations=True,
+        has_generation=True,
     ),
 )

@@ -10,9 +10,9 @@ import msgspec
 from holdfast.api import scheme
 from holdfast.api.decode import JsonObject, convert_object
 from holdfast.api.reservation import Reservation
-from holdfast.apiserver.descriptor import Admitter, Served
+from holdfast.apiserver.descriptor import AdmissionPlugin, KindDescriptor
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.schema import strict
+from holdfast.apiserver.schema import field_validation
 from holdfast.errors import BadRequest, Cause
 from holdfast.validation.list_limits import RESERVATION_TREE
 from holdfast.validation.reservation import check_reservation
@@ -39,7 +39,7 @@ def check_content(reservation: JsonObject) -> Iterable[Cause]:
     """List what of a Reservation its schema does not judge: the template, the owners, and more."""
     template = (reservation.get("spec") or {}).get("template") or {}
     try:
-        strict.prune_type(_TEMPLATE, template, "spec.template", [])
+        field_validation.prune_type(_TEMPLATE, template, "spec.template", [])
         judged = {part: value for part, value in reservation.items() if part != "status"}
         typed = convert_object(judged, Reservation)
     except BadRequest as wrong:
@@ -51,11 +51,11 @@ def check_content(reservation: JsonObject) -> Iterable[Cause]:
 
 def warn_of_reservation(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Warn the client of what of a Reservation counts for nothing."""
-    if old is None or not op.call.subresource:
-        op.warnings.extend(advice(new, old))
+    if old is None or not op.request_info.subresource:
+        op.warnings.extend(reservation_warnings(new, old))
 
 
-def advice(new: JsonObject, old: JsonObject | None = None) -> list[str]:
+def reservation_warnings(new: JsonObject, old: JsonObject | None = None) -> list[str]:
     """List what of a Reservation that was let in counts for nothing, for warning headers.
 
     Its template is kept whole, so a misspelt field there is not refused as others are.
@@ -67,9 +67,9 @@ def advice(new: JsonObject, old: JsonObject | None = None) -> list[str]:
         return []
     template, unknown = new["spec"].get("template"), list[str]()
     if old is None or old["spec"].get("template") != template:
-        strict.prune_type(_TEMPLATE, template, "spec.template", unknown)
+        field_validation.prune_type(_TEMPLATE, template, "spec.template", unknown)
     before = None if old is None else _read(old)
-    return [*strict.complaints(unknown), *advise(written, before)]
+    return [*field_validation.field_warnings(unknown), *advise(written, before)]
 
 
 def _read(obj: JsonObject) -> Reservation | None:
@@ -85,10 +85,10 @@ def _says(obj: JsonObject) -> tuple[Any, Any]:
 
 
 KINDS = (
-    Served(
+    KindDescriptor(
         scheme.RESERVATIONS,
-        lists=RESERVATION_TREE,
+        list_limits=RESERVATION_TREE,
         checks=(check_reservation_write,),
-        admitters=(Admitter(validate=warn_of_reservation),),
+        admission_plugins=(AdmissionPlugin(validate=warn_of_reservation),),
     ),
 )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from holdfast.api import scheme
-from holdfast.apiserver.descriptor import Deletion, Served
+from holdfast.apiserver.descriptor import DeletionStrategy, KindDescriptor
 from holdfast.apiserver.kinds.printers import storage
-from holdfast.apiserver.kinds.rows import row
+from holdfast.apiserver.kinds.untyped_resources import untyped_resource
 from holdfast.apiserver.tables.printer import NAME_CREATED
-from holdfast.apiserver.unbuilt import Unbuilt
+from holdfast.apiserver.unimplemented_features import UnimplementedFeatures
 from holdfast.validation import list_limits
 from holdfast.validation.counting import tree_of
 
-_ANSWERED = Deletion(answers_object=True)
-_ATTRIBUTES_CLASSES = row(
+_ANSWERED = DeletionStrategy(returns_object=True)
+_ATTRIBUTES_CLASSES = untyped_resource(
     "storage.k8s.io",
     "volumeattributesclasses",
     "VolumeAttributesClass",
@@ -21,36 +21,45 @@ _ATTRIBUTES_CLASSES = row(
 )
 
 KINDS = (
-    Served(scheme.CSI_DRIVERS, printer=storage.CSI_DRIVER, deletion=_ANSWERED, needs_version=True),
-    Served(
+    KindDescriptor(
+        scheme.CSI_DRIVERS,
+        printer=storage.CSI_DRIVER,
+        deletion=_ANSWERED,
+        requires_resource_version=True,
+    ),
+    KindDescriptor(
         scheme.CSI_NODES,
-        lists=tree_of(list_limits.CSI_NODE),
+        list_limits=tree_of(list_limits.CSI_NODE),
         printer=storage.CSI_NODE,
         deletion=_ANSWERED,
-        needs_version=True,
+        requires_resource_version=True,
     ),
-    Served(scheme.CSI_STORAGE_CAPACITIES, printer=NAME_CREATED, needs_version=True),
-    Served(
+    KindDescriptor(
+        scheme.CSI_STORAGE_CAPACITIES, printer=NAME_CREATED, requires_resource_version=True
+    ),
+    KindDescriptor(
         scheme.STORAGE_CLASSES,
         printer=storage.STORAGE_CLASS,
         deletion=_ANSWERED,
-        unbuilt=Unbuilt(
+        unimplemented=UnimplementedFeatures(
             "StorageClasses are read by the scheduler, but Holdfast does not provision volumes"
         ),
     ),
-    Served(
+    KindDescriptor(
         scheme.VOLUME_ATTACHMENTS,
         printer=storage.VOLUME_ATTACHMENT,
         deletion=_ANSWERED,
-        needs_version=True,
-        unbuilt=Unbuilt(
+        requires_resource_version=True,
+        unimplemented=UnimplementedFeatures(
             "VolumeAttachments are counted by the scheduler, but no volume is attached"
         ),
     ),
-    Served(
+    KindDescriptor(
         _ATTRIBUTES_CLASSES,
         printer=storage.VOLUME_ATTRIBUTES_CLASS,
         deletion=_ANSWERED,
-        unbuilt=Unbuilt("VolumeAttributesClasses are stored but not read: no volume is modified"),
+        unimplemented=UnimplementedFeatures(
+            "VolumeAttributesClasses are stored but not read: no volume is modified"
+        ),
     ),
 )

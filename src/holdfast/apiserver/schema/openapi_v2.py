@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.apiserver.wire.answers import answer_value
+from holdfast.apiserver.wire.responses import json_response
 from holdfast.client.transport import Response
 
 PATH = "/openapi/v2"
@@ -22,7 +22,7 @@ def answer(headers: Mapping[str, str]) -> Response:
     accepted = headers.get("accept", "")
     if "proto-openapi.spec.v2" not in accepted:
         info = {"title": _TITLE, "version": _VERSION}
-        return answer_value({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+        return json_response({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
     info_message = _field(1, _TITLE.encode()) + _field(2, _VERSION.encode())
     document = _field(1, b"2.0") + _field(2, info_message)
     return Response(200, {"content-type": _PROTOBUF, "cache-control": "no-cache"}, document)

@@ -15,12 +15,12 @@ import msgspec
 
 from holdfast.api.decode import JsonObject
 from holdfast.api.resource import Resource
-from holdfast.apiserver.schema import strict
+from holdfast.apiserver.schema import field_validation
 from holdfast.apiserver.schema.fields import fields_of, type_of
 from holdfast.errors import HoldfastError
 from holdfast.repeated_log import RepeatFilter
-from holdfast.store import Store, Stored
-from holdfast.store.store import Build
+from holdfast.store import Store, StoredObject
+from holdfast.store.store import ValueBuilder
 
 log = logging.getLogger(__name__)
 log.addFilter(RepeatFilter())
@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 _described: dict[tuple[str, str], Resource[Any]] = {}
 
 
-def describe(resource: Resource[Any]) -> None:
+def register_resource(resource: Resource[Any]) -> None:
     """Read the objects stored under the resource's group and plural as its published schema says.
 
     Objects of resources that are not described, custom resources, are read as they are.
@@ -36,13 +36,13 @@ def describe(resource: Resource[Any]) -> None:
     _described[resource.group, resource.plural] = resource
 
 
-def decode(stored: Stored) -> JsonObject:
+def decode(stored: StoredObject) -> JsonObject:
     """Read a stored object as a dict of the caller's own, with metadata that names it."""
     value = msgspec.json.decode(stored.value)
-    return readable(value, stored) if stored.from_disk else value
+    return drop_mistyped_fields(value, stored) if stored.from_disk else value
 
 
-def is_terminating(stored: Stored) -> bool:
+def is_terminating(stored: StoredObject) -> bool:
     """Tell whether a stored object is being deleted."""
     # The bytes are asked first: most objects are not, and need not be decoded.
     if b'"deletionTimestamp"' not in stored.value:
@@ -50,7 +50,7 @@ def is_terminating(stored: Stored) -> bool:
     return bool(decode(stored)["metadata"].get("deletionTimestamp"))
 
 
-def readable(value: Any, stored: Stored) -> JsonObject:
+def drop_mistyped_fields(value: Any, stored: StoredObject) -> JsonObject:
     """Copy an object without the fields that do not fit their types, logging which these are."""
     key, misfits = stored.key, list[str]()
     made: JsonObject = value if isinstance(value, dict) else {}
@@ -58,20 +58,25 @@ def readable(value: Any, stored: Stored) -> JsonObject:
     kind = type_of(resource) if resource else None
     if resource and kind:
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
-        made = strict.fitting(kind, made, "", misfits) | head
+        made = field_validation.prune_mistyped(kind, made, "", misfits) | head
         if "spec" in fields_of(kind):
             made["spec"] = made.get("spec") or {}
     elif isinstance(made.get("metadata"), dict):
-        meta = strict.fitting(strict.OBJECT_META, made["metadata"], "metadata", misfits)
+        meta = field_validation.prune_mistyped(
+            field_validation.OBJECT_META, made["metadata"], "metadata", misfits
+        )
         made = {**made, "metadata": meta}
     made["metadata"] = _named(made.get("metadata"), stored)
     if misfits:
-        log.error("%s is stored with fields of wrong types, which are ignored: %s", key.words,
-                  ", ".join(misfits))  # fmt: skip
+        log.error(
+            "%s is stored with fields of wrong types, which are ignored: %s",
+            key.display_name,
+            ", ".join(misfits),
+        )
     return made
 
 
-async def mend_identities(store: Store) -> None:
+async def repair_metadata(store: Store) -> None:
     """Rewrite the stored objects whose metadata does not name them.
 
     Clients are shown stored bytes, and would know such an object under another name than the one
@@ -79,15 +84,15 @@ async def mend_identities(store: Store) -> None:
     """
     for resource in tuple(store.resources):
         for stored in store.list(*resource):
-            if stored.indexed.misnamed:
-                log.error("%s is stored with wrong metadata and is mended", stored.key.words)
+            if stored.index.metadata_mismatch:
+                log.error("%s is stored with wrong metadata and is mended", stored.key.display_name)
                 try:
-                    await store.update(stored, builder(decode(stored)))
+                    await store.update(stored, value_builder(decode(stored)))
                 except HoldfastError as failure:  # a full disk: the server starts all the same
-                    log.error("%s is not mended: %s", stored.key.words, failure)
+                    log.error("%s is not mended: %s", stored.key.display_name, failure)
 
 
-def builder(obj: JsonObject) -> Build:
+def value_builder(obj: JsonObject) -> ValueBuilder:
     """Make the function that writes the object once its revision is known."""
     meta = obj["metadata"]
 
@@ -98,7 +103,7 @@ def builder(obj: JsonObject) -> Build:
     return build
 
 
-def _named(meta: Any, stored: Stored) -> JsonObject:
+def _named(meta: Any, stored: StoredObject) -> JsonObject:
     key = stored.key
     # An object without uid gets the same one whenever it is read, until it is written.
     uid = stored.uid or str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(key)))

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.apiserver.tables.custom import columns_of, custom_printer
+from holdfast.apiserver.tables.custom_columns import columns_of, custom_printer
 from holdfast.apiserver.tables.printer import Printer, PrinterColumn, age_text
 from holdfast.errors import BadRequest
 from holdfast.repeated_log import RepeatFilter
@@ -37,7 +37,7 @@ def table(
     ``with_columns`` is False for every watch event but the first. ``metadata`` is the list's own
     (resourceVersion, continue, remainingItemCount).
     """
-    check_include(include_object)
+    check_include_object(include_object)
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -75,7 +75,7 @@ def _row(printer: Printer, obj: Mapping[str, Any], include: str, now: float) -> 
     return row
 
 
-def check_include(include: str) -> None:
+def check_include_object(include: str) -> None:
     """Refuse a value of ``includeObject`` that does not exist."""
     if include not in ("", "Metadata", "Object", "None"):
         raise BadRequest(f'includeObject must be "", "None", "Metadata" or "Object", not {include}')

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.schema.shapes import content_changed
+from holdfast.apiserver.schema.object_schema import content_changed
 from holdfast.apiserver.verbs import validation
-from holdfast.apiserver.verbs.metadata import stamp
+from holdfast.apiserver.verbs.metadata import timestamp
 
 
 async def admit(op: Operation, new: JsonObject, old: JsonObject | None) -> JsonObject:
@@ -15,13 +15,13 @@ async def admit(op: Operation, new: JsonObject, old: JsonObject | None) -> JsonO
     Nothing is waited for unless an admitter asks for it, so that a write is decided on the
     version it was read from.
     """
-    served = op.served
-    new = served.stored_shape.default(new, stamp(op.context.clock.now()))
-    for admitter in served.admitters:
+    descriptor = op.descriptor
+    new = descriptor.storage_schema.default(new, timestamp(op.context.clock.now()))
+    for admitter in descriptor.admission_plugins:
         if admitter.mutate and (waiting := admitter.mutate(op, new, old)) is not None:
             await waiting
     validation.check(op, new, old)
-    for admitter in served.admitters:
+    for admitter in descriptor.admission_plugins:
         if admitter.validate and (waiting := admitter.validate(op, new, old)) is not None:
             await waiting
     _warn_of_unbuilt(op, new, old)
@@ -33,8 +33,8 @@ def _warn_of_unbuilt(op: Operation, new: JsonObject, old: JsonObject | None) -> 
 
     A change of nothing but metadata or status is not warned of.
     """
-    unbuilt = op.served.unbuilt
-    if not unbuilt or op.call.subresource or op.user.is_component:
+    unbuilt = op.descriptor.unimplemented
+    if not unbuilt or op.request_info.subresource or op.user.is_component:
         return
     if old is None or content_changed(new, old):
         op.warnings.extend(unbuilt.warnings(new))

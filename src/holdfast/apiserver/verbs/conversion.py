@@ -8,28 +8,30 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.api.decode import JsonObject
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 
 
-def outward(served: Served, value: bytes) -> bytes:
+def to_requested_version(descriptor: KindDescriptor, value: bytes) -> bytes:
     """Show stored bytes under the version that was asked for."""
-    wanted = served.resource.api_version
-    if served.stored_as == wanted:
+    wanted = descriptor.resource.api_version
+    if descriptor.storage_api_version == wanted:
         return value
-    if served.conversion is not None:
-        return msgspec.json.encode(outward_object(served, msgspec.json.decode(value)))
-    old, new = f'"apiVersion":"{served.stored_as}"', f'"apiVersion":"{wanted}"'
+    if descriptor.conversion is not None:
+        return msgspec.json.encode(
+            object_to_requested_version(descriptor, msgspec.json.decode(value))
+        )
+    old, new = f'"apiVersion":"{descriptor.storage_api_version}"', f'"apiVersion":"{wanted}"'
     return value.replace(old.encode(), new.encode(), 1)
 
 
-def outward_object(served: Served, obj: JsonObject) -> JsonObject:
+def object_to_requested_version(descriptor: KindDescriptor, obj: JsonObject) -> JsonObject:
     """Copy a stored object as the version that was asked for shows it."""
-    shown = obj if served.conversion is None else served.conversion.from_stored(obj)
-    return {**shown, "apiVersion": served.resource.api_version}
+    shown = obj if descriptor.conversion is None else descriptor.conversion.from_stored(obj)
+    return {**shown, "apiVersion": descriptor.resource.api_version}
 
 
-def inward(served: Served, obj: JsonObject) -> JsonObject:
+def to_storage_version(descriptor: KindDescriptor, obj: JsonObject) -> JsonObject:
     """Turn what a client wrote into what is stored."""
-    if served.conversion is None:
+    if descriptor.conversion is None:
         return obj
-    return {**served.conversion.to_stored(obj), "apiVersion": served.stored_as}
+    return {**descriptor.conversion.to_stored(obj), "apiVersion": descriptor.storage_api_version}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from holdfast.api.decode import JsonObject
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.schema.stored_objects import builder
+from holdfast.apiserver.schema.stored_objects import value_builder
 from holdfast.apiserver.verbs.admission import admit
-from holdfast.apiserver.verbs.incoming import read_body
 from holdfast.apiserver.verbs.metadata import generate_name, metadata_of, new_metadata
-from holdfast.apiserver.verbs.namespaces import check_namespace_lives
-from holdfast.apiserver.verbs.writing import pretended, show, typed_first
+from holdfast.apiserver.verbs.namespace_lifecycle import check_namespace_active
+from holdfast.apiserver.verbs.object_encoding import (
+    encode_dry_run,
+    object_response,
+    with_type_first,
+)
+from holdfast.apiserver.verbs.request_object import read_body
 from holdfast.client.transport import Response
 from holdfast.errors import AlreadyExists
 
@@ -20,25 +24,27 @@ _NAME_TRIES = 8
 async def create(op: Operation) -> Response:
     """Create an object and answer with what was stored."""
     value = await create_object(op, read_body(op))
-    return show(op, value, 201)
+    return object_response(op, value, 201)
 
 
 async def create_object(op: Operation, obj: JsonObject) -> bytes:
     """Complete, check and keep a new object; returns its stored bytes."""
     meta = metadata_of(obj)
     prefix = "" if meta.get("name") else str(meta.get("generateName") or "")
-    check_namespace_lives(op, str(meta.get("name") or prefix))
-    obj = fresh(obj, op.served, op.call.namespace, op.context.clock.now())
+    check_namespace_active(op, str(meta.get("name") or prefix))
+    obj = prepare_for_create(obj, op.descriptor, op.request_info.namespace, op.context.clock.now())
     if prefix:
         obj["metadata"] = {"name": generate_name(prefix, op.context.rng), **obj["metadata"]}
-    obj = typed_first(await admit(op, obj, None), op.served)
+    obj = with_type_first(await admit(op, obj, None), op.descriptor)
     return await _keep(op, obj, prefix)
 
 
-def fresh(obj: JsonObject, served: Served, namespace: str, now: float) -> JsonObject:
+def prepare_for_create(
+    obj: JsonObject, descriptor: KindDescriptor, namespace: str, now: float
+) -> JsonObject:
     """Give an object its identity and take away what only the server writes."""
-    obj["metadata"] = new_metadata(obj, served, namespace, now)
-    if served.has_status and not served.keeps_status_on_create:
+    obj["metadata"] = new_metadata(obj, descriptor, namespace, now)
+    if descriptor.has_status and not descriptor.keeps_status_on_create:
         obj.pop("status", None)
     return obj
 
@@ -47,13 +53,13 @@ async def _keep(op: Operation, obj: JsonObject, prefix: str) -> bytes:
     store, meta = op.context.store, obj["metadata"]
     tries = _NAME_TRIES if prefix else 1
     for left in reversed(range(tries)):
-        key = op.served.key(op.call.namespace, meta["name"])
+        key = op.descriptor.key(op.request_info.namespace, meta["name"])
         try:
             if op.dry_run:
                 if store.latest(key) is not None:
-                    raise AlreadyExists(f"{key.words} already exists", key.details)
-                return pretended(obj, None)
-            return (await store.create(key, builder(obj))).value
+                    raise AlreadyExists(f"{key.display_name} already exists", key.details)
+                return encode_dry_run(obj, None)
+            return (await store.create(key, value_builder(obj))).value
         except AlreadyExists:
             if not left:
                 raise

@@ -10,18 +10,22 @@ import msgspec
 from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import parse_rfc3339, rfc3339
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.schema.stored_objects import builder, decode
-from holdfast.apiserver.verbs.forms import render_list
+from holdfast.apiserver.schema.stored_objects import decode, value_builder
+from holdfast.apiserver.verbs.object_encoding import (
+    encode_dry_run,
+    object_response,
+    with_type_first,
+)
+from holdfast.apiserver.verbs.rendering import render_list
 from holdfast.apiserver.verbs.selection import selection_of
-from holdfast.apiserver.verbs.updating import current, is_finished
-from holdfast.apiserver.verbs.writing import pretended, show, typed_first
-from holdfast.apiserver.wire.answers import answer, success
+from holdfast.apiserver.verbs.updating import is_removable, latest_object
 from holdfast.apiserver.wire.body import read_value
-from holdfast.apiserver.wire.options import unknown_choice, whole_number, wrong_option
-from holdfast.apiserver.wire.routing import is_true
+from holdfast.apiserver.wire.query_options import integer_option, invalid_option, unsupported_option
+from holdfast.apiserver.wire.request_info import is_true
+from holdfast.apiserver.wire.responses import encoded_response, success_response
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Conflict, Details, Forbidden, NotFound
-from holdfast.store import Stored
+from holdfast.store import StoredObject
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan")
@@ -45,7 +49,7 @@ def read_options(op: Operation) -> DeleteOptions:
         value = {name: query[name] for name in ("propagationPolicy",) if name in query}
         if "orphanDependents" in query:
             value["orphanDependents"] = is_true(query["orphanDependents"])
-        value["gracePeriodSeconds"] = whole_number(query, "gracePeriodSeconds")
+        value["gracePeriodSeconds"] = integer_option(query, "gracePeriodSeconds")
     try:
         options = msgspec.convert(value, DeleteOptions)
     except msgspec.ValidationError as wrong:
@@ -60,27 +64,27 @@ def _check_options(options: DeleteOptions) -> None:
         return
     if options.orphan_dependents is not None:
         words = "orphanDependents and deletionPropagation cannot be both set"
-        raise wrong_option(kind, field, f'Invalid value: "{policy}": {words}')
+        raise invalid_option(kind, field, f'Invalid value: "{policy}": {words}')
     if policy not in _POLICIES:
-        raise unknown_choice(kind, field, f'"{policy}"', (*_POLICIES, "nil"))
+        raise unsupported_option(kind, field, f'"{policy}"', (*_POLICIES, "nil"))
 
 
 async def delete(op: Operation) -> Response:
     """Delete one object, at once or as its grace and finalizers allow."""
     options = read_options(op)
-    if op.call.name in op.served.deletion.protected:
-        words = f"this {op.served.resource.singular} may not be deleted"
-        raise Forbidden(f"{op.key.words} is forbidden: {words}", op.details)
-    previous = current(op)
+    if op.request_info.name in op.descriptor.deletion.protected_names:
+        words = f"this {op.descriptor.resource.singular} may not be deleted"
+        raise Forbidden(f"{op.key.display_name} is forbidden: {words}", op.details)
+    previous = latest_object(op)
     check_preconditions(op, previous, options)
     value, gone = await delete_stored(op, previous, options)
-    if gone and not op.served.deletion.answers_object:
+    if gone and not op.descriptor.deletion.returns_object:
         details = op.details
-        return success(Details(details.name, details.group, details.kind, previous.uid))
-    return show(op, value)
+        return success_response(Details(details.name, details.group, details.kind, previous.uid))
+    return object_response(op, value)
 
 
-def check_preconditions(op: Operation, previous: Stored, options: DeleteOptions) -> None:
+def check_preconditions(op: Operation, previous: StoredObject, options: DeleteOptions) -> None:
     """Refuse to delete another incarnation or version than the one meant."""
     wanted: Mapping[str, str | None] = options.preconditions or {}
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
@@ -96,7 +100,7 @@ def check_preconditions(op: Operation, previous: Stored, options: DeleteOptions)
         )
     else:
         return
-    r = op.served.resource
+    r = op.descriptor.resource
     qualified = f"{r.kind}.{r.group}" if r.group else r.kind
     raise Conflict(
         f'Operation cannot be fulfilled on {qualified} "{previous.key.name}": {words}',
@@ -105,32 +109,34 @@ def check_preconditions(op: Operation, previous: Stored, options: DeleteOptions)
 
 
 async def delete_stored(
-    op: Operation, previous: Stored, options: DeleteOptions
+    op: Operation, previous: StoredObject, options: DeleteOptions
 ) -> tuple[bytes, bool]:
     """Delete or mark one stored object; returns its last bytes and whether it is gone."""
     old = decode(previous)
-    new = typed_first(marked(op, old, options), op.served)
-    gone = is_finished(op, new)
+    new = with_type_first(begin_deletion(op, old, options), op.descriptor)
+    gone = is_removable(op, new)
     store = op.context.store
     if op.dry_run or "All" in (options.dry_run or ()):
-        return pretended(new, previous), gone
+        return encode_dry_run(new, previous), gone
     if gone:
         _unmark(op, new, old)
-        return (await store.delete(previous, builder(new))).value, True
+        return (await store.delete(previous, value_builder(new))).value, True
     if new == old:
         return previous.value, False
-    return (await store.update(previous, builder(new))).value, False
+    return (await store.update(previous, value_builder(new))).value, False
 
 
 def _unmark(op: Operation, new: JsonObject, old: JsonObject) -> None:
     """Show a plainly deleted object as it was; what has grace, or lingered, carries the marks."""
-    if op.served.deletion.grace is None and not old["metadata"].get("deletionTimestamp"):
+    if op.descriptor.deletion.grace_seconds is None and not old["metadata"].get(
+        "deletionTimestamp"
+    ):
         new["metadata"] = dict(old["metadata"])
 
 
-def marked(op: Operation, old: JsonObject, options: DeleteOptions) -> JsonObject:
+def begin_deletion(op: Operation, old: JsonObject, options: DeleteOptions) -> JsonObject:
     """Mark an object as dying."""
-    known, deletion = old["metadata"], op.served.deletion
+    known, deletion = old["metadata"], op.descriptor.deletion
     finalizers = next_finalizers(op, known.get("finalizers") or [], options)
     if deletion.finalizer and not known.get("deletionTimestamp"):
         finalizers = [*(f for f in finalizers if f != deletion.finalizer), deletion.finalizer]
@@ -139,12 +145,14 @@ def marked(op: Operation, old: JsonObject, options: DeleteOptions) -> JsonObject
         del meta["finalizers"]
     if known.get("deletionTimestamp"):
         return _again(old, meta, options)
-    grace = deletion.grace(old, options.grace_period_seconds) if deletion.grace else 0
-    if known.get("generation") and (deletion.grace or finalizers):
+    grace = (
+        deletion.grace_seconds(old, options.grace_period_seconds) if deletion.grace_seconds else 0
+    )
+    if known.get("generation") and (deletion.grace_seconds or finalizers):
         meta["generation"] = known["generation"] + 1
     meta["deletionTimestamp"] = rfc3339(op.context.clock.now() + grace)
     new = {**old, "metadata": meta}
-    deletion.mark(new, grace)
+    deletion.mark_deleting(new, grace)
     return new
 
 
@@ -161,7 +169,7 @@ def _again(old: JsonObject, meta: JsonObject, options: DeleteOptions) -> JsonObj
 
 def next_finalizers(op: Operation, known: list[str], options: DeleteOptions) -> list[str]:
     """Add or take away the garbage collector's finalizers, as the propagation policy says."""
-    if not op.served.deletion.has_dependents:
+    if not op.descriptor.deletion.has_dependents:
         return known
     policy = options.propagation_policy
     if options.orphan_dependents is not None:
@@ -169,7 +177,7 @@ def next_finalizers(op: Operation, known: list[str], options: DeleteOptions) -> 
     if policy is None:
         if ORPHAN in known or FOREGROUND in known:
             return known
-        policy = "Orphan" if op.served.deletion.orphans else "Background"
+        policy = "Orphan" if op.descriptor.deletion.orphans_by_default else "Background"
     others = [name for name in known if name not in (ORPHAN, FOREGROUND)]
     added = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
     return others + added
@@ -189,4 +197,6 @@ async def delete_collection(op: Operation) -> Response:
         except (Conflict, NotFound):
             continue  # somebody else got to it first, or it is on its way already
         shown.append(value)
-    return answer(render_list(op, shown, {"resourceVersion": str(store.revision)}), 200, op.form)
+    return encoded_response(
+        render_list(op, shown, {"resourceVersion": str(store.revision)}), 200, op.response_format
+    )

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.errors import BadRequest, Conflict, Details, FieldErrors
 from holdfast.store.store import MODIFIED
 
@@ -55,7 +55,7 @@ def new_uid() -> str:
     return str(uuid.UUID(bytes=drawn, version=4))
 
 
-def stamp(now: float) -> str:
+def timestamp(now: float) -> str:
     """Write a time as metadata does; thousands of objects share each second."""
     return _stamp_second(int(now))
 
@@ -82,7 +82,9 @@ def check_namespace(meta: JsonObject, namespace: str) -> None:
         )
 
 
-def new_metadata(obj: JsonObject, served: Served, namespace: str, now: float) -> JsonObject:
+def new_metadata(
+    obj: JsonObject, descriptor: KindDescriptor, namespace: str, now: float
+) -> JsonObject:
     """Give a new object its identity; returns the metadata in upstream's key order."""
     meta = metadata_of(obj)
     check_namespace(meta, namespace)
@@ -90,48 +92,48 @@ def new_metadata(obj: JsonObject, served: Served, namespace: str, now: float) ->
         raise BadRequest("resourceVersion should not be set on objects to be created")
     for key in _SERVER_OWNED:
         meta.pop(key, None)
-    if served.resource.namespaced:
+    if descriptor.resource.namespaced:
         meta["namespace"] = namespace
     else:
         meta.pop("namespace", None)
     meta["uid"] = new_uid()
     meta["resourceVersion"] = ""
-    meta["creationTimestamp"] = stamp(now)
-    if served.counts_generations:
+    meta["creationTimestamp"] = timestamp(now)
+    if descriptor.has_generation:
         meta["generation"] = 1
-    return ordered(meta)
+    return in_key_order(meta)
 
 
-def ordered(meta: Mapping[str, Any]) -> JsonObject:
+def in_key_order(meta: Mapping[str, Any]) -> JsonObject:
     """Copy metadata in upstream's key order, without empty values and unknown keys."""
     return {k: meta[k] for k in _ORDER if meta.get(k) or (k == "resourceVersion" and k in meta)
             or (k == "deletionGracePeriodSeconds" and meta.get(k) is not None)}  # fmt: skip
 
 
-def check_version(new: JsonObject, old: JsonObject, served: Served) -> None:
+def check_version(new: JsonObject, old: JsonObject, descriptor: KindDescriptor) -> None:
     """Refuse a write that was made from another version or incarnation of the object."""
     meta, known = metadata_of(new), old["metadata"]
     uid, version = meta.get("uid"), meta.get("resourceVersion")
-    name, r = known["name"], served.resource
+    name, r = known["name"], descriptor.resource
     if uid and uid != known["uid"]:
         words = (
             f"Precondition failed: UID in precondition: {uid}, UID in object meta: {known['uid']}"
         )
-        raise conflict(served, name, words)
+        raise conflict(descriptor, name, words)
     if not version or version == "0":
-        if served.needs_version:
+        if descriptor.requires_resource_version:
             problems = FieldErrors()
             words = "Invalid value: 0: must be specified for an update"
             problems.add("metadata.resourceVersion", words)
             problems.raise_if_any(r.plural, name, r.group)
         return
     if version != known["resourceVersion"]:
-        raise conflict(served, name, MODIFIED)
+        raise conflict(descriptor, name, MODIFIED)
 
 
-def conflict(served: Served, name: str, words: str) -> Conflict:
+def conflict(descriptor: KindDescriptor, name: str, words: str) -> Conflict:
     """Build the 409 that says why an object cannot be written."""
-    r = served.resource
+    r = descriptor.resource
     qualified = f"{r.plural}.{r.group}" if r.group else r.plural
     return Conflict(
         f'Operation cannot be fulfilled on {qualified} "{name}": {words}',
@@ -139,18 +141,18 @@ def conflict(served: Served, name: str, words: str) -> Conflict:
     )
 
 
-def next_metadata(new: JsonObject, old: JsonObject, served: Served) -> JsonObject:
+def updated_metadata(new: JsonObject, old: JsonObject, descriptor: KindDescriptor) -> JsonObject:
     """Carry over what a write may not change; refuse finalizers added to a dying object."""
     meta, known = metadata_of(new), old["metadata"]
     kept = {key: known[key] for key in (*_SERVER_OWNED, *_IDENTITY) if key in known}
     free = {k: v for k, v in meta.items() if k not in _SERVER_OWNED and k not in _IDENTITY}
     merged = free | kept
     if known.get("deletionTimestamp"):
-        _check_finalizers(merged, known, served)
-    return ordered(merged)
+        _check_finalizers(merged, known, descriptor)
+    return in_key_order(merged)
 
 
-def _check_finalizers(meta: JsonObject, known: JsonObject, served: Served) -> None:
+def _check_finalizers(meta: JsonObject, known: JsonObject, descriptor: KindDescriptor) -> None:
     before = known.get("finalizers") or []
     added = sorted(f for f in meta.get("finalizers") or () if f not in before)
     if added:
@@ -162,4 +164,4 @@ def _check_finalizers(meta: JsonObject, known: JsonObject, served: Served) -> No
             f"found new finalizers []string{{{listed}}}",
             "FieldValueForbidden",
         )
-        problems.raise_if_any(served.resource.kind, known["name"], served.resource.group)
+        problems.raise_if_any(descriptor.resource.kind, known["name"], descriptor.resource.group)

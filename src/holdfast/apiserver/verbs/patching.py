@@ -11,14 +11,14 @@ from holdfast.api import causes
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
-from holdfast.apiserver.verbs.conversion import inward, outward_object
-from holdfast.apiserver.verbs.incoming import known_fields
+from holdfast.apiserver.verbs.conversion import object_to_requested_version, to_storage_version
 from holdfast.apiserver.verbs.json_patch import REJECTED, apply_json_patch, undecodable
 from holdfast.apiserver.verbs.metadata import metadata_of
-from holdfast.apiserver.verbs.updating import current, write
-from holdfast.apiserver.verbs.writing import show
+from holdfast.apiserver.verbs.object_encoding import object_response
+from holdfast.apiserver.verbs.request_object import apply_field_validation
+from holdfast.apiserver.verbs.updating import latest_object, update_object
 from holdfast.apiserver.wire.body import check_size, parse_json
-from holdfast.apiserver.wire.nesting import check_nesting
+from holdfast.apiserver.wire.nesting_limit import check_nesting
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, FieldErrors, Invalid, NotBuilt, Unsupported
 from holdfast.store import check_value_size
@@ -36,29 +36,29 @@ async def patch(op: Operation) -> Response:
     ask for: only one that names a resourceVersion can be stale.
     """
     change = read_patch(op)
-    previous = current(op)
+    previous = latest_object(op)
     old = decode(previous)
-    shown = outward_object(op.served, old)
-    new = inward(op.served, patched(op, shown, change))
-    return show(op, await write(op, previous, old, new))
+    shown = object_to_requested_version(op.descriptor, old)
+    new = to_storage_version(op.descriptor, apply_patch(op, shown, change))
+    return object_response(op, await update_object(op, previous, old, new))
 
 
 def read_patch(op: Operation) -> Any:
     """Read the patch itself, refusing the ways we do not know."""
     check_size(op.request.body)
-    media = patch_media(op)
+    media = patch_type(op)
     if media in APPLY_PATCHES:
         raise NotBuilt(
             "server-side apply is not built yet; use kubectl apply without --server-side"
         )
-    if media == STRATEGIC_PATCH and op.served.shape.merge is None:
+    if media == STRATEGIC_PATCH and op.descriptor.object_schema.merge is None:
         raise Unsupported(_unsupported(JSON_PATCH, MERGE_PATCH, APPLY_PATCHES[0]))
     if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
         raise Unsupported("415: Unsupported Media Type")
     return parse_json(op.request.body)
 
 
-def patch_media(op: Operation) -> str:
+def patch_type(op: Operation) -> str:
     """Name the kind of patch the request carries."""
     return op.request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
 
@@ -70,30 +70,30 @@ def _unsupported(*accepted: str) -> str:
     )
 
 
-def patched(op: Operation, old: JsonObject, change: Any) -> JsonObject:
+def apply_patch(op: Operation, old: JsonObject, change: Any) -> JsonObject:
     """Apply a patch to an object and check the result, its size before anything walks it."""
-    media = patch_media(op)
+    media = patch_type(op)
     if media == JSON_PATCH:
-        new = json_patched(old, change)
+        new = json_patch_copy(old, change)
     elif not isinstance(change, dict):
         raise undecodable(change, "map[string]interface {}")
     elif media == MERGE_PATCH:
-        new = merge(old, change)
+        new = merge_patch(old, change)
     else:
-        strategic_merge = op.served.shape.merge
+        strategic_merge = op.descriptor.object_schema.merge
         assert strategic_merge is not None  # read_patch has refused
         new = strategic_merge(old, change)
     if not isinstance(new, dict):
         raise Invalid(REJECTED)
     check_value_size(op.key, msgspec.json.encode(new))
     _check_identity(op, new, old)
-    return known_fields(op, new)
+    return apply_field_validation(op, new)
 
 
-def merge(target: Any, change: Any) -> Any:
+def merge_patch(target: Any, change: Any) -> Any:
     """Apply a JSON merge patch (RFC 7386); the inputs stay as they are.
 
-    >>> merge({"a": {"b": 1, "c": 2}}, {"a": {"b": None}})
+    >>> merge_patch({"a": {"b": 1, "c": 2}}, {"a": {"b": None}})
     {'a': {'c': 2}}
     """
     if not isinstance(change, Mapping):
@@ -103,11 +103,11 @@ def merge(target: Any, change: Any) -> Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = merge(result.get(key), value)
+            result[key] = merge_patch(result.get(key), value)
     return result
 
 
-def json_patched(old: JsonObject, change: Any) -> Any:
+def json_patch_copy(old: JsonObject, change: Any) -> Any:
     """Apply a JSON patch to a copy of an object; nesting over the limit is refused."""
     new = apply_json_patch(msgspec.json.decode(msgspec.json.encode(old)), change)
     check_nesting(new)
@@ -116,7 +116,7 @@ def json_patched(old: JsonObject, change: Any) -> Any:
 
 def _check_identity(op: Operation, new: JsonObject, old: JsonObject) -> None:
     meta, known = metadata_of(new), old["metadata"]
-    r = op.served.resource
+    r = op.descriptor.resource
     for field in ("name", "namespace"):
         now, before = meta.get(field) or "", known.get(field) or ""
         if now != before:

@@ -9,15 +9,19 @@ from typing import Annotated, Any
 import msgspec
 
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.verbs.forms import render_list
+from holdfast.apiserver.verbs.object_encoding import object_response
+from holdfast.apiserver.verbs.rendering import render_list
 from holdfast.apiserver.verbs.selection import Selection, selection_of
-from holdfast.apiserver.verbs.writing import show
-from holdfast.apiserver.wire.answers import answer
-from holdfast.apiserver.wire.options import whole_number
-from holdfast.apiserver.wire.versions import check_list_versions, not_newer, version_number
+from holdfast.apiserver.wire.query_options import integer_option
+from holdfast.apiserver.wire.resource_versions import (
+    check_not_newer,
+    parse_resource_version,
+    revision_to_list,
+)
+from holdfast.apiserver.wire.responses import encoded_response
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Expired, status_of
-from holdfast.store import Stored
+from holdfast.store import StoredObject
 
 _EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can "
@@ -42,18 +46,18 @@ def get(op: Operation) -> Response:
     stored = op.context.store.get(op.key)
     if stored is None:
         raise op.not_found()
-    wanted = version_number(op.request.query.get("resourceVersion", ""))
-    not_newer(wanted, op.context.store.revision)
-    return show(op, stored.value)
+    wanted = parse_resource_version(op.request.query.get("resourceVersion", ""))
+    check_not_newer(wanted, op.context.store.revision)
+    return object_response(op, stored.value)
 
 
 def list_objects(op: Operation) -> Response:
     """Answer with a collection, or a page of it."""
     selection, query = selection_of(op), op.request.query
-    limit = max(0, whole_number(query, "limit") or 0)
+    limit = max(0, integer_option(query, "limit") or 0)
     if token := query.get("continue"):
         return _next_page(op, selection, token, limit)
-    exact = check_list_versions(query, op.context.store.revision, paged=bool(limit))
+    exact = revision_to_list(query, op.context.store.revision, paged=bool(limit))
     if exact is None:
         revision = op.context.store.revision
         return _page(op, selection, selection.list_now(op.context.store), revision, limit)
@@ -61,26 +65,28 @@ def list_objects(op: Operation) -> Response:
 
 
 def _page(
-    op: Operation, selection: Selection, found: list[Stored], revision: int, limit: int
+    op: Operation, selection: Selection, found: list[StoredObject], revision: int, limit: int
 ) -> Response:
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
     if limit and len(found) > limit:
-        metadata["continue"] = make_token(revision, found[limit - 1].key.path)
+        metadata["continue"] = encode_continue(revision, found[limit - 1].key.path)
         if selection.everything:
             metadata["remainingItemCount"] = len(found) - limit
         found = found[:limit]
-    return answer(render_list(op, [s.value for s in found], metadata), 200, op.form)
+    return encoded_response(
+        render_list(op, [s.value for s in found], metadata), 200, op.response_format
+    )
 
 
 def _next_page(op: Operation, selection: Selection, token: str, limit: int) -> Response:
     if op.request.query.get("resourceVersion", "") not in ("", "0"):
         raise BadRequest("specifying resource version is not allowed when using continue")
-    revision, start = read_token(token)
+    revision, start = decode_continue(token)
     store = op.context.store
     if revision < 0:  # an inconsistent continuation, taken after Expired
         found, revision = selection.list_now(store), store.revision
     else:
-        not_newer(revision, store.revision)
+        check_not_newer(revision, store.revision)
         try:
             found = selection.list_at(store, revision)
         except Expired:
@@ -92,20 +98,20 @@ def _next_page(op: Operation, selection: Selection, token: str, limit: int) -> R
 def _expired(start: str) -> Response:
     """Say that the token is too old, and give one that goes on inconsistently."""
     status = status_of(Expired(_EXPIRED))
-    status["metadata"] = {"continue": make_token(-1, start)}
-    return answer(msgspec.json.encode(status) + b"\n", 410)
+    status["metadata"] = {"continue": encode_continue(-1, start)}
+    return encoded_response(msgspec.json.encode(status) + b"\n", 410)
 
 
-def make_token(revision: int, last: str) -> str:
+def encode_continue(revision: int, last: str) -> str:
     """Write a continue token: the revision all pages are of, and the last key shown."""
     token = _Token(_TOKEN_VERSION, revision, last)
     return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
 
 
-def read_token(text: str) -> tuple[int, str]:
+def decode_continue(text: str) -> tuple[int, str]:
     """Read a continue token.
 
-    >>> read_token(make_token(7, "default/a"))
+    >>> decode_continue(encode_continue(7, "default/a"))
     (7, 'default/a')
     """
     try:

@@ -12,17 +12,17 @@ from holdfast.api.labels import from_selector
 from holdfast.api.meta import LabelSelector
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
-from holdfast.apiserver.verbs.incoming import read_of, typed
 from holdfast.apiserver.verbs.patching import (
     JSON_PATCH,
-    json_patched,
-    merge,
-    patch_media,
+    json_patch_copy,
+    merge_patch,
+    patch_type,
     read_patch,
 )
-from holdfast.apiserver.verbs.updating import current, write
-from holdfast.apiserver.wire.answers import answer_value
+from holdfast.apiserver.verbs.request_object import prune_built_in, read_body_as
+from holdfast.apiserver.verbs.updating import latest_object, update_object
 from holdfast.apiserver.wire.body import check_size
+from holdfast.apiserver.wire.responses import json_response
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, FieldErrors, NotFound
 
@@ -31,14 +31,14 @@ SCALE = ("autoscaling", "v1", "Scale")
 
 async def scale(op: Operation) -> Response:
     """Answer get, update and patch of ``/scale``."""
-    previous = current(op)
+    previous = latest_object(op)
     obj = decode(previous)
-    paths = op.served.scale
+    paths = op.descriptor.scale
     if paths is None:
         raise NotFound("the server could not find the requested resource")
-    shown = scale_of(obj, paths)
-    if op.call.verb == "get":
-        return answer_value(shown)
+    shown = as_scale(obj, paths)
+    if op.request_info.verb == "get":
+        return json_response(shown)
     wanted = _wanted(op, shown)
     replicas = (wanted.get("spec") or {}).get("replicas") or 0
     _check(op, replicas)
@@ -46,35 +46,35 @@ async def scale(op: Operation) -> Response:
     new = decode(previous)
     _set(new, paths["specReplicasPath"], replicas)
     new["metadata"]["resourceVersion"] = version or obj["metadata"]["resourceVersion"]
-    value = await write(op, previous, obj, new)
-    return answer_value(scale_of(msgspec.json.decode(value), paths))
+    value = await update_object(op, previous, obj, new)
+    return json_response(as_scale(msgspec.json.decode(value), paths))
 
 
 def _wanted(op: Operation, shown: JsonObject) -> JsonObject:
-    if op.call.verb == "update":
-        sent = read_of(op, SCALE)
-        name = (sent.get("metadata") or {}).get("name") or op.call.name
-        if name != op.call.name:
+    if op.request_info.verb == "update":
+        sent = read_body_as(op, SCALE)
+        name = (sent.get("metadata") or {}).get("name") or op.request_info.name
+        if name != op.request_info.name:
             raise BadRequest(
                 f"the name of the object ({name}) does not match the name on the URL "
-                f"({op.call.name})"
+                f"({op.request_info.name})"
             )
         return sent
-    if op.call.verb != "patch":
-        raise BadRequest(f"scale does not know the verb {op.call.verb}")
+    if op.request_info.verb != "patch":
+        raise BadRequest(f"scale does not know the verb {op.request_info.verb}")
     check_size(op.request.body)
     change = read_patch(op)
-    if patch_media(op) == JSON_PATCH:
-        return typed(json_patched(shown, change), SCALE)
+    if patch_type(op) == JSON_PATCH:
+        return prune_built_in(json_patch_copy(shown, change), SCALE)
     if not isinstance(change, dict):
         raise BadRequest("error decoding patch: a patch of a Scale must be an object")
-    merged = typed(merge(shown, change), SCALE)
+    merged = prune_built_in(merge_patch(shown, change), SCALE)
     if "resourceVersion" not in (change.get("metadata") or {}):
         merged.get("metadata", {}).pop("resourceVersion", None)
     return merged
 
 
-def scale_of(obj: JsonObject, paths: Mapping[str, str]) -> JsonObject:
+def as_scale(obj: JsonObject, paths: Mapping[str, str]) -> JsonObject:
     """Show an object as a Scale."""
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -129,4 +129,4 @@ def _check(op: Operation, replicas: Any) -> None:
             "spec.replicas",
             f"Invalid value: {replicas}: must be greater than or equal to 0",
         )
-    problems.raise_if_any("Scale", op.call.name, "autoscaling")
+    problems.raise_if_any("Scale", op.request_info.name, "autoscaling")

@@ -16,10 +16,10 @@ from holdfast.api.long_selectors import (
     field_matcher,
     label_matcher,
 )
-from holdfast.apiserver.descriptor import Conversion, Selectable
+from holdfast.apiserver.descriptor import Conversion, SelectableField
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import BadRequest
-from holdfast.store import Store, Stored
+from holdfast.store import Store, StoredObject
 
 _LabelMatcher = labels.Selector | LongLabelSelector
 _ALWAYS = ("metadata.name", "metadata.namespace")
@@ -33,7 +33,7 @@ class Selection:
     group: str
     plural: str
     namespace: str
-    selectable: Mapping[str, Selectable]
+    selectable_fields: Mapping[str, SelectableField]
     labels: labels.Selector = labels.EVERYTHING
     fields: fields.FieldSelector = fields.EVERYTHING
     _by_label: _LabelMatcher = field(init=False)
@@ -48,28 +48,28 @@ class Selection:
         """Whether no selector narrows the collection."""
         return self.labels.everything and not self.fields.requirements
 
-    def selects(self, stored: Stored) -> bool:
+    def selects(self, stored: StoredObject) -> bool:
         """Tell whether an object belongs."""
         if self.namespace and stored.key.namespace != self.namespace:
             return False
-        if not self.labels.everything and not self._by_label.matches(stored.indexed.labels):
+        if not self.labels.everything and not self._by_label.matches(stored.index.labels):
             return False
         if not self.fields.requirements:
             return True
         return self._by_field.matches(partial(self._field, stored))
 
-    def _field(self, stored: Stored, name: str) -> str:
+    def _field(self, stored: StoredObject, name: str) -> str:
         """Read one selectable field of a stored object."""
         if name == "metadata.name":
             return stored.key.name
         if name == "metadata.namespace":
             return stored.key.namespace
-        known = self.selectable[name]
+        known = self.selectable_fields[name]
         if known.indexed:
-            return stored.indexed.fields.get(name, "")
+            return stored.index.fields.get(name, "")
         return read_field(msgspec.json.decode(stored.value), known)
 
-    def list_now(self, store: Store) -> list[Stored]:
+    def list_now(self, store: Store) -> list[StoredObject]:
         """List what is committed, letting the store's indexes narrow first."""
         name = self.fields.exact("metadata.name")
         space = self.namespace or self.fields.exact("metadata.namespace") or None
@@ -82,14 +82,14 @@ class Selection:
         known = {
             path: value
             for path, value in exact.items()
-            if path in self.selectable and self.selectable[path].indexed
+            if path in self.selectable_fields and self.selectable_fields[path].indexed
         }
         found = store.list(self.group, self.plural, space, labels=pairs, fields=known)
         if name is not None:
             found = [stored for stored in found if stored.key.name == name]
         return found if self.everything else [s for s in found if self.selects(s)]
 
-    def list_at(self, store: Store, revision: int) -> list[Stored]:
+    def list_at(self, store: Store, revision: int) -> list[StoredObject]:
         """List what was there at a revision."""
         found = store.list_at(revision, self.group, self.plural, self.namespace or None)
         return found if self.everything else [s for s in found if self.selects(s)]
@@ -101,14 +101,18 @@ def selection_of(op: Operation) -> Selection:
     by_label, by_field = query.get("labelSelector", ""), query.get("fieldSelector", "")
     label_selector = labels.parse(by_label) if by_label else labels.EVERYTHING
     field_selector = fields.parse(by_field) if by_field else fields.EVERYTHING
-    served = op.served
-    if served.conversion is not None:
-        field_selector = _as_stored(served.conversion, field_selector)
+    descriptor = op.descriptor
+    if descriptor.conversion is not None:
+        field_selector = _as_stored(descriptor.conversion, field_selector)
     for requirement in field_selector.requirements:
-        if requirement.path not in _ALWAYS and requirement.path not in served.selectable:
+        if requirement.path not in _ALWAYS and requirement.path not in descriptor.selectable_fields:
             raise BadRequest(f"field label not supported: {requirement.path}")
     return Selection(
-        *served.id, op.call.namespace, served.selectable, label_selector, field_selector
+        *descriptor.group_resource,
+        op.request_info.namespace,
+        descriptor.selectable_fields,
+        label_selector,
+        field_selector,
     )
 
 
@@ -117,10 +121,10 @@ def _as_stored(conversion: Conversion, selector: fields.FieldSelector) -> fields
     return fields.FieldSelector(tuple(replace(r, path=path(r.path)) for r in selector.requirements))
 
 
-def read_field(obj: Any, field: Selectable) -> str:
+def read_field(obj: Any, field: SelectableField) -> str:
     """Read one field as text, the way Go prints it.
 
-    >>> unschedulable = Selectable(("spec", "unschedulable"), absent="false")
+    >>> unschedulable = SelectableField(("spec", "unschedulable"), absent="false")
     >>> read_field({"spec": {"unschedulable": True}}, unschedulable)
     'true'
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.apiserver.descriptor import Served, Subresource
+from holdfast.apiserver.descriptor import KindDescriptor, Subresource
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.verbs.patching import patch
 from holdfast.apiserver.verbs.reading import get
@@ -26,25 +26,25 @@ SHARED: Mapping[str, Subresource] = {
 }
 
 
-def subresource_of(served: Served, name: str) -> Subresource | None:
+def subresource_of(descriptor: KindDescriptor, name: str) -> Subresource | None:
     """Find a subresource by name, if the kind has it."""
-    if name not in served.resource.subresources:
+    if name not in descriptor.resource.subresources:
         return None
-    return served.subresources.get(name) or SHARED.get(name)
+    return descriptor.subresources.get(name) or SHARED.get(name)
 
 
-async def answer_subresource(op: Operation) -> Response:
+async def handle_subresource(op: Operation) -> Response:
     """Answer a call on a subresource."""
-    part = op.call.subresource
-    found = subresource_of(op.served, part.partition("/")[0])
+    part = op.request_info.subresource
+    found = subresource_of(op.descriptor, part.partition("/")[0])
     if found is None:
         raise NotFound("the server could not find the requested resource")
-    if found.unbuilt:
-        plural = op.served.resource.plural
-        raise NotBuilt(f"{found.unbuilt} ({plural}/{part}) is not built yet in Holdfast")
+    if found.unimplemented:
+        plural = op.descriptor.resource.plural
+        raise NotBuilt(f"{found.unimplemented} ({plural}/{part}) is not built yet in Holdfast")
     if "/" in part:
         raise NotFound("the server could not find the requested resource")
-    handler = found.handlers.get(op.call.verb)
+    handler = found.handlers.get(op.request_info.verb)
     if handler is None:
         raise NotAllowed("the server does not allow this method on the requested resource")
     return await handler(op)

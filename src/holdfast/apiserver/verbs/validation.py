@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.api import causes, names
 from holdfast.api.decode import JsonObject, without_nulls
-from holdfast.apiserver.descriptor import Served
+from holdfast.apiserver.descriptor import KindDescriptor
 from holdfast.apiserver.operation import Operation
 from holdfast.errors import CAUSE_LIMIT, Cause, FieldErrors
 from holdfast.validation.list_limits import check_lists
@@ -38,23 +38,27 @@ def _first(found: Iterable[Cause]) -> list[Cause]:
 
 def check(op: Operation, new: JsonObject, old: JsonObject | None) -> None:
     """Refuse an object that is wrong or that changes what may not change, naming every field."""
-    served = op.served
-    _refuse(op, new, list(check_lists(served.lists, new, old)))
+    descriptor = op.descriptor
+    _refuse(op, new, list(check_lists(descriptor.list_limits, new, old)))
     found = _first(_metadata(op, new))
-    found += served.stored_shape.violations(new, old) or _first(_of_kind(served, new, old))
+    found += descriptor.storage_schema.violations(new, old) or _first(
+        _of_kind(descriptor, new, old)
+    )
     _refuse(op, new, found)
 
 
-def _of_kind(served: Served, new: JsonObject, old: JsonObject | None) -> Iterable[Cause]:
+def _of_kind(
+    descriptor: KindDescriptor, new: JsonObject, old: JsonObject | None
+) -> Iterable[Cause]:
     """List what breaks the rules of the kind.
 
     What an older server took keeps its mistakes until something else is written.
     """
-    found = chain.from_iterable(rule(new, old) for rule in served.checks)
+    found = chain.from_iterable(rule(new, old) for rule in descriptor.checks)
     if old is None:
         return found
-    listed = [*found, *_immutable(served.immutable, new, old)]
-    if listed and served.stored_shape.is_unchanged(new, old):
+    listed = [*found, *_immutable(descriptor.immutable_fields, new, old)]
+    if listed and descriptor.storage_schema.is_unchanged(new, old):
         return [cause for cause in listed if cause.field.startswith("annotations.")]
     return listed
 
@@ -74,7 +78,7 @@ def _at(value: Any, path: str) -> Any:
 
 def _refuse(op: Operation, obj: JsonObject, found: list[Cause]) -> None:
     if found:
-        r = op.served.resource
+        r = op.descriptor.resource
         FieldErrors(found).raise_if_any(r.kind, obj["metadata"].get("name", ""), r.group)
 
 
@@ -86,7 +90,7 @@ def _metadata(op: Operation, obj: JsonObject) -> Iterable[Cause]:
     elif not isinstance(name, str):
         yield causes.invalid("metadata.name", name, "must be a string")
     else:
-        for words in op.served.name_check(name):
+        for words in op.descriptor.name_check(name):
             yield causes.invalid("metadata.name", name, words)
     yield from _labels(meta.get("labels"))
     yield from _annotations(meta.get("annotations"))

@@ -14,14 +14,18 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.verbs.events import Lines, change_for
 from holdfast.apiserver.verbs.selection import Selection, selection_of
-from holdfast.apiserver.wire.answers import StreamResponse
-from holdfast.apiserver.wire.options import whole_number
-from holdfast.apiserver.wire.routing import is_true
-from holdfast.apiserver.wire.versions import check_watch_versions, not_newer, version_number
+from holdfast.apiserver.verbs.watch_events import WatchEventEncoder, event_type_for
+from holdfast.apiserver.wire.query_options import integer_option
+from holdfast.apiserver.wire.request_info import is_true
+from holdfast.apiserver.wire.resource_versions import (
+    check_not_newer,
+    parse_resource_version,
+    wants_initial_events,
+)
+from holdfast.apiserver.wire.responses import StreamResponse
 from holdfast.errors import Expired, status_of
-from holdfast.store import Stored, StoreEvent, Subscription
+from holdfast.store import StoredObject, StoreEvent, Subscription
 
 BOOKMARK_SECONDS = 60.0
 _BATCH = 500
@@ -34,12 +38,12 @@ def watch(op: Operation) -> StreamResponse:
     """Start a watch; history that is gone is a 410 before anything is streamed."""
     query, store = op.request.query, op.context.store
     selection = selection_of(op)
-    marked = check_watch_versions(query)
+    marked = wants_initial_events(query)
     text = query.get("resourceVersion", "")
-    wanted = version_number(text)
-    store.check_not_lost(wanted)
-    not_newer(wanted, store.revision)
-    initial: list[Stored] = []
+    wanted = parse_resource_version(text)
+    store.check_not_in_gap(wanted)
+    check_not_newer(wanted, store.revision)
+    initial: list[StoredObject] = []
     if marked or (wanted == 0 and query.get("sendInitialEvents") is None):
         # Nothing is awaited between the list and the subscription, so nothing falls between.
         initial, wanted = selection.list_now(store), store.revision
@@ -57,14 +61,14 @@ class Watch:
         op: Operation,
         selection: Selection,
         revision: int,
-        initial: list[Stored],
+        initial: list[StoredObject],
         marked: bool,
     ) -> None:
         self._op = op
         self._selection = selection
         self._initial = initial
         self._marked = marked
-        self._lines = Lines(op)
+        self._lines = WatchEventEncoder(op)
         self._bookmarks = is_true(op.request.query.get("allowWatchBookmarks"))
         self._ends = op.context.clock.monotonic() + _lifetime(op)
         self._timer: asyncio.Task[None] | None = None
@@ -76,7 +80,7 @@ class Watch:
         selection = self._selection
         accept = None
         if selection.namespace or not selection.everything:
-            accept = lambda event: change_for(event, selection) is not None  # noqa: E731
+            accept = lambda event: event_type_for(event, selection) is not None  # noqa: E731
         return self._op.context.store.watch(selection.group, selection.plural, revision, accept)
 
     def close(self) -> None:
@@ -97,7 +101,7 @@ class Watch:
             while not self._over:
                 async for events in self._subscription:
                     for part in _portions(events, _event_bytes):
-                        if lines := self._lines.of(part, self._selection):
+                        if lines := self._lines.encode(part, self._selection):
                             yield lines
                 if self._bookmarks and not self._subscription.overrun:
                     yield [self._lines.bookmark(self._subscription.revision)]
@@ -114,7 +118,7 @@ class Watch:
     def _initial_lines(self) -> Iterable[list[bytes]]:
         revision = self._subscription.revision
         for part in _portions(self._initial, _object_bytes):
-            yield [self._lines.added(stored) for stored in part]
+            yield [self._lines.encode_added(stored) for stored in part]
         self._initial = []
         if self._marked:
             yield [self._lines.bookmark(revision, initial_end=True)]
@@ -153,12 +157,12 @@ def _event_bytes(event: StoreEvent) -> int:
     return len(event.object.value)
 
 
-def _object_bytes(stored: Stored) -> int:
+def _object_bytes(stored: StoredObject) -> int:
     return len(stored.value)
 
 
 def _lifetime(op: Operation) -> float:
-    seconds = whole_number(op.request.query, "timeoutSeconds") or 0
+    seconds = integer_option(op.request.query, "timeoutSeconds") or 0
     return float(seconds) if seconds > 0 else 1800.0 * (1.0 + op.context.rng.random())
 
 

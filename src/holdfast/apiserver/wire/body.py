@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from holdfast.apiserver.wire.negotiation import PROTOBUF, YAML, body_media
-from holdfast.apiserver.wire.nesting import DEPTH_LIMIT, PATH_LIMIT, check_nesting
+from holdfast.apiserver.wire.negotiation import PROTOBUF, YAML, body_media_type
+from holdfast.apiserver.wire.nesting_limit import DEPTH_LIMIT, PATH_LIMIT, check_nesting
 from holdfast.apiserver.wire.protobuf import decode_body
 from holdfast.apiserver.wire.yaml_body import parse_yaml
 from holdfast.client.transport import Request
@@ -52,7 +52,7 @@ def read_value(request: Request) -> Any:
     Size and depth of what comes back are within the limits.
     """
     check_size(request.body)
-    media = body_media(request.headers.get("content-type", ""))
+    media = body_media_type(request.headers.get("content-type", ""))
     if not request.body:
         return None
     if media == PROTOBUF:

@@ -45,8 +45,8 @@ class Connections:
 
     def __init__(self, limits: FrontLimits, most: int) -> None:
         self._limits = limits
-        self.most = most
-        self.most_unauthenticated = min(limits.unauthenticated_connections, max(1, most // 2))
+        self.max_connections = most
+        self.max_unauthenticated = min(limits.unauthenticated_connections, max(1, most // 2))
         self._all: dict[IncomingConnection, None] = {}
         self._unauthenticated: dict[IncomingConnection, None] = {}
         self._unauthenticated_at: Counter[str] = Counter()
@@ -60,13 +60,13 @@ class Connections:
     def __iter__(self) -> Iterator[IncomingConnection]:
         return iter(tuple(self._all))
 
-    def admit(self, address: str, now: float) -> IncomingConnection | None:
+    def add(self, address: str, now: float) -> IncomingConnection | None:
         """Count a new connection, closing another one for it if needed; None: no room.
 
         There is no room only when every connection has credentials and is in use.
         """
         self._make_room_for_unauthenticated(address)
-        if len(self._all) >= self.most and not self.close_one():
+        if len(self._all) >= self.max_connections and not self.close_one():
             return None
         connection = IncomingConnection(address, now)
         self._all[connection] = self._unauthenticated[connection] = None
@@ -138,19 +138,19 @@ class Connections:
         return now - connection.since > allowed
 
     def _make_room_for_unauthenticated(self, address: str) -> None:
-        most = self.most_unauthenticated
+        most = self.max_unauthenticated
         if address not in LOOPBACK:  # these are many clients
             most = max(1, most // 2)
         if self._unauthenticated_at[address] >= most:
             victim = next(c for c in self._unauthenticated if c.address == address)
             self.close(victim)
-        elif len(self._unauthenticated) >= self.most_unauthenticated:
+        elif len(self._unauthenticated) >= self.max_unauthenticated:
             self.close(next(iter(self._unauthenticated)))
 
     def _make_room_for_user(self, user: User, new: IncomingConnection) -> None:
-        if self._of_user[user.name] >= max(1, self.most // 4):
+        if self._of_user[user.name] >= max(1, self.max_connections // 4):
             mine = {c: None for c in self._all if c.user == user and c is not new}
-        elif self._of_user.total() >= max(1, self.most // 2):
+        elif self._of_user.total() >= max(1, self.max_connections // 2):
             mine = {c: None for c in self._all if c.user and not c.user.is_master and c is not new}
         else:
             return

@@ -13,8 +13,8 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from holdfast.apiserver.user import User
-from holdfast.apiserver.wire.answers import failure
 from holdfast.apiserver.wire.connections import Connections, IncomingConnection
+from holdfast.apiserver.wire.responses import error_response
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.repeated_log import Repeats
 from holdfast.settings import FrontLimits
@@ -67,7 +67,7 @@ class HttpConnection(RequestHandler):
         """Begin to serve; a client certificate is known from here on."""
         self._connection.since = self._loop.time()
         if user := self._user_of(transport):
-            self.authenticated(user)
+            self.set_user(user)
         elif isinstance(transport, sslproto._SSLProtocolTransport):
             transport.set_read_buffer_limits(_UNAUTHENTICATED_BUFFER)
         super().connection_made(transport)
@@ -114,7 +114,7 @@ class HttpConnection(RequestHandler):
         super().resume_writing()
 
     @contextmanager
-    def answering(self, request: web.BaseRequest) -> Iterator[None]:
+    def handling(self, request: web.BaseRequest) -> Iterator[None]:
         """Count a request as being answered; what is left of its body is no header of the next."""
         self._connection.requests += 1
         try:
@@ -130,7 +130,7 @@ class HttpConnection(RequestHandler):
         """Whether the user of this connection has too many of them."""
         return self._connection.over_limit
 
-    def authenticated(self, user: User) -> None:
+    def set_user(self, user: User) -> None:
         """Note that the client has shown credentials."""
         if not user.is_anonymous:
             self._connections.authenticate(self._connection, user)
@@ -158,7 +158,7 @@ class HttpConnection(RequestHandler):
             raise ConnectionError("the answer has begun already")
         said = (message or "").strip().partition("\n")[0].rstrip(":")
         error = HoldfastError("Internal error occurred") if status >= 500 else BadRequest(said)
-        outcome = failure(error)
+        outcome = error_response(error)
         answer = web.Response(status=status, headers=dict(outcome.headers), body=outcome.body)
         answer.force_close()
         return answer

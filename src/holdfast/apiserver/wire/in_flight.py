@@ -16,10 +16,10 @@ from holdfast.settings import FrontLimits
 _SYSTEM, _OTHER, _ANONYMOUS = "system", "other", "anonymous"
 
 
-def kind_of(user: User) -> str:
+def user_class(user: User) -> str:
     """Tell which kind of user this is.
 
-    >>> kind_of(User("system:node:a", ("system:nodes",))), kind_of(User("ann"))
+    >>> user_class(User("system:node:a", ("system:nodes",))), user_class(User("ann"))
     ('system', 'other')
     """
     if user.is_anonymous:
@@ -86,9 +86,9 @@ class InFlightLimits:
             limits.user_answer_bytes,
         )
 
-    def enter(self, user: User) -> RequestInFlight:
-        """Count a request of a user as in flight until its ``leave``; raise 429 over the limit."""
-        kind = kind_of(user)
+    def acquire(self, user: User) -> RequestInFlight:
+        """Count a request as in flight until its ``release``; raise 429 over the limit."""
+        kind = user_class(user)
         if not self.requests.take(user, kind, 1):
             raise too_many()
         return RequestInFlight(self, user, kind)
@@ -110,7 +110,7 @@ class RequestInFlight:
             raise too_many()
         self._reserved += size
 
-    def reserve_answer(self, size: int, *, refusable: bool) -> None:
+    def reserve_response(self, size: int, *, refusable: bool) -> None:
         """Count an answer until it is sent; raise 429 over the limit if nothing was changed.
 
         A user that has no other large answer gets one of any size.
@@ -122,7 +122,7 @@ class RequestInFlight:
             raise too_many()
         self._answer += size
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Give everything back."""
         self._limits.requests.give_back(self._user, self._kind, 1)
         if self._reserved:

@@ -35,7 +35,7 @@ class _TlsProtocol(sslproto.SSLProtocol):
     max_size = 32 * 1024
 
 
-def descriptor_limit() -> int:
+def raise_descriptor_limit() -> int:
     """Raise the limit of open files as far as allowed and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -44,15 +44,15 @@ def descriptor_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def most_connections(limits: FrontLimits) -> int:
+def max_connections(limits: FrontLimits) -> int:
     """Return how many connections may be open: as many as wanted, with descriptors to spare."""
-    available = descriptor_limit()
+    available = raise_descriptor_limit()
     if available == resource.RLIM_INFINITY:
         return limits.connections
     return max(8, min(limits.connections, available - limits.reserved_descriptors))
 
 
-async def bind(host: str, port: int) -> list[socket.socket]:
+async def bind_sockets(host: str, port: int) -> list[socket.socket]:
     """Listen on every address of a host, all at the same port (0: any free one).
 
     An address that this machine does not have is left out if there is another.
@@ -147,9 +147,11 @@ class Listener:
         self._loop.call_later(_RETRY_SECONDS, self._resume, bound)
 
     def _open(self, accepted: socket.socket, address: str) -> None:
-        connection = self._connections.admit(_network(address), self._loop.time())
+        connection = self._connections.add(_network(address), self._loop.time())
         if connection is None:
-            self._warn(f"all {self._connections.most} connections are in use; refusing more")
+            self._warn(
+                f"all {self._connections.max_connections} connections are in use; refusing more"
+            )
             accepted.close()
             return
         task = self._loop.create_task(self._shake_hands(accepted, connection))

@@ -15,10 +15,10 @@ _READABLE = (JSON, YAML, PROTOBUF)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ResponseFormat:
     """How an answer is written: ``as_`` is empty, Table or PartialObjectMetadata(List)."""
 
-    media: str = JSON
+    media_type: str = JSON
     as_: str = ""
     group: str = ""
     version: str = ""
@@ -26,7 +26,7 @@ class Form:
     @property
     def is_plain(self) -> bool:
         """Whether stored bytes can be sent as they are."""
-        return self.media == JSON and not self.as_
+        return self.media_type == JSON and not self.as_
 
     @property
     def is_table(self) -> bool:
@@ -39,7 +39,7 @@ class Form:
         return self.as_.startswith("PartialObjectMetadata")
 
 
-PLAIN = Form()
+PLAIN_JSON = ResponseFormat()
 
 
 def _clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
@@ -56,16 +56,16 @@ def _clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
 
 
 @lru_cache(maxsize=256)
-def choose_form(accept: str) -> Form:
+def negotiate_response(accept: str) -> ResponseFormat:
     """Choose the first form of an Accept header that we can write.
 
-    >>> choose_form("application/vnd.kubernetes.protobuf,application/json").is_plain
+    >>> negotiate_response("application/vnd.kubernetes.protobuf,application/json").is_plain
     True
-    >>> choose_form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").as_
+    >>> negotiate_response("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").as_
     'Table'
     """
     if not accept:
-        return PLAIN
+        return PLAIN_JSON
     for weight, media, params in _clauses(accept):
         if weight <= 0:
             continue
@@ -74,9 +74,9 @@ def choose_form(accept: str) -> Form:
             continue
         view = (as_, params.get("g", ""), params.get("v", "")) if as_ else ("", "", "")
         if media in _ANY_JSON:
-            return Form(JSON, *view)
+            return ResponseFormat(JSON, *view)
         if media == YAML:
-            return Form(YAML, *view)
+            return ResponseFormat(YAML, *view)
     raise NotAcceptable(
         f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}, {JSON};stream=watch"
     )
@@ -89,7 +89,7 @@ def _is_known_view(as_: str, params: dict[str, str]) -> bool:
 
 
 @lru_cache(maxsize=64)
-def choose_discovery(accept: str) -> str:
+def negotiate_discovery(accept: str) -> str:
     """Choose ``v2``, ``v2beta1`` or the empty string for the legacy discovery documents."""
     for weight, media, params in _clauses(accept or JSON):
         if weight <= 0 or media not in _ANY_JSON:
@@ -106,10 +106,10 @@ def choose_discovery(accept: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def body_media(content_type: str) -> str:
+def body_media_type(content_type: str) -> str:
     """Name the form of a request body; none given means JSON.
 
-    >>> body_media("application/json; charset=utf-8")
+    >>> body_media_type("application/json; charset=utf-8")
     'application/json'
     """
     media = content_type.split(";", 1)[0].strip().lower()

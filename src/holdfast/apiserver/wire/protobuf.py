@@ -17,8 +17,8 @@ import msgspec
 
 from holdfast.api.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, read_varint
 from holdfast.apiserver import data
-from holdfast.apiserver.wire.nesting import too_deep
-from holdfast.apiserver.wire.wellknown import WELL_KNOWN
+from holdfast.apiserver.wire.nesting_limit import too_deep
+from holdfast.apiserver.wire.protobuf_special_types import SPECIAL_TYPES
 from holdfast.errors import BadRequest
 
 MAGIC = b"k8s\x00"
@@ -100,7 +100,7 @@ def _message(name: str) -> _Message:
     """Prepare a message once; it is known before its fields are, for types that nest."""
     if known := _prepared.get(name):
         return known
-    message = _prepared[name] = _Message(name, finish=WELL_KNOWN.get(name))
+    message = _prepared[name] = _Message(name, finish=SPECIAL_TYPES.get(name))
     for number, json_name, kind, flags in data.load("protobuf")["messages"][name]:
         scalar = kind in _SCALAR_WIRE
         inner = None if scalar else _message(kind)

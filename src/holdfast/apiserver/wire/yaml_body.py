@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from holdfast.apiserver.wire.nesting import DEPTH_LIMIT, too_deep
+from holdfast.apiserver.wire.nesting_limit import DEPTH_LIMIT, too_deep
 from holdfast.errors import BadRequest
 
 VALUE_LIMIT = 250_000

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from holdfast.api.decode import JsonMapping
 from holdfast.apiserver.access.rbac import GROUP, PolicyRule, role_key
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.wire.routing import RequestInfo
+from holdfast.apiserver.wire.request_info import RequestInfo
 from holdfast.errors import Details, Forbidden, NotFound
 
 _GC_FIELDS = frozenset(
@@ -52,13 +52,13 @@ def _check_binding(op: Operation, written: str, ref: JsonMapping) -> None:
     name = str(ref.get("name"))
     lifting = _lifting(op, "bind", name, plural)
     authorizer = op.context.authorizer
-    key = role_key(ref, op.call.namespace)
-    rules = authorizer.book().rules.get(key) if key else None
+    key = role_key(ref, op.request_info.namespace)
+    rules = authorizer.roles().rules.get(key) if key else None
     if rules is not None:
         _check_rules(op, written, lifting, rules)
     elif not authorizer.allows(op.user, lifting):
         # Upstream, too, names the role and calls it by the binding's resource.
-        resource = op.served.resource.plural
+        resource = op.descriptor.resource.plural
         details = Details(name=name, group=GROUP, kind=resource)
         raise NotFound(f'{resource}.{GROUP} "{name}" not found', details)
 
@@ -72,7 +72,13 @@ def _without_gc_fields(obj: JsonMapping) -> JsonMapping:
 def _lifting(op: Operation, verb: str, name: str, plural: str = "") -> RequestInfo:
     """Name the call that, if allowed, makes all granting right."""
     return RequestInfo(
-        verb, "", GROUP, "v1", op.call.namespace, plural or op.served.resource.plural, name
+        verb,
+        "",
+        GROUP,
+        "v1",
+        op.request_info.namespace,
+        plural or op.descriptor.resource.plural,
+        name,
     )
 
 
@@ -87,27 +93,31 @@ def _check_rules(
     authorizer = op.context.authorizer
     if authorizer.allows(op.user, lifting):
         return
-    space = op.call.namespace
+    space = op.request_info.namespace
     missing = [
         rule
         for rule in rules
-        if not all(authorizer.allows(op.user, call) for call in calls_of(rule, space))
+        if not all(
+            authorizer.allows(op.user, request_info)
+            for request_info in requests_allowed_by(rule, space)
+        )
     ]
     if missing:
         groups = ",".join(map(_quoted, op.user.groups))
         raise Forbidden(
-            f'{op.served.resource.plural}.{GROUP} "{written}" is forbidden: user "{op.user.name}" '
+            f'{op.descriptor.resource.plural}.{GROUP} "{written}" is forbidden: '
+            f'user "{op.user.name}" '
             f"(groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n"
             + "\n".join(map(_shown, missing)),
             op.details,
         )
 
 
-def calls_of(rule: PolicyRule, namespace: str) -> Iterator[RequestInfo]:
+def requests_allowed_by(rule: PolicyRule, namespace: str) -> Iterator[RequestInfo]:
     """List the smallest calls a rule allows; wildcards stand for themselves.
 
     >>> rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/log"]}
-    >>> [(call.verb, call.plural, call.subresource) for call in calls_of(rule, "")]
+    >>> [(r.verb, r.plural, r.subresource) for r in requests_allowed_by(rule, "")]
     [('get', 'pods', 'log')]
     """
     for verb in rule.get("verbs") or ():

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api.decode import JsonObject
 from holdfast.api.timestamps import rfc3339
-from holdfast.apiserver.operation import Context, Operation
+from holdfast.apiserver.operation import Operation, ServerContext
 from holdfast.apiserver.schema.stored_objects import decode
 from holdfast.errors import Details, Forbidden
 from holdfast.store import ObjectKey
@@ -23,7 +23,7 @@ def admit_pod(op: Operation, pod: JsonObject, old: JsonObject | None) -> None:
     """Complete a pod: service account, priority, tolerations, the gated condition."""
     if old is None:
         _complete(op, pod)
-    elif not op.call.subresource:
+    elif not op.request_info.subresource:
         _complete_again(pod, old)
 
 
@@ -31,7 +31,7 @@ def _complete(op: Operation, pod: JsonObject) -> None:
     spec: JsonObject = pod["spec"]
     _name_account(spec, "default")
     set_priority(op.context, pod, op)
-    tolerate_briefly(spec)
+    add_default_tolerations(spec)
     if spec.get("schedulingGates"):
         _mark_gated(pod)
     _mark_time(pod, op.context.clock.now())
@@ -44,7 +44,7 @@ def _complete_again(pod: JsonObject, old: JsonObject) -> None:
         if spec.get(part) is None and before.get(part) is not None:
             spec[part] = before[part]
     _name_account(spec, "")
-    tolerate_briefly(spec)
+    add_default_tolerations(spec)
 
 
 def _name_account(spec: JsonObject, default: str) -> None:
@@ -54,11 +54,11 @@ def _name_account(spec: JsonObject, default: str) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
-def set_priority(context: Context, pod: JsonObject, op: Operation) -> None:
+def set_priority(context: ServerContext, pod: JsonObject, op: Operation) -> None:
     """Resolve the pod's PriorityClass (or the default one) into its number."""
     spec = pod["spec"]
     name = spec.get("priorityClassName") or ""
-    found = _class_named(context, name) if name else default_class(context)
+    found = _class_named(context, name) if name else default_priority_class(context)
     if name and found is None:
         raise _no_such_class(op, pod, name)
     value = priority_of(found) if found else 0
@@ -82,12 +82,12 @@ def priority_of(priority_class: Mapping[str, Any]) -> int:
     return priority_class.get("value") or 0
 
 
-def _class_named(context: Context, name: str) -> Mapping[str, Any] | None:
+def _class_named(context: ServerContext, name: str) -> Mapping[str, Any] | None:
     stored = context.store.latest(ObjectKey(*_CLASSES, "", name))
     return decode(stored) if stored else None
 
 
-def default_class(context: Context) -> Mapping[str, Any] | None:
+def default_priority_class(context: ServerContext) -> Mapping[str, Any] | None:
     """Find the PriorityClass for pods that name none; of several, the lowest."""
     classes = [
         decode(stored)
@@ -98,7 +98,7 @@ def default_class(context: Context) -> Mapping[str, Any] | None:
     return min(marked, key=priority_of, default=None)
 
 
-def tolerate_briefly(spec: JsonObject) -> None:
+def add_default_tolerations(spec: JsonObject) -> None:
     """Let a pod stay five minutes on a node that became not-ready or unreachable."""
     tolerations = spec.get("tolerations") or []
     for key in (_NOT_READY, _UNREACHABLE):

@@ -8,32 +8,32 @@ from holdfast.api import causes
 from holdfast.api.decode import JsonObject
 from holdfast.apiserver.operation import Operation
 from holdfast.apiserver.schema.stored_objects import decode
-from holdfast.apiserver.verbs.incoming import read_of
-from holdfast.apiserver.verbs.metadata import conflict, metadata_of, stamp
-from holdfast.apiserver.verbs.updating import keep
-from holdfast.apiserver.wire.answers import success
+from holdfast.apiserver.verbs.metadata import conflict, metadata_of, timestamp
+from holdfast.apiserver.verbs.request_object import read_body_as
+from holdfast.apiserver.verbs.updating import store_update
+from holdfast.apiserver.wire.responses import success_response
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, NotAllowed, aggregated
-from holdfast.store import Stored
+from holdfast.store import StoredObject
 
 
 async def bind(op: Operation) -> Response:
     """Bind a pod as a Binding says; refuse if it is dying, placed already, or gated."""
-    binding = read_of(op, ("", "v1", "Binding"))
-    if metadata_of(binding).get("name", "") != op.call.name:
+    binding = read_body_as(op, ("", "v1", "Binding"))
+    if metadata_of(binding).get("name", "") != op.request_info.name:
         raise BadRequest("name in URL does not match name in Binding object")
     await bind_pod(op, binding)
-    return success(status=201)
+    return success_response(status=201)
 
 
-async def bind_named(op: Operation) -> Response:
+async def bind_from_collection(op: Operation) -> Response:
     """Bind the pod that a Binding posted to the collection of bindings names."""
-    if op.call.verb != "create" or op.call.name:
+    if op.request_info.verb != "create" or op.request_info.name:
         raise NotAllowed("the server does not allow this method on the requested resource")
-    name = str(metadata_of(read_of(op, ("", "v1", "Binding"))).get("name") or "")
+    name = str(metadata_of(read_body_as(op, ("", "v1", "Binding"))).get("name") or "")
     pods = op.context.registry.find("", "v1", "pods")
-    call = replace(op.call, plural="pods", name=name, subresource="binding")
-    return await bind(replace(op, call=call, served=pods))
+    request_info = replace(op.request_info, plural="pods", name=name, subresource="binding")
+    return await bind(replace(op, request_info=request_info, descriptor=pods))
 
 
 async def bind_pod(op: Operation, binding: JsonObject) -> None:
@@ -45,8 +45,8 @@ async def bind_pod(op: Operation, binding: JsonObject) -> None:
     pod = decode(previous)
     _check_preconditions(op, previous, metadata_of(binding))
     _check_free(op, pod)
-    bound = assigned(pod, node, metadata_of(binding), op.context.clock.now())
-    await keep(op, previous, pod, bound)
+    bound = bound_pod(pod, node, metadata_of(binding), op.context.clock.now())
+    await store_update(op, previous, pod, bound)
 
 
 def _target(binding: JsonObject) -> str:
@@ -61,7 +61,7 @@ def _target(binding: JsonObject) -> str:
     return str(target["name"])
 
 
-def _check_preconditions(op: Operation, previous: Stored, meta: JsonObject) -> None:
+def _check_preconditions(op: Operation, previous: StoredObject, meta: JsonObject) -> None:
     uid, version = meta.get("uid"), meta.get("resourceVersion")
     if uid and uid != previous.uid:
         words = f"UID in precondition: {uid}, UID in object meta: {previous.uid}"
@@ -72,11 +72,11 @@ def _check_preconditions(op: Operation, previous: Stored, meta: JsonObject) -> N
         )
     else:
         return
-    raise conflict(op.served, op.call.name, f"Precondition failed: {words}")
+    raise conflict(op.descriptor, op.request_info.name, f"Precondition failed: {words}")
 
 
 def _check_free(op: Operation, pod: JsonObject) -> None:
-    name, spec = op.call.name, pod["spec"]
+    name, spec = op.request_info.name, pod["spec"]
     words = ""
     if pod["metadata"].get("deletionTimestamp"):
         words = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -91,7 +91,7 @@ def _check_free(op: Operation, pod: JsonObject) -> None:
         )
 
 
-def assigned(pod: JsonObject, node: str, meta: JsonObject, now: float) -> JsonObject:
+def bound_pod(pod: JsonObject, node: str, meta: JsonObject, now: float) -> JsonObject:
     """Copy a pod as it is once bound: node, annotations and labels, the condition."""
     metadata = dict(pod["metadata"])
     for part in ("annotations", "labels"):
@@ -100,7 +100,7 @@ def assigned(pod: JsonObject, node: str, meta: JsonObject, now: float) -> JsonOb
     status = {k: v for k, v in (pod.get("status") or {}).items() if k != "nominatedNodeName"}
     scheduled = {
         "type": "PodScheduled", "status": "True", "lastProbeTime": None,
-        "lastTransitionTime": stamp(now),
+        "lastTransitionTime": timestamp(now),
     }  # fmt: skip
     conditions = list(status.get("conditions") or ())
     places = [i for i, c in enumerate(conditions) if c.get("type") == "PodScheduled"]

@@ -9,15 +9,15 @@ from holdfast.api.labels import readable
 from holdfast.api.meta import LabelSelector
 from holdfast.api.timestamps import rfc3339
 from holdfast.apiserver.operation import Operation
-from holdfast.apiserver.schema.stored_objects import builder, decode
+from holdfast.apiserver.schema.stored_objects import decode, value_builder
 from holdfast.apiserver.verbs.deletion import DeleteOptions, check_preconditions, delete_stored
-from holdfast.apiserver.verbs.incoming import read_of
 from holdfast.apiserver.verbs.metadata import metadata_of
-from holdfast.apiserver.verbs.updating import current
-from holdfast.apiserver.wire.answers import answer_value, success
+from holdfast.apiserver.verbs.request_object import read_body_as
+from holdfast.apiserver.verbs.updating import latest_object
+from holdfast.apiserver.wire.responses import json_response, success_response
 from holdfast.client.transport import Response
 from holdfast.errors import BadRequest, Cause, Details, Forbidden, TooManyRequests
-from holdfast.store import Stored
+from holdfast.store import StoredObject
 
 _BUDGETS = ("policy", "poddisruptionbudgets")
 _TOO_MANY = (
@@ -29,21 +29,21 @@ _MOST_DISRUPTED = 2000
 
 async def evict(op: Operation) -> Response:
     """Delete a pod if every budget that covers it allows, else answer 429."""
-    eviction = read_of(op, ("policy", "v1", "Eviction"))
-    if metadata_of(eviction).get("name", op.call.name) != op.call.name:
+    eviction = read_body_as(op, ("policy", "v1", "Eviction"))
+    if metadata_of(eviction).get("name", op.request_info.name) != op.request_info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
     options = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)
-    previous = current(op)
+    previous = latest_object(op)
     check_preconditions(op, previous, options)
     pod = decode(previous)
     budgets = [] if _needs_no_budget(pod) else budgets_of(op, pod)
     if len(budgets) > 1:
         failed = {"metadata": {}, "status": "Failure", "message": _TOO_MANY, "code": 500}
-        return answer_value({"kind": "Status", "apiVersion": "v1"} | failed, 500)
+        return json_response({"kind": "Status", "apiVersion": "v1"} | failed, 500)
     if budgets and not _spared(pod, decode(budgets[0])):
-        await take_from_budget(op, budgets[0], options)
+        await use_disruption(op, budgets[0], options)
     await _mark_and_delete(op, options)
-    return success(status=201)
+    return success_response(status=201)
 
 
 def _needs_no_budget(pod: JsonObject) -> bool:
@@ -68,11 +68,11 @@ def _spared(pod: JsonObject, budget: JsonObject) -> bool:
     return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
-def budgets_of(op: Operation, pod: JsonObject) -> list[Stored]:
+def budgets_of(op: Operation, pod: JsonObject) -> list[StoredObject]:
     """Find the disruption budgets whose selector covers a pod."""
     labels = pod["metadata"].get("labels") or {}
     found = []
-    for stored in op.context.store.list(*_BUDGETS, op.call.namespace):
+    for stored in op.context.store.list(*_BUDGETS, op.request_info.namespace):
         raw = (decode(stored).get("spec") or {}).get("selector")
         selector = None if raw is None else convert_object(raw, LabelSelector)
         if readable(selector).matches(labels):
@@ -80,7 +80,7 @@ def budgets_of(op: Operation, pod: JsonObject) -> list[Stored]:
     return found
 
 
-async def take_from_budget(op: Operation, found: Stored, options: DeleteOptions) -> None:
+async def use_disruption(op: Operation, found: StoredObject, options: DeleteOptions) -> None:
     """Use up one disruption of a budget, or refuse with 429."""
     previous = op.context.store.latest(found.key) or found
     budget = decode(previous)
@@ -111,11 +111,11 @@ async def take_from_budget(op: Operation, found: Stored, options: DeleteOptions)
         )
     if op.dry_run or "All" in (options.dry_run or ()):
         return
-    disrupted[op.call.name] = rfc3339(op.context.clock.now())
+    disrupted[op.request_info.name] = rfc3339(op.context.clock.now())
     status |= {"disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
     if allowed == 1:
         status["conditions"] = _no_room(status, op.context.clock.now())
-    await op.context.store.update(previous, builder({**budget, "status": status}))
+    await op.context.store.update(previous, value_builder({**budget, "status": status}))
 
 
 def _no_room(status: JsonObject, now: float) -> list[JsonObject]:
@@ -141,7 +141,7 @@ def _wait(name: str, words: str, seconds: int) -> TooManyRequests:
 
 async def _mark_and_delete(op: Operation, options: DeleteOptions) -> None:
     """Say on the pod why it goes, then delete it."""
-    previous = current(op)
+    previous = latest_object(op)
     if not (op.dry_run or "All" in (options.dry_run or ())):
         pod = decode(previous)
         status = dict(pod.get("status") or {})
@@ -152,6 +152,6 @@ async def _mark_and_delete(op: Operation, options: DeleteOptions) -> None:
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
         }  # fmt: skip
         status["conditions"] = [*others, reason]
-        await op.context.store.update(previous, builder({**pod, "status": status}))
-        previous = current(op)
+        await op.context.store.update(previous, value_builder({**pod, "status": status}))
+        previous = latest_object(op)
     await delete_stored(op, previous, options)

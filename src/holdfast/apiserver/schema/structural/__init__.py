@@ -15,26 +15,26 @@ from typing import Any
 import msgspec
 
 from holdfast.apiserver import data
-from holdfast.apiserver.schema.structural.defaults import default_problems
+from holdfast.apiserver.schema.structural.default_validation import default_problems
 from holdfast.apiserver.schema.structural.node import ABSENT, SchemaNode, compile_node
-from holdfast.apiserver.schema.structural.rule_checks import checked_rules
+from holdfast.apiserver.schema.structural.pruning_and_defaulting import apply_defaults, prune
+from holdfast.apiserver.schema.structural.rule_evaluation import broken_rules
 from holdfast.apiserver.schema.structural.rules import rule_problems, rules_in
-from holdfast.apiserver.schema.structural.shaping import fill, prune
-from holdfast.apiserver.schema.structural.validation import duplicates, violations
-from holdfast.apiserver.schema.structural.wellformed import problems
+from holdfast.apiserver.schema.structural.schema_validation import structural_problems
+from holdfast.apiserver.schema.structural.value_validation import duplicates, violations
 from holdfast.errors import CAUSE_LIMIT, Cause, Details, Invalid
 
-__all__ = ["Schema", "shipped_crds"]
+__all__ = ["StructuralSchema", "shipped_crds"]
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class StructuralSchema:
     """One version's schema, compiled once."""
 
     root: SchemaNode
 
     @classmethod
-    def compile(cls, schema: Mapping[str, Any]) -> Schema:
+    def compile(cls, schema: Mapping[str, Any]) -> StructuralSchema:
         """Compile an ``openAPIV3Schema``.
 
         One that is not structural raises Invalid; its causes name paths below the schema, such as
@@ -43,10 +43,14 @@ class Schema:
         return cls(_compiled(msgspec.json.encode(schema)))
 
     @property
-    def unbuilt_rules(self) -> list[str]:
+    def unevaluated_rules(self) -> list[str]:
         """Say which CEL rules are not evaluated, and why."""
         found = rules_in(self.root)
-        return [f"{at} is not evaluated: {rule.unbuilt}" for at, rule in found if rule.unbuilt]
+        return [
+            f"{at} is not evaluated: {rule.not_evaluated_because}"
+            for at, rule in found
+            if rule.not_evaluated_because
+        ]
 
     def prune(self, obj: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Copy the object without unknown fields; also list the paths that were dropped.
@@ -58,7 +62,7 @@ class Schema:
 
     def default(self, obj: Mapping[str, Any]) -> dict[str, Any]:
         """Copy the object with the defaults filled in; nulls that are not nullable give way."""
-        filled: dict[str, Any] = fill(self.root, dict(obj), root=True)
+        filled: dict[str, Any] = apply_defaults(self.root, dict(obj), root=True)
         return filled
 
     def validate(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
@@ -72,14 +76,14 @@ class Schema:
             violations(self.root, new, "", before), duplicates(self.root, new, "", before)
         )
         found = list(islice(wrong, CAUSE_LIMIT + 1))
-        return [*found, *checked_rules(self.root, new, before, found)]
+        return [*found, *broken_rules(self.root, new, before, found)]
 
 
 @lru_cache(maxsize=32)
 def _compiled(schema: bytes) -> SchemaNode:
     """Compile a schema once: admitting, checking and serving a definition all ask for it."""
     read = msgspec.json.decode(schema)
-    _refuse(problems(read))
+    _refuse(structural_problems(read))
     root = compile_node(read)
     _refuse(list(rule_problems(root)))
     _refuse(list(default_problems(root)))

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apiserver.schema.structural.checks import Check, format_check, value_checks
 from holdfast.apiserver.schema.structural.rules import Rule, read_rules
+from holdfast.apiserver.schema.structural.value_checks import Check, format_check, value_checks
 
 __all__ = ["ABSENT", "SchemaNode", "compile_node"]
 
@@ -20,18 +20,18 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 class SchemaNode:
     """A compiled schema.
 
-    ``additional`` is the schema of fields that ``properties`` does not name: a Node, True for
-    anything, None when there may be none. ``default_text`` is the default as
-    JSON. ``format`` is a string's, by name and check.
+    ``additional_properties`` is the schema of the fields that ``properties`` does not name: a
+    SchemaNode, True for any value, None if no other field is allowed. ``default_text`` is the
+    default as JSON. ``format`` is the format of a string: its name and its check.
     """
 
     type: str = ""
     properties: Mapping[str, SchemaNode]
     items: SchemaNode | None = None
-    additional: SchemaNode | bool | None = None
+    additional_properties: SchemaNode | bool | None = None
     required: tuple[str, ...] = ()
-    preserve: bool = False
-    embedded: bool = False
+    preserve_unknown_fields: bool = False
+    embedded_resource: bool = False
     int_or_string: bool = False
     nullable: bool = False
     default: Any = ABSENT
@@ -43,7 +43,7 @@ class SchemaNode:
     all_of: tuple[SchemaNode, ...] = ()
     any_of: tuple[SchemaNode, ...] = ()
     one_of: tuple[SchemaNode, ...] = ()
-    none_of: SchemaNode | None = None
+    not_schema: SchemaNode | None = None
     rules: tuple[Rule, ...] = ()
     has_rules: bool = False
     """Whether it, or anything below it, has rules."""
@@ -51,7 +51,7 @@ class SchemaNode:
     def child(self, name: str) -> SchemaNode | bool | None:
         """Find the schema of a field; True means anything goes, None that it is unknown."""
         found = self.properties.get(name)
-        return self.additional if found is None else found
+        return self.additional_properties if found is None else found
 
 
 def compile_node(schema: Mapping[str, Any]) -> SchemaNode:
@@ -70,10 +70,10 @@ def compile_node(schema: Mapping[str, Any]) -> SchemaNode:
         type=schema.get("type", ""),
         properties=properties,
         items=items,
-        additional=more,
+        additional_properties=more,
         required=tuple(schema.get("required") or ()),
-        preserve=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
-        embedded=bool(schema.get("x-kubernetes-embedded-resource")),
+        preserve_unknown_fields=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
+        embedded_resource=bool(schema.get("x-kubernetes-embedded-resource")),
         int_or_string=bool(schema.get("x-kubernetes-int-or-string")),
         nullable=bool(schema.get("nullable")),
         default=schema.get("default", ABSENT),
@@ -85,7 +85,7 @@ def compile_node(schema: Mapping[str, Any]) -> SchemaNode:
         all_of=logic["allOf"],
         any_of=logic["anyOf"],
         one_of=logic["oneOf"],
-        none_of=compile_node(refused) if isinstance(refused, Mapping) else None,
+        not_schema=compile_node(refused) if isinstance(refused, Mapping) else None,
         rules=(rules := read_rules(schema)),
         has_rules=bool(rules) or any(one is not None and one.has_rules for one in below),
     )

@@ -33,7 +33,7 @@ _LONGEST_MESSAGE = 5 * 1024
 _TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer"}
 
 
-class Stopped(Exception):
+class RuleEvaluationStopped(Exception):
     """No further rule is evaluated, for the reason that ``cause`` gives."""
 
     def __init__(self, cause: Cause) -> None:
@@ -41,8 +41,8 @@ class Stopped(Exception):
         self.cause = cause
 
 
-def _stopped(path: str, value: Any, words: str) -> Stopped:
-    return Stopped(causes.invalid(path, _TYPES.get(type(value), "number"), words))
+def _stopped(path: str, value: Any, words: str) -> RuleEvaluationStopped:
+    return RuleEvaluationStopped(causes.invalid(path, _TYPES.get(type(value), "number"), words))
 
 
 def _can_be_message(text: str) -> bool:
@@ -58,7 +58,7 @@ class Rule:
     message_expression: str = ""
     reason: str = ""
     field_path: str = ""
-    unbuilt: str = ""
+    not_evaluated_because: str = ""
     """Why it is not evaluated, or ""."""
 
     @classmethod
@@ -70,7 +70,7 @@ class Rule:
             raw.get("reason") or "", raw.get("fieldPath") or "", _unbuilt(raw, text, typed),
         )  # fmt: skip
 
-    def broken_by(self, given: RuleInput, value: Any, path: str) -> Cause | None:
+    def evaluate(self, given: RuleInput, value: Any, path: str) -> Cause | None:
         """Judge one value; None when the rule holds. Raises Stopped when it costs too much."""
         about = self.message or self.text.strip()
         try:
@@ -157,7 +157,7 @@ def rule_problems(node: SchemaNode) -> Iterator[Cause]:
         if not rule.text.strip():
             yield causes.required(f"{at}.rule", "must not be empty")
         for part, text in (("rule", rule.text), ("messageExpression", rule.message_expression)):
-            if text.strip() and not rule.unbuilt:
+            if text.strip() and not rule.not_evaluated_because:
                 yield from _problem(f"{at}.{part}", text)
 
 
@@ -180,8 +180,8 @@ def _children(node: SchemaNode) -> Iterator[tuple[str, SchemaNode]]:
     yield from ((f"properties[{name}]", child) for name, child in node.properties.items())
     if node.items is not None:
         yield "items", node.items
-    if node.additional is not None and not isinstance(node.additional, bool):
-        yield "additionalProperties", node.additional
+    if node.additional_properties is not None and not isinstance(node.additional_properties, bool):
+        yield "additionalProperties", node.additional_properties
 
 
 def _plain(field_path: str) -> str:

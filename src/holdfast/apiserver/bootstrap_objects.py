@@ -1,0 +1,68 @@
+"""What every cluster has from its first second: namespaces, priority classes, roles, our CRDs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.api.workloads import SYSTEM_PRIORITIES
+from holdfast.apiserver.access.bootstrap_roles import BINDINGS, ROLES
+from holdfast.apiserver.schema.structural import shipped_crds
+from holdfast.apiserver.user import ADMIN, User
+from holdfast.apiserver.wire.responses import StreamResponse
+from holdfast.client.transport import Request, Response
+from holdfast.errors import from_status
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_CRITICAL = {
+    "system-cluster-critical": "Used for system critical pods that must run in the cluster, but "
+    "can be moved to another node if necessary.",
+    "system-node-critical": "Used for system critical pods that must not be moved from their "
+    "current node.",
+}
+
+
+class RequestHandler(Protocol):
+    """Whoever answers requests."""
+
+    async def handle(self, request: Request, user: User) -> Response | StreamResponse:
+        """Answer one request."""
+        ...
+
+
+@lru_cache(maxsize=1)
+def _wanted() -> tuple[tuple[str, bytes], ...]:
+    """List the path and body of everything there must be; reading the CRDs takes a while."""
+    return tuple((path, msgspec.json.encode(obj)) for path, obj in _objects())
+
+
+def _objects() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in NAMESPACES:
+        yield "/api/v1/namespaces", {"metadata": {"name": name}}
+    for name, value in SYSTEM_PRIORITIES.items():
+        obj = {"metadata": {"name": name}, "value": value, "description": _CRITICAL[name]}
+        yield "/apis/scheduling.k8s.io/v1/priorityclasses", obj
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    for role in ROLES:
+        yield f"{rbac}/clusterroles", role
+    for binding in BINDINGS:
+        yield f"{rbac}/clusterrolebindings", binding
+    for definition in shipped_crds():
+        yield "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
+
+
+async def create_bootstrap_objects(server: RequestHandler) -> None:
+    """Create what is missing, through the front door; what is there stays as it is."""
+    await asyncio.gather(*(_create(server, path, body) for path, body in _wanted()))
+
+
+async def _create(server: RequestHandler, path: str, body: bytes) -> None:
+    request = Request("POST", path, {"fieldValidation": "Ignore"}, {}, body)
+    answer = await server.handle(request, ADMIN)
+    assert isinstance(answer, Response)
+    if answer.status not in (201, 409):
+        raise from_status(answer.status, msgspec.json.decode(answer.body))

@@ -1,0 +1,282 @@
+"""Serve the API over HTTPS: a thin adapter that knows TLS and aiohttp, and nothing else.
+
+What a client may not do is refused by its header alone, before any of the body is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http import HttpVersion11
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from yarl import URL
+
+from holdfast.apiserver.access.authentication import Authenticator
+from holdfast.apiserver.access.credentials import Credentials, server_tls_context
+from holdfast.apiserver.server import ApiServer
+from holdfast.apiserver.user import User
+from holdfast.apiserver.wire.body import BODY_LIMIT, too_large
+from holdfast.apiserver.wire.connections import Connections, IncomingConnection
+from holdfast.apiserver.wire.http_connection import HttpConnection
+from holdfast.apiserver.wire.in_flight import InFlightLimits, RequestInFlight, too_many
+from holdfast.apiserver.wire.listener import Listener, bind_sockets, max_connections
+from holdfast.apiserver.wire.responses import StreamResponse, error_response
+from holdfast.client.transport import Request, Response
+from holdfast.errors import BadRequest, HoldfastError, TimedOut, TooManyRequests
+from holdfast.settings import FrontLimits
+
+GZIP_FROM = 128 * 1024  # smaller answers cost more to pack than to send, as upstream found
+_STEP = 256 * 1024  # what is packed or sent before other requests get their turn
+_SHUTDOWN_SECONDS = 5.0
+_CLOSING_SECONDS = 1.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class HttpsServer:
+    """A listening server; ``url`` is where."""
+
+    url: str
+    connections: Connections
+    _listener: Listener
+    _server: web.Server
+
+    async def close(self) -> None:
+        """Stop listening and let running requests end."""
+        self._listener.close()
+        await asyncio.sleep(0)  # requests that have arrived begin to be answered
+        self.connections.close_idle_unauthenticated()
+        self._server.pre_shutdown()
+        await self._server.shutdown(_SHUTDOWN_SECONDS)
+        try:
+            await asyncio.wait_for(self.connections.empty.wait(), _CLOSING_SECONDS)
+        except TimeoutError:
+            for connection in self.connections:
+                self.connections.close(connection)
+            await asyncio.sleep(0)
+
+
+class _Adapter:
+    """Turn aiohttp requests into ours and our answers into aiohttp's."""
+
+    def __init__(
+        self, server: ApiServer, authenticator: Authenticator, limits: FrontLimits
+    ) -> None:
+        self._server = server
+        self._authenticator = authenticator
+        self._limits = limits
+        self._in_flight = InFlightLimits(limits)
+
+    async def __call__(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        connection = incoming.protocol
+        assert isinstance(connection, HttpConnection)
+        with connection.handling(incoming):
+            try:
+                headers = _headers(incoming)
+                user = self._identify(incoming, headers, connection)
+                in_flight = self._in_flight.acquire(user)
+            except HoldfastError as error:
+                refusal = await _send(error_response(error), incoming)
+                if connection.over_limit:
+                    refusal.force_close()  # the next connection is counted anew
+                return refusal
+            try:
+                outcome = await self._answer(incoming, headers, user, in_flight)
+                if isinstance(outcome, Response):
+                    return await _send(_counted(outcome, incoming, in_flight), incoming)
+            finally:
+                in_flight.release()
+            return await _stream(outcome, incoming)
+
+    def user_of(self, transport: asyncio.BaseTransport) -> User | None:
+        """Return the user of a client certificate; None without one."""
+        peer = transport.get_extra_info("peercert")
+        return self._authenticator.authenticate(peer, "") if peer else None
+
+    def _identify(
+        self, incoming: web.BaseRequest, headers: dict[str, str], connection: HttpConnection
+    ) -> User:
+        self._authenticator.check_host(headers.get("host", ""), headers.get("origin", ""))
+        transport = incoming.transport
+        peer = transport.get_extra_info("peercert") if transport else None
+        user = self._authenticator.authenticate(peer, headers.pop("authorization", ""))
+        connection.set_user(user)
+        if connection.over_limit:
+            raise too_many()
+        return user
+
+    async def _answer(
+        self,
+        incoming: web.BaseRequest,
+        headers: dict[str, str],
+        user: User,
+        in_flight: RequestInFlight,
+    ) -> Response | StreamResponse:
+        url = incoming.rel_url
+        request = Request(incoming.method, url.path, _query(url), headers)
+        return await self._server.handle(request, user, partial(self._body, incoming, in_flight))
+
+    async def _body(self, incoming: web.BaseRequest, in_flight: RequestInFlight) -> bytes:
+        """Read the body of a request that was authorized."""
+        if not incoming.can_read_body:
+            return b""
+        size = incoming.content_length
+        if size is not None and size > BODY_LIMIT:
+            raise too_large()
+        packed = "content-encoding" in incoming.headers
+        in_flight.reserve_body(BODY_LIMIT if size is None or packed else size)
+        await _continue(incoming)
+        try:
+            if incoming.content.is_eof():
+                return await incoming.read()
+            async with asyncio.timeout(self._limits.body_seconds):
+                return await incoming.read()
+        except web.HTTPRequestEntityTooLarge as large:
+            raise too_large() from large
+        except RequestPayloadError as broken:
+            raise BadRequest(f"the body cannot be read: {broken}") from broken
+        except TimeoutError as late:
+            raise TimedOut(
+                "Timeout: request did not complete within requested timeout"
+                " - context deadline exceeded"
+            ) from late
+
+
+async def _continue(incoming: web.BaseRequest) -> None:
+    """Tell a client that waits for it (``Expect: 100-continue``) to send its body."""
+    expected = incoming.headers.get("expect", "")
+    if not expected or incoming.version < HttpVersion11:
+        return
+    if expected.lower() != "100-continue":
+        raise BadRequest(f'the expectation "{expected}" is not supported')
+    writer: Any = incoming.writer
+    await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    writer.output_size = 0  # the answer has not begun
+
+
+def _query(url: URL) -> dict[str, str]:
+    """Read the query; of a repeated parameter the first value counts, as in Go.
+
+    ``dryRun`` is a list: if one value asks for a dry run, another must not turn it into a write.
+    """
+    query = dict(url.query)
+    if len(asked := dict.fromkeys(url.query.getall("dryRun", ()))) > 1:
+        query["dryRun"] = ",".join(asked)
+    return query
+
+
+def _headers(incoming: web.BaseRequest) -> dict[str, str]:
+    """Read headers by lower-case name; repeated ones are joined, as HTTP allows."""
+    headers: dict[str, str] = {}
+    for key, value in incoming.headers.items():
+        name = key.lower()
+        if not value.isascii() and not _is_utf8(value):
+            raise BadRequest(f"the header {name} is not UTF-8")
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
+
+
+def _is_utf8(text: str) -> bool:
+    """Tell whether a header was UTF-8: aiohttp reads any other bytes as lone surrogates."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def _counted(outcome: Response, incoming: web.BaseRequest, in_flight: RequestInFlight) -> Response:
+    """Count a large answer as memory in use, or refuse a request that has changed nothing."""
+    if len(outcome.body) <= _STEP:
+        return outcome
+    reads = incoming.method in ("GET", "HEAD") or "dryRun" in incoming.rel_url.query
+    try:
+        in_flight.reserve_response(len(outcome.body), refusable=reads)
+    except TooManyRequests as refused:
+        return error_response(refused)
+    return outcome
+
+
+async def _send(outcome: Response, incoming: web.BaseRequest) -> web.StreamResponse:
+    """Send a whole answer; a large one in steps, as fast as the client reads it."""
+    body, headers = outcome.body, dict(outcome.headers)
+    if (
+        len(body) >= GZIP_FROM
+        and "content-encoding" not in headers
+        and "gzip" in incoming.headers.get("accept-encoding", "")
+    ):
+        body = await _gzip(body)
+        headers["content-encoding"] = "gzip"
+    if len(body) <= _STEP or incoming.method == "HEAD":
+        answer = web.Response(status=outcome.status, headers=headers, body=body)
+        if not incoming.content.is_eof():
+            answer.force_close()  # the rest of the body is not read
+        return answer
+    response = web.StreamResponse(status=outcome.status, headers=headers)
+    response.content_length = len(body)
+    await response.prepare(incoming)
+    for start in range(0, len(body), _STEP):
+        await response.write(body[start : start + _STEP])
+        await asyncio.sleep(0)
+    await response.write_eof()
+    return response
+
+
+async def _gzip(body: bytes) -> bytes:
+    """Pack a large body in steps, so that other requests are not held up meanwhile."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    parts = []
+    for start in range(0, len(body), _STEP):
+        parts.append(packer.compress(body[start : start + _STEP]))
+        await asyncio.sleep(0)
+    return b"".join([*parts, packer.flush()])
+
+
+async def _stream(outcome: StreamResponse, incoming: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse(status=outcome.status, headers=dict(outcome.headers))
+    response.enable_chunked_encoding()
+    try:
+        await response.prepare(incoming)
+        if incoming.method != "HEAD":
+            async for batch in outcome.batches:
+                await response.write(b"".join(batch))
+        await response.write_eof()
+    except ConnectionError:
+        _log.debug("a watcher hung up")
+    finally:
+        await outcome.close()
+    return response
+
+
+async def serve_https(
+    server: ApiServer,
+    host: str,
+    port: int,
+    credentials: Credentials,
+    limits: FrontLimits | None = None,
+) -> HttpsServer:
+    """Listen on an address (port 0: any free one) and serve until closed."""
+    limits = limits or FrontLimits()
+    adapter = _Adapter(server, Authenticator(credentials, (host,)), limits)
+    low = web.Server(adapter, request_factory=_make_request, handler_cancellation=True)
+    connections = Connections(limits, max_connections(limits))
+
+    def make_protocol(connection: IncomingConnection) -> HttpConnection:
+        return HttpConnection(low, connection, connections, limits, adapter.user_of)
+
+    context = server_tls_context(credentials)
+    sockets = await bind_sockets(host, port)
+    listener = Listener(sockets, context, connections, limits, make_protocol)
+    shown = f"[{host}]" if ":" in host else host
+    return HttpsServer(f"https://{shown}:{listener.port}", connections, listener, low)
+
+
+def _make_request(
+    message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: Any
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT
+    )

@@ -1,0 +1,54 @@
+"""The descriptors of custom resources: what a CustomResourceDefinition says, and what we know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.api.resource import Resource
+from holdfast.apiserver.descriptor import KindDescriptor, selectable_fields
+from holdfast.apiserver.kinds import scheduling_koordinator_sh, scheduling_sigs_x_k8s_io
+from holdfast.apiserver.schema.structural import StructuralSchema
+from holdfast.apiserver.tables import columns_of, custom_printer
+
+KNOWN_CUSTOM_RESOURCES = {
+    descriptor.group_resource: descriptor
+    for descriptor in (*scheduling_koordinator_sh.KINDS, *scheduling_sigs_x_k8s_io.KINDS)
+}
+"""What the server knows of custom resources besides their definitions."""
+
+
+def descriptors_of_crd(definition: Mapping[str, Any]) -> list[KindDescriptor]:
+    """List the resources a definition describes, one a served version."""
+    spec = definition["spec"]
+    storage = next((v["name"] for v in spec["versions"] if v.get("storage")), "")
+    descriptor = [version for version in spec["versions"] if version.get("served")]
+    return [_version(spec, version, storage) for version in descriptor]
+
+
+def _version(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> KindDescriptor:
+    names, parts = spec["names"], version.get("subresources") or {}
+    resource: Resource[Any] = Resource(
+        spec["group"], version["name"], names["plural"], names["kind"], dict,
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=tuple(name for name in ("status", "scale") if name in parts),
+    )  # fmt: skip
+    schema = StructuralSchema.compile((version.get("schema") or {}).get("openAPIV3Schema") or {})
+    paths = [one["jsonPath"].lstrip(".") for one in version.get("selectableFields") or ()]
+    return replace(
+        KNOWN_CUSTOM_RESOURCES.get((resource.group, resource.plural)) or KindDescriptor(resource),
+        resource=resource,
+        storage_api_version=f"{resource.group}/{storage}",
+        list_kind=names.get("listKind") or "",
+        structural_schema=schema,
+        crd_name=f"{resource.plural}.{resource.group}",
+        printer=custom_printer(columns_of(version)),
+        selectable_fields=selectable_fields(*paths),
+        scale=parts.get("scale"),
+        has_generation=True,
+        requires_resource_version=True,
+        status_metadata=(),
+    )

@@ -1,0 +1,33 @@
+"""Fields of pods, and of templates of pods, that are stored but not acted on."""
+
+from __future__ import annotations
+
+from holdfast.apiserver.unimplemented_features import UnimplementedField
+
+_PROBES = "Probes are not run: simulated nodes report every container as started and ready"
+_HOOKS = "Lifecycle hooks are not run: simulated containers start and stop at once"
+POD_FIELDS = (
+    *(
+        UnimplementedField(("spec", containers, "[]", part), sentence)
+        for containers in ("containers", "initContainers")
+        for part, sentence in (
+            ("livenessProbe", _PROBES), ("readinessProbe", _PROBES), ("startupProbe", _PROBES),
+            ("lifecycle", _HOOKS),
+        )
+    ),
+    UnimplementedField(("spec", "activeDeadlineSeconds"),
+          "activeDeadlineSeconds is not enforced: the pod runs until it is deleted"),
+    UnimplementedField(("spec", "readinessGates"),
+          "Readiness gates are not waited for: simulated nodes report every pod as ready"),
+    UnimplementedField(("spec", "runtimeClassName"),
+          "runtimeClassName is not read: the pod gets neither the overhead nor the scheduling "
+          "constraints of its RuntimeClass"),
+    UnimplementedField(("spec", "schedulingGroup"),
+          "schedulingGroup is not read: pods are scheduled one by one, not in gangs"),
+    UnimplementedField(("spec", "volumes", "[]", "ephemeral"),
+          "No PersistentVolumeClaim is made for an ephemeral volume: the pod waits for one"),
+    UnimplementedField(("metadata", "labels", "scheduling.koordinator.sh/operating-mode"),
+          "A pod with operating mode Reservation is an ordinary pod: create a Reservation instead",
+          ("Reservation",)),
+)  # fmt: skip
+TEMPLATE_FIELDS = tuple(field.prefixed("spec", "template") for field in POD_FIELDS)

@@ -1,0 +1,237 @@
+"""What a CustomResourceDefinition must say before its resource can be served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from holdfast.api import causes, names
+from holdfast.api.decode import JsonMapping
+from holdfast.apiserver.schema.structural import StructuralSchema
+from holdfast.apiserver.schema.structural.node import SchemaNode
+from holdfast.errors import Cause, Invalid
+
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
+SCHEMA = ".schema.openAPIV3Schema"
+_MIXED_CASE = "may have mixed case, but should otherwise match: "
+_MOST_SELECTABLE = 8
+_STILL_STORED = (
+    "missing from spec.versions; %s was previously a storage version, and must remain in "
+    "spec.versions until a storage migration ensures no data remains persisted in %s and removes "
+    "%s from status.storedVersions"
+)
+_SELECTABLE_TYPES = ("string", "boolean", "integer")
+
+
+def check_definition(definition: JsonMapping) -> list[Cause]:
+    """List what is wrong with a definition whose fields have the right types."""
+    spec = definition.get("spec") or {}
+    known = spec.get("names") or {}
+    return [
+        *_check_name(definition["metadata"], spec, known),
+        *_check_group(spec.get("group")),
+        *_check_choice("spec.scope", spec.get("scope"), ("Cluster", "Namespaced")),
+        *_check_versions(spec.get("versions") or ()),
+        *_check_names(known),
+        *_check_choice("spec.conversion.strategy",
+                       (spec.get("conversion") or {}).get("strategy"), ("None", "Webhook")),
+    ]  # fmt: skip
+
+
+def check_definition_write(new: JsonMapping, old: JsonMapping | None) -> Iterator[Cause]:
+    """List what is wrong with a new or changed definition."""
+    yield from check_definition(new)
+    if old is not None:
+        yield from check_definition_change(new, old)
+
+
+def check_definition_change(new: JsonMapping, old: JsonMapping) -> Iterator[Cause]:
+    """List what may not change: names that the stored objects of the resource go by."""
+    now, before = new.get("spec") or {}, old.get("spec") or {}
+    fixed = ("scope", "names.kind") if is_established(old) else ()
+    for path in (*fixed, "group", "names.plural"):
+        value = _at(now, path)
+        if value != _at(before, path):
+            yield causes.invalid(f"spec.{path}", value, "field is immutable")
+    named = [version.get("name") for version in now.get("versions") or ()]
+    for i, version in enumerate((new.get("status") or {}).get("storedVersions") or ()):
+        if version not in named:
+            yield causes.invalid(f"status.storedVersions[{i}]", version, _STILL_STORED % (
+                version, version, version))  # fmt: skip
+
+
+def prevents_serving(cause: Cause) -> bool:
+    """Tell whether a resource cannot be served because of a mistake in its definition.
+
+    What is merely not allowed any more is no reason to stop serving what an older server took.
+    """
+    vital = ("metadata.name", "spec.scope", "spec.versions")
+    missing = cause.reason == "FieldValueRequired"
+    return missing or cause.field in vital or SCHEMA in cause.field
+
+
+def is_established(definition: JsonMapping) -> bool:
+    """Tell whether the conditions say that the resource is served."""
+    listed = _at(definition, "status.conditions")
+    return isinstance(listed, list) and any(
+        isinstance(one, Mapping) and (one.get("type"), one.get("status")) == ("Established", "True")
+        for one in listed
+    )
+
+
+def _at(value: Any, path: str) -> Any:
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _check_name(meta: JsonMapping, spec: JsonMapping, known: JsonMapping) -> Iterator[Cause]:
+    name = meta.get("name")
+    if name != f"{known.get('plural') or ''}.{spec.get('group') or ''}":
+        yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+
+
+def _check_group(group: Any) -> Iterator[Cause]:
+    if not group:
+        yield causes.required("spec.group")
+    elif wrong := names.dns_subdomain(group):
+        yield causes.invalid("spec.group", group, ",".join(wrong))
+    elif "." not in group:
+        yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
+
+
+def _check_choice(path: str, value: Any, allowed: tuple[str, ...]) -> Iterator[Cause]:
+    if not value:
+        yield causes.required(path)
+    elif value not in allowed:
+        yield causes.not_supported(path, value, allowed)
+
+
+def _check_names(known: JsonMapping) -> Iterator[Cause]:
+    for part in ("plural", "singular", "kind", "listKind"):
+        value = known.get(part) or ""
+        if not value:
+            yield causes.required(f"spec.names.{part}")
+        elif wrong := names.dns_1035_label(value.lower() if "ind" in part else value):
+            prefix = _MIXED_CASE if "ind" in part else ""
+            yield causes.invalid(f"spec.names.{part}", value, prefix + ",".join(wrong))
+    for part in ("shortNames", "categories"):
+        for i, value in enumerate(known.get(part) or ()):
+            if wrong := names.dns_1035_label(value):
+                yield causes.invalid(f"spec.names.{part}[{i}]", value, ",".join(wrong))
+    if known.get("kind") and known["kind"] == known.get("listKind"):
+        words = "kind and listKind may not be the same"
+        yield causes.invalid("spec.names.listKind", known["listKind"], words)
+
+
+def _check_versions(versions: Iterable[JsonMapping]) -> Iterator[Cause]:
+    named = [version.get("name") or "" for version in versions]
+    for i, version in enumerate(versions):
+        at = f"spec.versions[{i}]"
+        if wrong := names.dns_1035_label(named[i]):
+            yield causes.invalid(f"{at}.name", named[i], ",".join(wrong))
+        yield from _check_version(version, at)
+    if len(set(named)) != len(named):
+        yield causes.invalid("spec.versions", named, "must contain unique version names")
+    if sum(1 for version in versions if version.get("storage")) != 1:
+        words = "must have exactly one version marked as storage version"
+        yield causes.invalid("spec.versions", named, words)
+
+
+def _check_version(version: JsonMapping, at: str) -> Iterator[Cause]:
+    root = None
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    where = f"{at}{SCHEMA}"
+    if schema is None:
+        yield causes.required(where)
+    else:
+        try:
+            root = StructuralSchema.compile(schema).root
+        except Invalid as wrong:
+            for cause in wrong.details.causes or (Cause("", wrong.message),):
+                yield Cause(f"{where}{_under(cause.field)}", cause.message, cause.reason)
+    yield from _check_scale((version.get("subresources") or {}).get("scale"), f"{at}.subresources")
+    for i, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        yield from _check_column(column, f"{at}.additionalPrinterColumns[{i}]")
+    yield from _check_selectable(version.get("selectableFields") or (), root, at)
+
+
+def _under(field: str) -> str:
+    return f".{field}" if field and not field.startswith("[") else field
+
+
+def _check_scale(scale: JsonMapping | None, at: str) -> Iterator[Cause]:
+    if scale is None:
+        return
+    for part, prefixes, words in (
+        ("specReplicasPath", (".spec.",), "should be a json path under .spec"),
+        ("statusReplicasPath", (".status.",), "should be a json path under .status"),
+        ("labelSelectorPath", (".spec.", ".status."),
+         "should be a json path under either .spec or .status"),
+    ):  # fmt: skip
+        path, value = f"{at}.scale.{part}", scale.get(part) or ""
+        if not value:
+            if part != "labelSelectorPath":
+                yield causes.required(path)
+        elif not value.startswith("."):
+            yield causes.invalid(path, value, "must be a simple json path starting with .")
+        elif not value.startswith(prefixes):
+            yield causes.invalid(path, value, words)
+
+
+def _check_column(column: JsonMapping, at: str) -> Iterator[Cause]:
+    if not column.get("name"):
+        yield causes.required(f"{at}.name")
+    kind, form, path = (column.get(part) or "" for part in ("type", "format", "jsonPath"))
+    words = f"must be one of {','.join(_COLUMN_TYPES)}"
+    if not kind:
+        yield causes.required(f"{at}.type", words)
+    elif kind not in _COLUMN_TYPES:
+        yield causes.invalid(f"{at}.type", kind, words)
+    if form and form not in _COLUMN_FORMATS:
+        words = f"must be one of {','.join(_COLUMN_FORMATS)}"
+        yield causes.invalid(f"{at}.format", form, words)
+    if not path:
+        yield causes.required(f"{at}.JSONPath")
+    elif not path.startswith("."):
+        words = "must be a simple json path starting with ."
+        yield causes.invalid(f"{at}.JSONPath", path, words)
+
+
+def _check_selectable(
+    fields: Iterable[JsonMapping], root: SchemaNode | None, at: str
+) -> Iterator[Cause]:
+    at = f"{at}.selectableFields"
+    seen: set[str] = set()
+    for i, one in enumerate(fields):
+        where, path = f"{at}[{i}].jsonPath", one.get("jsonPath") or ""
+        if not path:
+            yield causes.required(where)
+            continue
+        if root is not None and (words := _unselectable(path, root)):
+            yield causes.invalid(where, path, words)
+        elif path in seen:
+            yield causes.duplicate(where, path)
+        seen.add(path)
+    if len(seen) > _MOST_SELECTABLE:
+        yield causes.too_many(at, len(seen), _MOST_SELECTABLE)
+
+
+def _unselectable(path: str, root: SchemaNode) -> str:
+    """Say why no selector may name the field at a path, or return an empty text."""
+    if "[" in path:
+        return "is an invalid path: array notation is not allowed"
+    head, *parts = path.split(".")
+    node: SchemaNode | None = root
+    for part in parts:
+        node = node.properties.get(part) if node is not None else None
+    if head or not parts or (node is None and parts[0] != "metadata"):
+        return "is an invalid path: does not refer to a valid field"
+    if parts[0] == "metadata":
+        return "must not point to fields in metadata"
+    if node is None or node.type not in _SELECTABLE_TYPES:
+        return ("must point to a field of type string, boolean or integer. Enum string fields and "
+                "strings with formats are allowed.")  # fmt: skip
+    return ""

@@ -1,0 +1,110 @@
+"""The words of schema violations, as upstream puts them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from holdfast.errors import Cause
+
+# Upstream gives no field to what a combination of schemas refuses.
+NO_FIELD = "<nil>"
+_GO_TYPES = {
+    bool: "bool", int: "int64", float: "float64", str: "string", dict: "map[string]interface {}",
+    list: "[]interface {}", type(None): "nil",
+}  # fmt: skip
+
+
+def required(path: str) -> Cause:
+    """A field that must be there is not."""
+    return Cause(path, "Required value", "FieldValueRequired")
+
+
+def wrong_type(path: str, value: Any, wanted: str) -> Cause:
+    """The value is of another JSON type."""
+    found = type_name(value)
+    return Cause(
+        path,
+        f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"',
+        "FieldValueTypeInvalid",
+    )
+
+
+def wrong_format(path: str, value: Any, wanted: str) -> Cause:
+    """The string is not in its format, or is no string at all."""
+    found = quoted(value if isinstance(value, str) else _GO_TYPES[type(value)])
+    return Cause(
+        path,
+        f"Invalid value: {found}: {path} in body must be of type {wanted}: {found}",
+        "FieldValueTypeInvalid",
+    )
+
+
+def unsupported(path: str, value: Any, allowed: list[Any]) -> Cause:
+    """The value is none of an enumeration's."""
+    listed = ", ".join(
+        quoted(one if isinstance(one, str) else json.dumps(one, separators=(",", ":")))
+        for one in allowed
+    )
+    return Cause(
+        path,
+        f"Unsupported value: {quoted(value)}: supported values: {listed}",
+        "FieldValueNotSupported",
+    )
+
+
+def broken(path: str, value: Any, rule: str) -> Cause:
+    """The value breaks a rule such as a minimum."""
+    return Cause(path, f"Invalid value: {quoted(value)}: {path} in body {rule}")
+
+
+def too_long(path: str, most: int) -> Cause:
+    """The string is longer than allowed; upstream says bytes and counts characters."""
+    return Cause(path, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
+
+
+def duplicate(path: str, value: Any) -> Cause:
+    """A list that is a set, or a map, holds something twice."""
+    return Cause(path, f"Duplicate value: {quoted(value)}", "FieldValueDuplicate")
+
+
+def combined(words: str) -> Cause:
+    """A combination of schemas (anyOf, …) refuses the value."""
+    return Cause(NO_FIELD, f'Invalid value: "": {words}')
+
+
+def type_name(value: Any) -> str:
+    """Name the JSON type of a value.
+
+    >>> [type_name(v) for v in (None, True, 1, 1.5, 2.0, "", [], {})]
+    ['null', 'boolean', 'integer', 'number', 'integer', 'string', 'array', 'object']
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+
+
+def quoted(value: Any) -> str:
+    """Write a value into a message: strings quoted, the rest as JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def go_number(value: float) -> str:
+    """Write a limit as Go prints it.
+
+    >>> go_number(10), go_number(1.5), go_number(1000000), go_number(1234567)
+    ('10', '1.5', '1e+06', '1.234567e+06')
+    """
+    digits, _, exponent = f"{float(value):.17e}".partition("e")
+    power = int(exponent)
+    if -5 < power < 21 and (power < 6 or not float(value).is_integer()):
+        return repr(int(value)) if float(value).is_integer() else repr(float(value))
+    shortest = repr(float(f"{digits}e0"))
+    mantissa = shortest.removesuffix(".0")
+    return f"{mantissa}e{power:+03d}"

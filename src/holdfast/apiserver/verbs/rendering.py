@@ -1,0 +1,80 @@
+"""The forms an object or list can be shown in: itself, a Table, or metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.tables import table
+from holdfast.apiserver.verbs.conversion import to_requested_version
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Outline(msgspec.Struct):
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_outline = msgspec.json.Decoder(_Outline)
+
+
+def partial_metadata(value: bytes, version: str) -> bytes:
+    """Show only the metadata of an object.
+
+    >>> partial_metadata(b'{"kind":"Pod","metadata":{"name":"a"},"spec":{}}', "v1")
+    b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}'
+    """
+    head = f'{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/{version}","metadata":'
+    return head.encode() + bytes(_outline.decode(value).metadata) + b"}"
+
+
+def as_table(
+    op: Operation,
+    values: Iterable[bytes],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    with_columns: bool = True,
+) -> bytes:
+    """Show objects as one Table, rows and columns."""
+    objects = [msgspec.json.decode(to_requested_version(op.descriptor, value)) for value in values]
+    if metadata is None and len(objects) == 1:
+        own = objects[0].get("metadata")
+        known = own if isinstance(own, dict) else {}
+        metadata = {"resourceVersion": known.get("resourceVersion", "")}
+    shown = table(
+        op.descriptor.printer,
+        objects,
+        include_object=op.request.query.get("includeObject") or "Metadata",
+        with_columns=with_columns,
+        now=op.context.clock.now(),
+        metadata=metadata,
+    )
+    shown["apiVersion"] = f"meta.k8s.io/{op.response_format.version}"
+    return _encode(shown)
+
+
+def render_object(op: Operation, value: bytes) -> bytes:
+    """Show one object in the form the client asked for."""
+    if op.response_format.is_table:
+        return as_table(op, [value])
+    if op.response_format.is_metadata:
+        return partial_metadata(value, op.response_format.version)
+    return to_requested_version(op.descriptor, value)
+
+
+def render_list(op: Operation, values: list[bytes], metadata: Mapping[str, Any]) -> bytes:
+    """Show a list in the form the client asked for; plain lists are the stored bytes joined."""
+    if op.response_format.is_table:
+        return as_table(op, values, metadata=metadata)
+    resource = op.descriptor.resource
+    kind, api_version = op.descriptor.list_kind, resource.api_version
+    if op.response_format.is_metadata:
+        kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{op.response_format.version}"
+        values = [partial_metadata(value, op.response_format.version) for value in values]
+    elif op.descriptor.storage_api_version != api_version:
+        values = [to_requested_version(op.descriptor, value) for value in values]
+    head = f'{{"kind":"{kind}","apiVersion":"{api_version}","metadata":'
+    return b"".join((head.encode(), _encode(metadata), b',"items":[', b",".join(values), b"]}\n"))

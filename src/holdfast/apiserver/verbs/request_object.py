@@ -1,0 +1,99 @@
+"""Read an object a client sent: its kind, its unknown fields, its shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.api.decode import JsonObject
+from holdfast.apiserver.operation import Operation
+from holdfast.apiserver.schema import field_validation
+from holdfast.apiserver.schema.fields import Gvk
+from holdfast.apiserver.verbs.conversion import to_storage_version
+from holdfast.apiserver.wire.body import read_object
+from holdfast.apiserver.wire.negotiation import PROTOBUF, YAML
+from holdfast.apiserver.wire.query_options import field_validation_level
+from holdfast.errors import BadRequest
+
+
+def read_body(op: Operation) -> JsonObject:
+    """Read the body as an object of the operation's kind, strict about fields if asked."""
+    obj = _read(op)
+    check_kind(op, obj)
+    media = op.request.headers.get("content-type", "")
+    body = b"" if media.startswith((PROTOBUF, YAML)) else op.request.body
+    return to_storage_version(op.descriptor, apply_field_validation(op, obj, body))
+
+
+def read_body_as(op: Operation, kind: Gvk) -> JsonObject:
+    """Read the body as an object of a kind of its own: a review, a binding, a scale."""
+    return prune_built_in(read_object(op.request), kind)
+
+
+def prune_built_in(obj: Any, kind: Gvk) -> JsonObject:
+    """Copy an object of a built-in kind without unknown fields; refuse fields of wrong types."""
+    words = f'{kind[2]} in version "{kind[1]}" cannot be handled as a {kind[2]}'
+    if not isinstance(obj, dict):
+        raise BadRequest(f"{words}: it is not an object")
+    try:
+        return field_validation.prune(kind, obj)[0]
+    except BadRequest as wrong:
+        raise BadRequest(f"{words}: {wrong.message}") from wrong
+
+
+def _read(op: Operation) -> JsonObject:
+    try:
+        return read_object(op.request)
+    except BadRequest as wrong:
+        kind = op.descriptor.resource.kind
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+            f"version/kind; {wrong.message} ({_excerpt(op.request.body)})"
+        ) from wrong
+
+
+def _excerpt(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    shown = body[:30].decode(errors="replace") if body[:1] == b"{" else body[:30].hex()
+    return shown + ("..." if len(body) > 30 else "")
+
+
+def check_kind(op: Operation, obj: JsonObject) -> None:
+    """Refuse an object of another kind or version than the path is for."""
+    r = op.descriptor.resource
+    api_version, kind = obj.get("apiVersion") or r.api_version, obj.get("kind") or r.kind
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        raise BadRequest("apiVersion and kind must be strings")
+    version = api_version.rpartition("/")[2]
+    words = ""
+    if api_version != r.api_version:
+        words = f'no kind "{kind}" is registered for version "{api_version}"'
+    elif kind != r.kind:
+        room = r.group.partition(".")[0] or "core"
+        words = f"converting ({version}.{kind}) to ({room}.{r.kind}): unknown conversion"
+    if words:
+        raise _unfit(op, words, kind, version)
+    obj["apiVersion"], obj["kind"] = api_version, kind
+
+
+def _unfit(op: Operation, words: str, kind: str = "", version: str = "") -> BadRequest:
+    r = op.descriptor.resource
+    kind, version = kind or r.kind, version or r.version
+    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {r.kind}: {words}')
+
+
+def apply_field_validation(op: Operation, obj: JsonObject, body: bytes = b"") -> JsonObject:
+    """Drop or complain about fields nobody knows, as ``fieldValidation`` says."""
+    level = field_validation_level(op.request_info.verb, op.request.query)
+    try:
+        obj, unknown = op.descriptor.object_schema.prune(obj)
+    except BadRequest as wrong:
+        raise _unfit(op, wrong.message) from wrong
+    if level == "Ignore":
+        return obj
+    repeated = field_validation.duplicate_fields(body) if body and level == "Strict" else []
+    complaints = field_validation.field_warnings(unknown, repeated)
+    if complaints and level == "Strict":
+        raise _unfit(op, field_validation.strict_error_message(complaints))
+    op.warnings.extend(complaints)
+    return obj

@@ -1,0 +1,223 @@
+"""What is stored but not acted on is answered with a warning, from the table that the docs show."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from apiserver import every_kind
+from holdfast.apiserver.inprocess import InProcessTransport
+from holdfast.apiserver.kinds import BUILT_IN
+from holdfast.apiserver.kinds.custom_resources import KNOWN_CUSTOM_RESOURCES
+from holdfast.apiserver.user import MASTERS, User, component_user
+from holdfast.apiserver.verbs.patching import merge_patch
+from holdfast.client.transport import Request
+
+STATUS = Path(__file__).parents[2] / "docs" / "status.md"
+MERGE = {"content-type": "application/merge-patch+json"}
+DESCRIBED = {
+    (descriptor.resource.group, descriptor.resource.plural): descriptor
+    for descriptor in (*BUILT_IN, *KNOWN_CUSTOM_RESOURCES.values())
+}
+KINDS = {
+    where: s.unimplemented.warning for where, s in DESCRIBED.items() if s.unimplemented.warning
+}
+FIELDS = {where: s.unimplemented.fields for where, s in DESCRIBED.items() if s.unimplemented.fields}
+RESOURCES = {(s.resource.api_version, s.resource.kind): s.resource for s in DESCRIBED.values()}
+SAMPLES = {
+    (resource.group, resource.plural): obj
+    for obj in every_kind.objects()
+    if (resource := RESOURCES.get((obj["apiVersion"], obj["kind"])))
+}
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+SAMPLES[DEFINITIONS] = every_kind.WIDGETS
+PROBE = {"exec": {"command": ["true"]}}
+VALUES = {
+    "livenessProbe": PROBE, "readinessProbe": PROBE, "startupProbe": PROBE,
+    "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}, "activeDeadlineSeconds": 5,
+    "readinessGates": [{"conditionType": "example.com/gate"}], "runtimeClassName": "runc",
+    "schedulingGroup": {"podGroupName": "group"},
+    "ephemeral": {"volumeClaimTemplate": {"spec": every_kind.VOLUME_CLAIM}},
+    "bindingConditions": ["example.com/attached"], "ignorePreviousPod": True,
+    "maxResources": {"cpu": "4"}, "podAnnotations": {"a": "b"}, "podLabels": {"a": "b"},
+}  # fmt: skip
+ITEMS = {
+    "containers": {"name": "c", "image": "nginx"},
+    "initContainers": {"name": "init", "image": "nginx", "restartPolicy": "Always"},
+    "volumes": {"name": "scratch"},
+    "taints": {"key": "example.com/away"},
+    "devices": {"name": "gpu-0", "bindingFailureConditions": ["example.com/failed"]},
+    "units": {"name": "first"},
+}
+"""What else an item of a list needs in which a field is set."""
+ACTED_ON = {
+    ("", "bindings"): "the API server binds the pod",
+    ("", "configmaps"): "data",
+    ("", "endpoints"): "data, written by controllers",
+    ("", "events"): "data, kept for an hour",
+    ("", "namespaces"): "the namespace controller",
+    ("", "nodes"): "the scheduler and the simulated nodes",
+    ("", "pods"): "the scheduler and the simulated nodes",
+    ("", "podtemplates"): "data",
+    ("", "secrets"): "data",
+    ("apps", "controllerrevisions"): "data, written by controllers",
+    ("apps", "deployments"): "the Deployment controller",
+    ("apps", "replicasets"): "the ReplicaSet controller",
+    ("events.k8s.io", "events"): "data, kept for an hour",
+    ("authentication.k8s.io", "selfsubjectreviews"): "the API server answers",
+    ("authentication.k8s.io", "tokenreviews"): "the API server refuses",
+    ("authorization.k8s.io", "localsubjectaccessreviews"): "the API server answers",
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): "the API server answers",
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): "the API server answers",
+    ("authorization.k8s.io", "subjectaccessreviews"): "the API server answers",
+    ("policy", "poddisruptionbudgets"): "the disruption controller, evictions and preemption",
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): "authorization",
+    ("rbac.authorization.k8s.io", "clusterroles"): "authorization",
+    ("rbac.authorization.k8s.io", "rolebindings"): "authorization",
+    ("rbac.authorization.k8s.io", "roles"): "authorization",
+    ("storage.k8s.io", "csidrivers"): "the scheduler",
+    ("storage.k8s.io", "csinodes"): "the scheduler",
+    ("storage.k8s.io", "csistoragecapacities"): "the scheduler",
+    ("apiextensions.k8s.io", "customresourcedefinitions"): "the API server serves the resource",
+    ("scheduling.k8s.io", "priorityclasses"): "admission and the scheduler",
+    ("coordination.k8s.io", "leases"): "leader election and the heartbeats of nodes",
+    ("discovery.k8s.io", "endpointslices"): "data, written by controllers",
+    ("resource.k8s.io", "deviceclasses"): "the scheduler",
+    ("resource.k8s.io", "resourceclaims"): "the scheduler and the claim controllers",
+    ("resource.k8s.io", "resourceclaimtemplates"): "the claim controllers",
+    ("resource.k8s.io", "resourceslices"): "the scheduler",
+}
+"""The built-in kinds without a warning, and what acts on each; data needs nothing that does."""
+ROWS = [(where, field) for where, fields in FIELDS.items() for field in fields]
+
+
+def collection(where):
+    resource = next(r for r in RESOURCES.values() if (r.group, r.plural) == where)
+    return resource.path("default" if resource.namespaced else "")
+
+
+def warnings_of(answer):
+    return re.findall(r'299 - "((?:[^"\\]|\\.)*)"', answer.headers.get("warning", ""))
+
+
+def told(sentence):
+    return f"{sentence} (docs/status.md)"
+
+
+def setting(path, value):
+    """The merge patch that sets a value at a path; a list on the way has one item."""
+    head, *rest = path
+    if not rest:
+        return {head: value}
+    if rest[0] == "[]":
+        return {head: [{**ITEMS[head], **setting(rest[1:], value)}]}
+    return {head: setting(rest, value)}
+
+
+async def say(api, where, obj):
+    """Create an object without keeping it, strictly; returns what the answer warns of."""
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    answer = await api.call("POST", collection(where), obj, **query)
+    assert answer.status == 201, answer.body
+    return warnings_of(answer)
+
+
+def test_every_kind_is_acted_on_or_warned_of():
+    served = {(s.resource.group, s.resource.plural) for s in BUILT_IN}
+    assert set(KINDS) | set(ACTED_ON) == served
+    assert not set(KINDS) & set(ACTED_ON)
+    assert set(FIELDS) <= served | {("scheduling.sigs.x-k8s.io", "resourcepolicies")}
+
+
+async def test_a_kind_that_is_not_acted_on_is_warned_of_and_no_other(api):
+    for where, sample in SAMPLES.items():
+        expected = [told(KINDS[where])] if where in KINDS else []
+        assert await say(api, where, sample) == expected, where
+
+
+async def test_a_field_that_is_not_acted_on_is_warned_of(api):
+    for where, field in ROWS:
+        for value in field.values or (VALUES[field.path[-1]],):
+            obj = merge_patch(SAMPLES[where], setting(field.path, value))
+            assert await say(api, where, obj) == [told(field.warning)], field.path
+
+
+async def test_a_change_of_the_spec_is_warned_of_and_one_of_metadata_or_status_is_not(api):
+    jobs = collection(("batch", "jobs"))
+    made = await api.call("POST", jobs, SAMPLES["batch", "jobs"])
+    assert len(warnings_of(made)) == 1
+    for change, count in (
+        ({"metadata": {"labels": {"a": "b"}}}, 0), ({"spec": {"parallelism": 2}}, 1),
+        ({"spec": {"parallelism": 2}}, 0),
+    ):  # fmt: skip
+        answer = await api.call("PATCH", f"{jobs}/sample", change, headers=MERGE)
+        assert (answer.status, len(warnings_of(answer))) == (200, count)
+    status = {"status": {"active": 1}}
+    answer = await api.call("PATCH", f"{jobs}/sample/status", status, headers=MERGE)
+    assert (answer.status, warnings_of(answer)) == (200, [])
+    stored = (await api.call("GET", f"{jobs}/sample")).json
+    changed = merge_patch(stored, {"spec": {"parallelism": 3}})
+    assert len(warnings_of(await api.call("PUT", f"{jobs}/sample", changed))) == 1
+
+
+async def test_values_that_are_acted_on_are_not_warned_of(api):
+    policies = ("scheduling.sigs.x-k8s.io", "resourcepolicies")
+    same = {"preemptPolicy": "AfterAllUnits", "matchPolicy": {"ignorePreviousPod": False},
+            "whenTryNextUnits": {"policy": "LackResourceOrExceedMax"}}  # fmt: skip
+    assert await say(api, policies, merge_patch(SAMPLES[policies], {"spec": same})) == []
+    taint = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
+    assert await say(api, ("", "nodes"), merge_patch(SAMPLES["", "nodes"], taint)) == []
+
+
+async def test_components_of_the_cluster_are_not_warned(api):
+    path, body = collection(("batch", "jobs")), SAMPLES["batch", "jobs"]
+    for user, count in (
+        (component_user("system:kube-controller-manager", MASTERS), 0),
+        (User("system:serviceaccount:default:app", (MASTERS,)), 1),
+        (User("ada", (MASTERS,)), 1),
+    ):
+        request = Request("POST", path, {"dryRun": "All"}, {}, msgspec.json.encode(body))
+        answer = await InProcessTransport(api.server, user).send(request)
+        assert (answer.status, len(warnings_of(answer))) == (201, count)
+
+
+@pytest.mark.kubectl
+async def test_kubectl_shows_the_warnings(api):
+    made = await api.kubectl("create", "job", "j", "--image=busybox")
+    assert made.out == "job.batch/j created\n"
+    assert made.err == f"Warning: {told(KINDS['batch', 'jobs'])}\n"
+    exposed = await api.kubectl("create", "service", "clusterip", "s", "--tcp=80")
+    assert exposed.err == f"Warning: {told(KINDS['', 'services'])}\n"
+
+
+def kind_of(where):
+    return next(r.kind for r in RESOURCES.values() if (r.group, r.plural) == where)
+
+
+def expected_rows():
+    """The rows that docs/status.md must have, written as it writes them."""
+    for where, sentence in KINDS.items():
+        yield f"| {kind_of(where)} | {sentence} |"
+    by_sentence = {}
+    for where, field in ROWS:
+        by_sentence.setdefault(field.warning, {}).setdefault(where, []).append(field)
+    for sentence, places in by_sentence.items():
+        kinds = ", ".join(kind_of(where) for where in places)
+        shown = []
+        for field in next(iter(places.values())):
+            path = ".".join(field.path).replace(".[]", "[]")
+            values = ": " + ", ".join(field.values) if field.values else ""
+            shown.append(f"`{path}{values}`")
+        yield f"| {kinds} | {', '.join(shown)} | {sentence} |"
+
+
+def test_the_status_page_lists_every_kind_and_field_of_the_table():
+    text = STATUS.read_text()
+    tables = re.findall(r"^\| (?:kind|kinds) \|.*\n\|-.*\n((?:\|.*\n)+)", text, re.M)
+    shown = [line for table in tables for line in table.splitlines()]
+    expected = list(expected_rows())
+    missing = [row for row in expected if row not in shown]
+    superfluous = [row for row in shown if row not in expected]
+    assert not missing, "docs/status.md lacks:\n" + "\n".join(missing)
+    assert not superfluous, "docs/status.md has, but the table has not:\n" + "\n".join(superfluous)
