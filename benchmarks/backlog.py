@@ -24,9 +24,9 @@ from clusters import ZONE
 from holdfast.engine.decision import closed_gate
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import TurnedAway, attempt
-from holdfast.scheduler.hearing import Hearing
-from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.scheduler.event_handlers import EventHandlers
+from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, typed
 
@@ -92,13 +92,17 @@ class Desk:
             node = a_node(f"n{i}", cpu="4", memory="16Gi", labels={ZONE: f"z{i % 3}"})
             self.world.upsert(typed(node))
             self.world.upsert(typed(a_pod(f"old{i}", cpu="4", node=f"n{i}", priority=10)))
-        hearing = Hearing({NAME: PROFILE}, self.world, lambda: self.now)
+        queueing_hints = QueueingHints({NAME: PROFILE}, self.world, lambda: self.now)
         self.moved = 0
         self.queue = SchedulingQueue(
-            judge=hearing.judge, gatekeeper=self._gate, hearers=hearing.hearers,
-            alike=hearing.alike, mark=hearing.mark, on_move=self._on_move,
-        )  # fmt: skip
-        self.desk = NewsDesk(self.world, self.queue, lambda _: True, lambda: self.now)
+            queueing_strategy=queueing_hints.queueing_strategy,
+            gating_plugin=self._gate,
+            interested_plugins=queueing_hints.interested_plugins,
+            equivalence_key=queueing_hints.equivalence_key,
+            mark=queueing_hints.mark,
+            on_move=self._on_move,
+        )
+        self.desk = EventHandlers(self.world, self.queue, lambda _: True, lambda: self.now)
         self._rng = np.random.default_rng(1)
 
     def _gate(self, pod_info: Any) -> str:
@@ -114,9 +118,11 @@ class Desk:
         self.now += 400  # backoff is over for all
         self.queue.flush(self.now)
         while (queued := self.queue.pop(self.now)) is not None:
-            outcome = attempt(PROFILE, queued.pod_info, self.world, self.now, self._rng)
-            assert isinstance(outcome, TurnedAway)
-            self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self.now)
+            outcome = schedule_pod(PROFILE, queued.pod_info, self.world, self.now, self._rng)
+            assert isinstance(outcome, SchedulingFailure)
+            self.queue.requeue_unschedulable(
+                queued, outcome.rejectors, outcome.pending_on, self.now
+            )
             tried += 1
         return tried
 

@@ -1,12 +1,12 @@
-"""How many decisions a second, in process: attempt and promise, every node evaluated.
+"""Measure decisions a second, in process, with every node evaluated.
 
     python benchmarks/decisions.py [--nodes 100 5000] [--placed 50000] [--kind basic ...]
     python benchmarks/decisions.py --profile basic     where the time of one kind goes
 
-Nothing is written anywhere: this is ``scheduler.cycle.attempt``, which decides, assumes the pod
-and enters every plugin's promise. The rate is by the CPU time of this process, which is the one to
-compare on a machine that does other things too; ``wall`` is by the clock on the wall. Making the
-pods' facts (once per version of a pod, when it is first seen) is shown apart.
+Nothing is written to an API server: ``scheduler.cycle.schedule_pod`` selects a node, assumes the
+pod and runs the Reserve plugins. The rate is per second of CPU time of this process, which can be
+compared on a machine that does other work too; ``wall`` is per second of elapsed time. Making the
+pod infos (once for each version of a pod) is shown separately.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import attempt
+from holdfast.scheduler.cycle import schedule_pod
 from kinds import KINDS
 
 NOW = 1.8e9
@@ -54,12 +54,12 @@ def decide_all(world: World, pods: Sequence[PodInfo], seed: int = 1) -> tuple[fl
     """
     profile = default_profiles()["default-scheduler"]
     rng = np.random.default_rng(seed)
-    attempt(profile, pods[0], world, NOW, rng)
+    schedule_pod(profile, pods[0], world, NOW, rng)
     collector.settle()
     rejected = 0
     wall, cpu = time.perf_counter(), time.process_time()
     for pod_info in pods[1:]:
-        if not isinstance(attempt(profile, pod_info, world, NOW, rng), Placement):
+        if not isinstance(schedule_pod(profile, pod_info, world, NOW, rng), Placement):
             rejected += 1
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     gc.unfreeze()

@@ -28,8 +28,8 @@ from holdfast.client.informer_cache import InformerCache
 from holdfast.client.response_decoding import decode_typed
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.hearing import Hearing
-from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.event_handlers import EventHandlers
+from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
 STAMP = "2026-01-01T00:00:00Z"
@@ -135,12 +135,14 @@ class Feed:
     def __init__(self) -> None:
         profiles = default_profiles()
         self.world = World()
-        hearing = Hearing(profiles, self.world, time.time)
+        queueing_hints = QueueingHints(profiles, self.world, time.time)
         queue = SchedulingQueue(
-            judge=hearing.judge, gatekeeper=lambda *_: None, hearers=hearing.hearers,
-            alike=hearing.alike,
-        )  # fmt: skip
-        self.desk = NewsDesk(self.world, queue, profiles.__contains__, time.time)
+            queueing_strategy=queueing_hints.queueing_strategy,
+            gating_plugin=lambda *_: None,
+            interested_plugins=queueing_hints.interested_plugins,
+            equivalence_key=queueing_hints.equivalence_key,
+        )
+        self.desk = EventHandlers(self.world, queue, profiles.__contains__, time.time)
         self._parts = SharedParts()
         self._copies: dict[str, InformerCache[Any]] = {}
 

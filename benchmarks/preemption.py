@@ -29,7 +29,7 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Effect
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import TurnedAway, attempt
+from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.builders import an_object
 
@@ -129,8 +129,8 @@ class Result:
 
 def plan(profile: Profile, world: World, pod_info: PodInfo, rng: np.random.Generator) -> Effect:
     """Plan one preemption."""
-    outcome = attempt(profile, pod_info, world, NOW, rng)
-    assert isinstance(outcome, TurnedAway), f"{pod_info.key} fits on {outcome.node}"
+    outcome = schedule_pod(profile, pod_info, world, NOW, rng)
+    assert isinstance(outcome, SchedulingFailure), f"{pod_info.key} fits on {outcome.node}"
     assert outcome.effect is not None and outcome.effect.nominate, outcome.message
     return outcome.effect
 

@@ -29,7 +29,7 @@ from holdfast.cli import collector
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import attempt
+from holdfast.scheduler.cycle import schedule_pod
 from holdfast.testing import a_pod, a_reservation, typed
 from kinds import web
 
@@ -87,7 +87,7 @@ def scheduled(nodes: int, count: int, more: int = 1000) -> float:
     for pending in waiting:
         world.upsert(pending)
         pod_info = world.pod_info(reserve_pod(pending), stands_in=True)
-        placed = attempt(profile, pod_info, world, NOW, rng)
+        placed = schedule_pod(profile, pod_info, world, NOW, rng)
         assert isinstance(placed, Placement), placed
         world.upsert(_available(pending, placed.node))
     spent = time.process_time() - began
@@ -103,11 +103,11 @@ def of_heirs(nodes: int, placed: int = PLACED, more: int = 50) -> float:
     for pending in waiting:
         world.upsert(pending)
     pod_infos = [world.pod_info(reserve_pod(pending), stands_in=True) for pending in waiting]
-    attempt(profile, pod_infos[0], world, NOW, rng)
+    schedule_pod(profile, pod_infos[0], world, NOW, rng)
     collector.settle()
     began = time.process_time()
     for each in pod_infos[1:]:
-        placed_at = attempt(profile, each, world, NOW, rng)
+        placed_at = schedule_pod(profile, each, world, NOW, rng)
         assert isinstance(placed_at, Placement), placed_at
     spent = time.process_time() - began
     gc.unfreeze()

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from holdfast.repeated_log import REMEMBERED, RepeatFilter, Repeats
+from holdfast.repeated_log import MAX_LINES, RepeatFilter, Repeats
 
 
 class Seconds:
@@ -36,9 +36,9 @@ def test_a_line_passes_once_a_minute_with_the_number_left_out(seconds):
 
 def test_only_so_many_lines_are_remembered(seconds):
     repeats = Repeats(now=seconds)
-    for number in range(REMEMBERED + 1):
+    for number in range(MAX_LINES + 1):
         repeats.admit(number)
-    assert repeats.admit(REMEMBERED) is None
+    assert repeats.admit(MAX_LINES) is None
     assert repeats.admit(0) == ""
 
 

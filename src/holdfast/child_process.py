@@ -9,7 +9,7 @@ COMMAND = (sys.executable, "-P", "-m", "holdfast")
 """``-P`` keeps the working directory off ``sys.path``: no module that lies there is imported."""
 
 
-def ending(code: int) -> str:
+def exit_description(code: int) -> str:
     """Say how a process ended, given its return code.
 
     >>> ending(-9), ending(2)

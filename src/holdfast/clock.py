@@ -26,7 +26,7 @@ class Clock(Protocol):
         """Wait; cancellation wakes at once."""
         ...
 
-    async def stepped(self) -> None:
+    async def wait_for_step(self) -> None:
         """Wait until ``now`` jumps: the clock was set, or the machine slept.
 
         ``sleep`` and ``monotonic`` do not notice that: code that waits for a time of day must look
@@ -50,7 +50,7 @@ class SystemClock:
         """Wait on the running loop."""
         await asyncio.sleep(seconds)
 
-    async def stepped(self) -> None:
+    async def wait_for_step(self) -> None:
         """Wait until the time of day jumps by a second or more; noticed within two seconds."""
         ahead = self.now() - self.monotonic()
         while True:

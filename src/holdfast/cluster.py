@@ -44,12 +44,12 @@ from holdfast.store.store import Store
 
 ClientFor = Callable[[str], Client]
 """Give a component its client, by the component's user name."""
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 """Hear what is being done, for somebody who waits."""
 PKI = "pki"
-LOOK_SECONDS = 0.5
+HEALTH_CHECK_SECONDS = 0.5
 """How often to look whether every part still lives."""
-STOP_SECONDS, HOPELESS_SECONDS = 15.0, 1.0
+STOP_SECONDS, SERVERLESS_STOP_SECONDS = 15.0, 1.0
 """How long the parts may take to finish their work; and without a server to finish it with."""
 START_SECONDS = 600.0
 """How long the components may take to start on a server process that answers nothing."""
@@ -133,7 +133,7 @@ class Components:
         """Whether every part still runs."""
         return self.scheduler.healthy and self.controllers.healthy and self.simulated_nodes.healthy
 
-    async def start(self, tell: Tell = lambda _words: None) -> None:
+    async def start(self, tell: ReportProgress = lambda _words: None) -> None:
         """Start the parts; nodes last, so that nothing runs before someone watches it.
 
         Nodes that are there already stay, whatever number is asked for: pods may be on them.
@@ -159,7 +159,7 @@ class Components:
         """Say which part has died, and of what if that is known; "" while all live."""
         if not self.scheduler.healthy:
             try:
-                await asyncio.wait_for(self.scheduler.stopped(), HOPELESS_SECONDS)
+                await asyncio.wait_for(self.scheduler.wait(), SERVERLESS_STOP_SECONDS)
             except Exception as cause:
                 return f"the scheduler has died: {type(cause).__name__}: {cause}"
             return "the scheduler has stopped"
@@ -188,7 +188,7 @@ class Cluster:
         self._child: ServerProcess | None = None
         self._clients: list[Client] = []
 
-    async def start(self, tell: Tell = lambda _words: None) -> None:
+    async def start(self, tell: ReportProgress = lambda _words: None) -> None:
         """Bring everything up; on failure nothing is left running."""
         try:
             tell("starting the API server")
@@ -205,7 +205,7 @@ class Cluster:
     async def stop(self) -> None:
         """Take everything down in reverse; what was acknowledged is on disk."""
         if self.components is not None:
-            patience = COMPONENT_STOP_SECONDS if self._server_lives else HOPELESS_SECONDS
+            patience = COMPONENT_STOP_SECONDS if self._server_lives else SERVERLESS_STOP_SECONDS
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.components.stop(), patience)
         for client in self._clients:
@@ -230,7 +230,7 @@ class Cluster:
         while self._server_lives and self.components is not None:
             if failure_reason := await self.components.failure_reason():
                 return failure_reason
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(HEALTH_CHECK_SECONDS)
         return "the API server has died"
 
     @property
@@ -250,14 +250,16 @@ class Cluster:
                 {work, ending}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
             if work.done() and isinstance(work.exception(), Unavailable):
-                await asyncio.wait({ending}, timeout=HOPELESS_SECONDS)  # the cause, if it ended
+                await asyncio.wait(
+                    {ending}, timeout=SERVERLESS_STOP_SECONDS
+                )  # the cause, if it ended
         finally:
             for task in (work, ending):
                 task.cancel()
             await asyncio.gather(work, ending, return_exceptions=True)
         if not self._child.alive:
             raise HoldfastError(
-                f"the API server ended while the cluster started ({self._child.ending}); "
+                f"the API server ended while the cluster started ({self._child.exit_description}); "
                 "its own messages, if it wrote any, are above; the data is safe"
             )
         if work.cancelled():
@@ -273,7 +275,7 @@ class Cluster:
             self.url = self.server.url
             return self.server.client
         self._child = await ServerProcess.start(settings, self.kubeconfig)
-        await self._child.announced()
+        await self._child.wait_until_ready()
         self.url = self._child.url
         pki = settings.data_dir / PKI
         endpoint = Endpoint(

@@ -48,7 +48,7 @@ class Cause:
         return f"{self.field}: {self.message}"
 
 
-def aggregated(found: Iterable[object]) -> str:
+def aggregate_message(found: Iterable[object]) -> str:
     """Write one error as it is and several as upstream writes an aggregate.
 
     >>> aggregated([Cause("spec", "Required value")]), aggregated(["a", "b"])
@@ -231,7 +231,7 @@ class FieldErrors:
             return
         shown = self.causes[:CAUSE_LIMIT]
         more = ["further errors are not shown"] if len(self.causes) > CAUSE_LIMIT else []
-        words = aggregated([*shown, *more])
+        words = aggregate_message([*shown, *more])
         qualified = f"{kind}.{group}" if group else kind
         raise Invalid(
             f'{qualified} "{name}" is invalid: {words}',

@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 SECONDS = 60.0
-REMEMBERED = 1024
+MAX_LINES = 1024
 """How many different lines are remembered; the one seen longest ago is forgotten first."""
 
 
@@ -54,7 +54,7 @@ class Repeats:
         known = self._lines.get(line)
         if known is None:
             self._lines[line] = _Line(now)
-            if len(self._lines) > REMEMBERED:
+            if len(self._lines) > MAX_LINES:
                 self._lines.popitem(last=False)
             return ""
         self._lines.move_to_end(line)

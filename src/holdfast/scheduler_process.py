@@ -57,7 +57,7 @@ class SchedulerProcess:
     ) -> None:
         terms = configuration.leader_election
         wanted = settings.leader_elect
-        self.elects = terms.leader_elect if wanted is None else wanted
+        self.leader_elect = terms.leader_elect if wanted is None else wanted
         self.lease = f"{terms.resource_namespace}/{terms.resource_name}"
         self.stopping = False
         self._started = started
@@ -65,14 +65,14 @@ class SchedulerProcess:
         self._lease_client = Client(HttpTransport(endpoint), NAME)
         self._election = _election(self._lease_client, clock, terms)
         transport = _transport(endpoint, configuration.client_connection, clock)
-        if self.elects:
+        if self.leader_elect:
             transport = LeaseGuardedTransport(transport, self._election.check_leadership)
         self._client = Client(transport, NAME)
         self.scheduler = scheduler_for(self._client, clock, configuration, settings)
         # What keeps reservations true lives where they are scheduled, on the same informers.
         self._beside = ControllerManager(
             self._client, clock, self.scheduler.recorder, kinds=BESIDE_KUBERNETES,
-            informers=self.scheduler.sources.informers,
+            informers=self.scheduler.informers.informer_set,
             reservations=settings_of(configuration.profiles.values()),
         )  # fmt: skip
 
@@ -83,11 +83,11 @@ class SchedulerProcess:
 
     def leads(self) -> bool:
         """Tell whether it may work."""
-        return self._election.is_leader or not self.elects
+        return self._election.is_leader or not self.leader_elect
 
-    def lease_trouble(self) -> str:
+    def lease_problem(self) -> str:
         """Say what is wrong with the lease it holds, "" for nothing."""
-        if self.elects and self._election.is_leader:
+        if self.leader_elect and self._election.is_leader:
             try:
                 self._election.check_leadership()
             except HoldfastError as lost:
@@ -96,7 +96,7 @@ class SchedulerProcess:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; raises what ends the work before that."""
-        work = self._election.run(self._work) if self.elects else self._work()
+        work = self._election.run(self._work) if self.leader_elect else self._work()
         working = asyncio.create_task(work)
         stopping = asyncio.create_task(stop.wait())
         told = False
@@ -116,7 +116,7 @@ class SchedulerProcess:
         await self.scheduler.start()
         await self._beside.start()
         self._started()
-        await _first_end(self.scheduler.stopped(), self._beside.failure())
+        await _first_end(self.scheduler.wait(), self._beside.failure())
 
     async def _end(self, *tasks: asyncio.Task[Any]) -> None:
         """Finish what is being bound while the lease is still ours."""

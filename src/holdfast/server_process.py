@@ -11,7 +11,7 @@ import json
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
-from holdfast.child_process import COMMAND, ending
+from holdfast.child_process import COMMAND, exit_description
 from holdfast.errors import HoldfastError, Refused
 from holdfast.settings import ClusterSettings
 
@@ -27,7 +27,7 @@ _SHOWN = 200
 
 
 class ServerProcess:
-    """A started child process; ``url`` is known once ``announced`` returns."""
+    """A started child process; ``url`` is known once ``wait_until_ready`` returns."""
 
     def __init__(self, process: Process) -> None:
         self.url = ""
@@ -52,18 +52,18 @@ class ServerProcess:
         return self._process.returncode is None
 
     @property
-    def ending(self) -> str:
+    def exit_description(self) -> str:
         """How the child ended, in a few words."""
         code = self._process.returncode
-        return "it still runs" if code is None else ending(code)
+        return "it still runs" if code is None else exit_description(code)
 
-    async def announced(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait for the child's address; raises a sentence if the child does not start."""
         line = await self._line()
         if not line.endswith(b"\n") and line != _LONG_LINE:  # it may have ended while it wrote
             await self._exited(EXIT_SECONDS)
             raise HoldfastError(
-                f"the API server ended before it was ready ({self.ending}); "
+                f"the API server ended before it was ready ({self.exit_description}); "
                 "its own messages, if it wrote any, are above"
             )
         word, _, rest = line.decode(errors="replace").strip().partition(" ")

@@ -101,11 +101,11 @@ class ReservationSettings:
 
     workers: int = 1
     """Reservations brought up to date at once."""
-    collect: bool = True
+    gc_enabled: bool = True
     """Delete those that ended."""
-    keep_ended: float = 86400.0
+    gc_after_seconds: float = 86400.0
     """How long they are kept before; on a node that is gone not at all."""
-    collect_every: float = 60.0
+    gc_interval_seconds: float = 60.0
     """How often to look for them."""
 
 

@@ -11,7 +11,7 @@ from holdfast.engine.profile import build
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY, default_profiles
-from holdfast.scheduler.cycle import attempt, release
+from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 PROFILE = default_profiles()["default-scheduler"]
@@ -40,7 +40,7 @@ class Cluster:
         notes = {f"{PREFIX}/reservation-affinity": "{}"} if must else None
         pod = typed(a_pod(name, cpu=cpu, labels={"app": "web"}, annotations=notes, **more))
         pod_info = self.world.pod_info(pod)
-        outcome = attempt(PROFILE, pod_info, self.world, 0.0, np.random.default_rng(0))
+        outcome = schedule_pod(PROFILE, pod_info, self.world, 0.0, np.random.default_rng(0))
         check_invariants(self.world)
         if not isinstance(outcome, Placement):
             return outcome.message
@@ -133,12 +133,14 @@ def test_reservations_being_bound_keep_the_other_policy_off_their_node(policy, p
         cluster.world.upsert(reservation)
         stand_in = reserve_pod(reservation)
         pod_info = cluster.world.pod_info(stand_in, stands_in=True)
-        outcomes.append(attempt(PROFILE, pod_info, cluster.world, 0.0, np.random.default_rng(0)))
+        outcomes.append(
+            schedule_pod(PROFILE, pod_info, cluster.world, 0.0, np.random.default_rng(0))
+        )
     first, second = outcomes
     assert isinstance(second, Placement) == placed
     if not placed:
         assert "node(s) reservation allocate policy conflict" in second.message
-    release(PROFILE, cluster.world, first)
+    unreserve_and_forget(PROFILE, cluster.world, first)
     assert not cluster.world.offers.placing.keys() & {first.pod.uid}
 
 
@@ -150,7 +152,7 @@ def test_R095_every_one_of_2000_owners_is_allocated_where_there_is_room_for_all(
     dice = np.random.default_rng(0)
     for i in range(2000):
         pod = typed(a_pod(f"o{i}", cpu="50m", labels={"app": "web"}))
-        placement = attempt(PROFILE, world.pod_info(pod), world, 0.0, dice)
+        placement = schedule_pod(PROFILE, world.pod_info(pod), world, 0.0, dice)
         assert f"{PREFIX}/reservation-allocated" in placement.annotations
     assert {len(offer.draws) for offer in world.offers} == {20}
     check_invariants(world)
@@ -163,7 +165,7 @@ def placed_by(args, reservation, **pod):
     for obj in (typed(a_node("n", cpu="16", allocatable={"example.com/x": "9"})), reservation):
         world.upsert(obj)
     pod_info = world.pod_info(typed(a_pod(labels={"app": "web"}, **pod)))
-    return attempt(profile, pod_info, world, 0.0, np.random.default_rng(0))
+    return schedule_pod(profile, pod_info, world, 0.0, np.random.default_rng(0))
 
 
 def test_an_owner_may_fall_back_to_the_node_if_the_profile_lets_it():

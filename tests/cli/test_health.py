@@ -68,7 +68,7 @@ async def test_who_is_well_says_so_at_length_if_asked(pages):
 
 
 async def test_health_notices_an_informer_that_died(pages, cluster, monkeypatch):
-    nodes = cluster.components.scheduler.sources.informers.get(NODES)
+    nodes = cluster.components.scheduler.informers.informer_set.get(NODES)
     monkeypatch.setattr(nodes._objects, "put", lambda *_: 1 / 0)
     await cluster.create(a_node("n"))
     for name in ("healthz", "livez", "readyz"):

@@ -165,7 +165,12 @@ def test_what_reservations_are_told_arrives():
     }  # fmt: skip
     found = read(config(profile("koord-scheduler", args={"Reservation": given})))
     told = settings_of(found.profiles.values())
-    assert (told.workers, told.collect, told.keep_ended, told.collect_every) == (2, False, 3600, 60)
+    assert (told.workers, told.gc_enabled, told.gc_after_seconds, told.gc_interval_seconds) == (
+        2,
+        False,
+        3600,
+        60,
+    )
     args = found.profiles["koord-scheduler"].plugin("Reservation").args
     assert args.enable_preemption
     assert args.ignores("e.com/x") and args.ignores("g.io/y") and not args.ignores("cpu")

@@ -153,7 +153,7 @@ async def check_components(target: Target) -> list[str]:
     wrong = [f"a component failed: {text}" for text in target.logged.of_components]
     target.logged.of_components.clear()
     if not target.components.healthy:
-        wrong.append(f"components: {await target.components.ailment()}")
+        wrong.append(f"components: {await target.components.failure_reason()}")
     return wrong
 
 

@@ -23,7 +23,7 @@ from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.reserve_pods import allocatable, allocated_from
-from holdfast.scheduler.cycle import attempt, release
+from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from laws import random_worlds as worlds
 from laws.ledger_shape import shape_of
@@ -100,13 +100,13 @@ class Town:
         else:
             pod_info = self.world.pod_info(asking)
         before = shape_of(self.world)
-        outcome = attempt(PROFILE, pod_info, self.world, 0.0, np.random.default_rng(0))
+        outcome = schedule_pod(PROFILE, pod_info, self.world, 0.0, np.random.default_rng(0))
         if not isinstance(outcome, Placement):
             self.world.delete(asking)
             return
         check_invariants(self.world)
         if self.random.random() < 0.2:
-            release(PROFILE, self.world, outcome)
+            unreserve_and_forget(PROFILE, self.world, outcome)
             assert shape_of(self.world) == before, "undone is as if never done"
             self.seen["undone"] += 1
             self.world.delete(asking)

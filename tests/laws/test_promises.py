@@ -18,7 +18,7 @@ from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.reserve_pods import allocatable, allocated_from
-from holdfast.scheduler.cycle import TurnedAway, attempt, release
+from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod, unreserve_and_forget
 from holdfast.testing.harness import Harness
 from laws import random_worlds as worlds
 from laws.cluster_audit import broken_promises, take_census
@@ -93,7 +93,7 @@ def tried(world, asking):
         pod_info = world.pod_info(reserve_pod(asking), stands_in=True)
     else:
         pod_info = world.pod_info(asking)
-    return attempt(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
+    return schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
@@ -109,7 +109,7 @@ def test_to_hold_and_release_is_to_do_nothing(objects, asking):
     outcome = tried(world, asking)
     if isinstance(outcome, Placement):
         assert shape_of(world) != before
-        release(PROFILE, world, outcome)
+        unreserve_and_forget(PROFILE, world, outcome)
     assert shape_of(world) == before
 
 
@@ -149,7 +149,7 @@ def test_no_sequence_of_decisions_breaks_a_promise_and_confirming_one_changes_no
         else:
             asking = worlds.renamed(what, f"{what.name}{number}")
             outcome = tried(world, asking)
-            if isinstance(outcome, TurnedAway):
+            if isinstance(outcome, SchedulingFailure):
                 assert not outcome.error, outcome.message
                 continue
             check_invariants(world)

@@ -11,7 +11,7 @@ from holdfast.errors import NotFound, Refused
 from holdfast.framework.plugin import Placement, Skip
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
-from holdfast.scheduler.cycle import attempt, release
+from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
 from parity.harness import parity
 from parity.reserving import ALLOCATED, EVERYBODY, reservation
 from parity.scheduling import node, pod
@@ -40,7 +40,7 @@ def decided(given):
         template = {"template": {"spec": {}}}
         world.upsert(reservation({"metadata": {"name": "r", "uid": uid}, "spec": template}))
     pod_info = world.pod_info(pod(raw, uid=uid), stands_in=reserves)
-    placement = attempt(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
+    placement = schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
     assert isinstance(placement, Placement), placement
     return world, placement
 
@@ -76,7 +76,7 @@ def test_unreserve(record):
         )
         spec = msgspec.structs.replace(placement.pod.pod.spec, node_name=placement.node)
         world.upsert(msgspec.structs.replace(placement.pod.pod, metadata=meta, spec=spec))
-    release(PROFILE, world, placement)
+    unreserve_and_forget(PROFILE, world, placement)
     kept = bool(assigned(world))
     assert kept is want["wantReservationAllocatedKept"]
 

@@ -108,9 +108,9 @@ def test_collection(record):
 def test_settings(record):
     settings = chosen(read_args(record.input.get("args") or {}))
     want = record.expected
-    assert settings.keep_ended == parse_seconds(want["expectedGCDuration"])
-    assert settings.collect_every == parse_seconds(want["expectedGCInterval"])
-    assert settings.collect is not want["expectedIsGCDisabled"]
+    assert settings.gc_after_seconds == parse_seconds(want["expectedGCDuration"])
+    assert settings.gc_interval_seconds == parse_seconds(want["expectedGCInterval"])
+    assert settings.gc_enabled is not want["expectedIsGCDisabled"]
     assert settings.workers == want["expectedNumWorker"]
 
 

@@ -8,7 +8,7 @@ from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.nomination import nominate, why_none
 from holdfast.plugins.reservation.owner import OwnerState
-from holdfast.scheduler.cycle import attempt
+from holdfast.scheduler.cycle import schedule_pod
 from parity.harness import parity
 from parity.reserving import EVERYBODY, a_user, asking, is_reserve_pod, reservation
 from parity.scheduling import asked, by_name, node, pod
@@ -105,7 +105,7 @@ def test_status_of_heirs(record):
     world.upsert(reservation({**raw, "status": {}}, owners=EVERYBODY))
     uid = raw["metadata"]["uid"]
     pod_info = world.pod_info(pod(given["pod"], uid=uid), stands_in=True)
-    placed = attempt(
+    placed = schedule_pod(
         Profile("p", (ReservationPlugin(),)), pod_info, world, 0.0, np.random.default_rng(0)
     )
     assert isinstance(placed, Placement)
@@ -149,9 +149,11 @@ def test_each_once(record):
     taken = []
     for i in range(given["reservationCount"]):
         pod_info = world.pod_info(pod(given["pod"], uid=f"pod-{i}"))
-        placed = attempt(profile, pod_info, world, 0.0, np.random.default_rng(0))
+        placed = schedule_pod(profile, pod_info, world, 0.0, np.random.default_rng(0))
         assert isinstance(placed, Placement)
         taken += world.offers.draws_of(pod_info.uid)
     assert len(set(taken)) == given["reservationCount"]
     late = world.pod_info(pod(given["pod"], uid="late"))
-    assert not isinstance(attempt(profile, late, world, 0.0, np.random.default_rng(0)), Placement)
+    assert not isinstance(
+        schedule_pod(profile, late, world, 0.0, np.random.default_rng(0)), Placement
+    )

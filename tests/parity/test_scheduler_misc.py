@@ -17,7 +17,7 @@ from holdfast.plugins.default_preemption.victims import importance
 from holdfast.plugins.node_affinity import NodeAffinityPlugin
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.scheduler.cycle import fit_error
-from holdfast.scheduler.queued_pods import Worth
+from holdfast.scheduler.queued_pods import QueueingStrategy
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from parity.harness import parity
 from parity.scheduling import pod
@@ -43,7 +43,7 @@ def test_taints_that_filter(record):
 @parity(FILE, "queuesort/priority_sort_test.go:TestLess")
 def test_order_of_the_queue(record):
     """Equals leave in the order they came, so p1 overtakes p2 only if it really is less."""
-    queue, world = SchedulingQueue(judge=lambda *_: Worth.NOTHING), World()
+    queue, world = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.SKIP), World()
     for uid in ("p2", "p1"):
         one = record.input[uid]
         pod_info = dataclasses.replace(world.pod_info(pod(one["pod"])), uid=uid)

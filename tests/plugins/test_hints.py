@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.framework.plugin import ClusterEvent, Hints, Traits, hears
 from holdfast.framework.view import View
-from holdfast.scheduler.news import node_changes, pod_changes
+from holdfast.scheduler.event_handlers import node_changes, pod_changes
 from holdfast.testing import a_node, a_pod, typed
 from plugins.deciding import PROFILE, a_world
 

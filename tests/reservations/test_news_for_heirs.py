@@ -8,7 +8,7 @@ from holdfast.engine.profile import build
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
-from holdfast.scheduler.cycle import attempt
+from holdfast.scheduler.cycle import schedule_pod
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 ARGS = {"Reservation": {"preAllocationConfig": {"enableClusterMode": True}}}
@@ -28,7 +28,7 @@ def the_world(*objects):
 def tried(world, reservation):
     """From whom a reservation inherits that has its turn; None if it fits nowhere."""
     pod_info = world.pod_info(reserve_pod(reservation), stands_in=True)
-    outcome = attempt(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
+    outcome = schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
     if not isinstance(outcome, Placement):
         return None
     return [pod.name for pod in outcome.states["Reservation"].chosen.pods]

@@ -4,9 +4,9 @@ import pytest
 
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import TurnedAway, attempt
-from holdfast.scheduler.hearing import Hearing
-from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.scheduler.event_handlers import EventHandlers
+from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, typed
 
@@ -20,18 +20,21 @@ class Backlog:
 
     def __init__(self):
         self.world, self.now, self.judged = World(), 0.0, []
-        hearing = Hearing(PROFILES, self.world, lambda: self.now)
+        queueing_hints = QueueingHints(PROFILES, self.world, lambda: self.now)
 
-        def judge(queued, event):
+        def queueing_strategy(queued, event):
             self.judged.append(queued.pod_info.name)
-            return hearing.judge(queued, event)
+            return queueing_hints.queueing_strategy(queued, event)
 
         self.queue = SchedulingQueue(
-            judge=judge, hearers=hearing.hearers, alike=hearing.alike, mark=hearing.mark
+            queueing_strategy=queueing_strategy,
+            interested_plugins=queueing_hints.interested_plugins,
+            equivalence_key=queueing_hints.equivalence_key,
+            mark=queueing_hints.mark,
         )
-        self.desk = NewsDesk(self.world, self.queue, PROFILES.__contains__, lambda: self.now)
+        self.desk = EventHandlers(self.world, self.queue, PROFILES.__contains__, lambda: self.now)
 
-    def tell(self, *objects):
+    def notify_queue(self, *objects):
         for raw in objects:
             obj = typed(raw)
             (self.desk.on_node if obj.kind == "Node" else self.desk.on_pod)("added", None, obj)
@@ -40,9 +43,11 @@ class Backlog:
         """Give everybody a try; answers who found no room."""
         away = []
         while (queued := self.queue.pop(self.now)) is not None:
-            outcome = attempt(PROFILES[NAME], queued.pod_info, self.world, self.now, None)
-            assert isinstance(outcome, TurnedAway)
-            self.queue.reject(queued, outcome.rejectors, outcome.pending_on, self.now)
+            outcome = schedule_pod(PROFILES[NAME], queued.pod_info, self.world, self.now, None)
+            assert isinstance(outcome, SchedulingFailure)
+            self.queue.requeue_unschedulable(
+                queued, outcome.rejectors, outcome.pending_on, self.now
+            )
             away.append(queued.pod_info.name)
         self.judged.clear()
         return sorted(away)
@@ -56,12 +61,12 @@ class Backlog:
 @pytest.fixture
 def backlog():
     found = Backlog()
-    found.tell(a_node("n1", cpu="4", memory="8Gi"), a_pod("old", cpu="4", node="n1"))
+    found.notify_queue(a_node("n1", cpu="4", memory="8Gi"), a_pod("old", cpu="4", node="n1"))
     return found
 
 
 def test_pods_that_differ_in_labels_nobody_looks_at_are_asked_about_once(backlog):
-    backlog.tell(*(a_pod(f"web-{i}", cpu="2", labels={OWN: f"web-{i}"}) for i in range(10)))
+    backlog.notify_queue(*(a_pod(f"web-{i}", cpu="2", labels={OWN: f"web-{i}"}) for i in range(10)))
     assert len(backlog.try_all()) == 10
     backlog.grow("n1", cpu="4", memory="9Gi")
     assert len(backlog.judged) == 1
@@ -78,9 +83,9 @@ def a_picky_pod(name, node, app):
 
 
 def test_they_are_told_apart_once_somebody_looks(backlog):
-    backlog.tell(*(a_pod(f"web-{i}", cpu="2", labels={OWN: f"web-{i}"}) for i in range(3)))
+    backlog.notify_queue(*(a_pod(f"web-{i}", cpu="2", labels={OWN: f"web-{i}"}) for i in range(3)))
     backlog.try_all()
-    backlog.tell(a_picky_pod("picky", "n1", "web-1"))
+    backlog.notify_queue(a_picky_pod("picky", "n1", "web-1"))
     backlog.judged.clear()
     backlog.grow("n1", cpu="4", memory="9Gi")
     assert sorted(backlog.judged) == ["web-0", "web-1", "web-2"]
@@ -88,12 +93,14 @@ def test_they_are_told_apart_once_somebody_looks(backlog):
 
 def test_only_whom_the_news_concerns_is_tried_again():
     backlog = Backlog()
-    backlog.tell(a_node("n2", cpu="4", labels={"zone": "a"}))
+    backlog.notify_queue(a_node("n2", cpu="4", labels={"zone": "a"}))
     pods = [a_picky_pod(f"picky-{i}", "n2", f"web-{i}") for i in (1, 2)]
-    backlog.tell(*pods, *(a_pod(f"web-{i}", cpu="1", labels={OWN: f"web-{i}"}) for i in (1, 2)))
+    backlog.notify_queue(
+        *pods, *(a_pod(f"web-{i}", cpu="1", labels={OWN: f"web-{i}"}) for i in (1, 2))
+    )
     assert backlog.try_all() == ["web-1", "web-2"]
     backlog.desk.on_pod("deleted", typed(pods[0]), None)
-    assert backlog.queue.places()["unschedulable"] == ["default/web-2"]
+    assert backlog.queue.pods_by_queue()["unschedulable"] == ["default/web-2"]
 
 
 def test_pods_spread_by_their_own_constraints_are_asked_about_once(backlog):
@@ -102,7 +109,7 @@ def test_pods_spread_by_their_own_constraints_are_asked_about_once(backlog):
         "labelSelector": {"matchLabels": {"app": "web"}},
     }  # fmt: skip
     more = {"labels": {"app": "web"}, "topology_spread_constraints": [constraint]}
-    backlog.tell(*(a_pod(f"web-{i}", cpu="100m", **more) for i in range(5)))
+    backlog.notify_queue(*(a_pod(f"web-{i}", cpu="100m", **more) for i in range(5)))
     assert len(backlog.try_all()) == 5
-    backlog.tell(a_node("n3", cpu="4"))
+    backlog.notify_queue(a_node("n3", cpu="4"))
     assert len(backlog.judged) == 1

@@ -130,7 +130,7 @@ async def led_by(cluster, config, permit):
     await cluster.components.scheduler.stop()
     client = Client(LeaseGuardedTransport(cluster.client.transport, permit))
     leader = Scheduler(client, cluster.clock, default_profiles(), extenders=[config], seed=1)
-    cluster.clock.busy.append(lambda: leader.extenders.asking > 0)
+    cluster.clock.busy.append(lambda: leader.extenders.requests_in_flight > 0)
     await leader.start()
     try:
         yield leader

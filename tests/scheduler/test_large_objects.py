@@ -9,7 +9,7 @@ import pytest
 from holdfast.columns import pod_info as pod_info_module
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import attempt
+from holdfast.scheduler.cycle import schedule_pod
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
 from scheduler.test_odd_objects import Desk, Spoiling, put
@@ -103,10 +103,10 @@ def calls_to_decide(raw):
 
     sys.setprofile(note)
     try:
-        attempt(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
+        schedule_pod(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
         world.upsert(bound)
         plain = world.pod_info(typed(a_pod("plain", labels={"app": "web"})))
-        attempt(profile, plain, world, 0.0, np.random.default_rng(1))
+        schedule_pod(profile, plain, world, 0.0, np.random.default_rng(1))
         world.delete(bound)
     finally:
         sys.setprofile(None)
@@ -193,7 +193,7 @@ def test_labels_that_no_node_has_share_one_column():
     profile, selector = default_profiles()["default-scheduler"], {"absent-1": "yes"}
     for i in range(3):
         pod = typed(a_pod(f"q{i}", node_selector={f"absent-{i}": "yes"}))
-        attempt(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
+        schedule_pod(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
     columns = [world.nodes.label_column(f"absent-{i}") for i in range(3)]
     assert columns[0].ids is columns[1].ids is columns[2].ids
     world.upsert(typed(a_node("n1", labels=selector)))
@@ -201,7 +201,7 @@ def test_labels_that_no_node_has_share_one_column():
     assert columns[0].ids is columns[2].ids
     assert (columns[0].ids < 0).all()
     pod = typed(a_pod("finds", node_selector=selector))
-    placement = attempt(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
+    placement = schedule_pod(profile, world.pod_info(pod), world, 0.0, np.random.default_rng(1))
     assert placement.node == "n1"
     for i in range(70):
         world.upsert(typed(a_node(f"more-{i}", labels={"absent-2": "yes"} if i == 69 else {})))

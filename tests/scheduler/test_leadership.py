@@ -108,7 +108,7 @@ class Replica:
 
             async def work(scheduler=scheduler):
                 await scheduler.start()
-                await scheduler.stopped()
+                await scheduler.wait()
 
             try:
                 await election.run(work)

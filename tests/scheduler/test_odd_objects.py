@@ -12,8 +12,8 @@ from holdfast.columns.amounts import MOST
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.engine.invariants import check_invariants
 from holdfast.framework.world import World
-from holdfast.scheduler.news import NewsDesk
-from holdfast.scheduler.queued_pods import Worth
+from holdfast.scheduler.event_handlers import EventHandlers
+from holdfast.scheduler.queued_pods import QueueingStrategy
 from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed
@@ -37,8 +37,8 @@ class AsInformed:
 class Desk:
     def __init__(self):
         self.world = World()
-        self.queue = SchedulingQueue(judge=lambda _pod, _event: Worth.NOTHING)
-        news = NewsDesk(self.world, self.queue, lambda _name: True, lambda: 0.0)
+        self.queue = SchedulingQueue(queueing_strategy=lambda _pod, _event: QueueingStrategy.SKIP)
+        news = EventHandlers(self.world, self.queue, lambda _name: True, lambda: 0.0)
         self.news = AsInformed(news)
         self.refused = []
         self.reservations = AsInformed(
@@ -148,12 +148,12 @@ async def test_a_scheduler_that_no_longer_follows_the_cluster_says_so(tmp_path, 
     async with Harness(tmp_path) as cluster:
         scheduler = cluster.components.scheduler
         assert scheduler.healthy
-        nodes = scheduler.sources.informers.get(NODES)
+        nodes = scheduler.informers.informer_set.get(NODES)
         monkeypatch.setattr(nodes._objects, "put", lambda *_: 1 / 0)
         await cluster.create(a_node("n"))
         assert not scheduler.healthy
         with pytest.raises(ZeroDivisionError):
-            await scheduler.stopped()
+            await scheduler.wait()
 
 
 async def test_one_object_a_handler_fails_on_does_not_stop_the_scheduler(tmp_path, monkeypatch):
@@ -174,7 +174,7 @@ async def test_one_object_a_handler_fails_on_does_not_stop_the_scheduler(tmp_pat
         await cluster.clock.settle()
         assert [await cluster.node_of(name) for name in names] == ["n", "", "n"]
         assert scheduler.healthy
-        assert scheduler.sources.informers.error_counts() == {("pods", "failed"): 1}
+        assert scheduler.informers.informer_set.error_counts() == {("pods", "failed"): 1}
         assert "ZeroDivisionError: a bug" in cluster.failures.pop()
         monkeypatch.undo()
         await cluster.client.patch(PODS, "odd", {"metadata": {"labels": {"a": "b"}}}, "default")

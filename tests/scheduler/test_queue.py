@@ -5,12 +5,12 @@ from holdfast.api.pod import Pod, PodSpec
 from holdfast.columns.interner import ResourceNames
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.queued_pods import BackoffQueue, Worth
+from holdfast.scheduler.queued_pods import BackoffQueue, QueueingStrategy
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
 NAMES = ResourceNames()
 EVENT = ClusterEvent("Node", "Add")
-BACKOFF = BackoffQueue(initial=1.0, longest=10.0)
+BACKOFF = BackoffQueue(initial=1.0, maximum=10.0)
 
 
 def pod_info(name, priority=0):
@@ -18,8 +18,8 @@ def pod_info(name, priority=0):
     return PodInfo.of(Pod(metadata=meta, spec=PodSpec(priority=priority)), NAMES)
 
 
-def a_queue(worth=Worth.NOTHING, gatekeeper=lambda _: ""):
-    return SchedulingQueue(judge=lambda *_: worth, gatekeeper=gatekeeper)
+def a_queue(worth=QueueingStrategy.SKIP, gating_plugin=lambda _: ""):
+    return SchedulingQueue(queueing_strategy=lambda *_: worth, gating_plugin=gating_plugin)
 
 
 def popped(queue, now=0.0):
@@ -38,33 +38,33 @@ def test_S009_higher_priority_goes_first_then_the_one_that_waits_longest():
 
 
 def test_S009_a_failed_pod_goes_behind_its_equals():
-    queue = a_queue(Worth.AT_ONCE)
+    queue = a_queue(QueueingStrategy.IMMEDIATELY)
     queue.add(pod_info("a"), 1.0)
     queue.add(pod_info("b"), 2.0)
     first = queue.pop(3.0)
-    queue.reject(first, {"Fit"}, {"Fit"}, 3.0)
-    queue.notify(EVENT, 4.0)
+    queue.requeue_unschedulable(first, {"Fit"}, {"Fit"}, 3.0)
+    queue.requeue_for_event(EVENT, 4.0)
     assert popped(queue) == ["b", "a"]
 
 
 def test_S010_backoff_doubles_up_to_ten_seconds():
-    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     waits = []
     for _ in range(6):
         pod = queue.pop(0.0)
-        queue.reject(pod, {"Fit"}, (), 0.0)
+        queue.requeue_unschedulable(pod, {"Fit"}, (), 0.0)
         waits.append(BACKOFF.expiry(pod))
-        queue.notify(EVENT, 0.0)
+        queue.requeue_for_event(EVENT, 0.0)
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
 def test_S010_backoff_lasts_through_the_second_it_expires_in():
-    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("blocker"), 0.0)
     pod = queue.pop(100.3)
-    queue.reject(pod, {"Fit"}, (), 100.3)
-    queue.notify(EVENT, 100.4)
+    queue.requeue_unschedulable(pod, {"Fit"}, (), 100.3)
+    queue.requeue_for_event(EVENT, 100.4)
     queue.flush(101.9)
     assert queue.counts()["backoff"] == 1
     queue.flush(102.0)
@@ -72,13 +72,13 @@ def test_S010_backoff_lasts_through_the_second_it_expires_in():
 
 
 def test_with_nothing_active_the_next_in_backoff_is_taken_early_but_not_after_an_error():
-    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("rejected"), 0.0)
-    queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
-    queue.notify(EVENT, 0.0)
+    queue.requeue_unschedulable(queue.pop(0.0), {"Fit"}, (), 0.0)
+    queue.requeue_for_event(EVENT, 0.0)
     assert popped(queue) == ["rejected"]
     queue.add(pod_info("failed"), 0.0)
-    queue.fail(queue.pop(0.0), 0.0)
+    queue.requeue_after_error(queue.pop(0.0), 0.0)
     assert popped(queue) == []
     queue.flush(2.0)
     assert popped(queue) == ["failed"]
@@ -89,49 +89,49 @@ def test_S012_an_error_counts_apart_and_a_rejection_resets_it():
     queue.add(pod_info("a"), 0.0)
     for expected in (1, 2, 4):
         pod = queue.pop(0.0)
-        queue.fail(pod, 0.0)
+        queue.requeue_after_error(pod, 0.0)
         assert BACKOFF.expiry(pod) == expected
         queue.flush(100.0)
     pod = queue.pop(100.0)
-    queue.reject(pod, {"Fit"}, (), 100.0)
+    queue.requeue_unschedulable(pod, {"Fit"}, (), 100.0)
     assert (pod.errors, pod.rejections, BACKOFF.expiry(pod)) == (0, 1, 101)
 
 
 def test_an_event_during_the_attempt_is_not_missed():
-    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
-    queue.notify(EVENT, 0.0)
-    queue.reject(pod, {"Fit"}, (), 0.0)
+    queue.requeue_for_event(EVENT, 0.0)
+    queue.requeue_unschedulable(pod, {"Fit"}, (), 0.0)
     assert queue.counts()["backoff"] == 1
 
 
 def test_an_event_nobody_hinted_leaves_the_pod_waiting():
-    queue = a_queue(Worth.NOTHING)
+    queue = a_queue(QueueingStrategy.SKIP)
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
-    queue.notify(EVENT, 0.0)
-    queue.reject(pod, {"Fit"}, (), 0.0)
-    queue.notify(EVENT, 1.0)
+    queue.requeue_for_event(EVENT, 0.0)
+    queue.requeue_unschedulable(pod, {"Fit"}, (), 0.0)
+    queue.requeue_for_event(EVENT, 1.0)
     assert queue.counts()["unschedulable"] == 1
 
 
 def test_events_are_forgotten_once_nothing_is_in_flight():
-    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     pod = queue.pop(0.0)
-    queue.notify(EVENT, 0.0)
+    queue.requeue_for_event(EVENT, 0.0)
     queue.done(pod.uid)
     queue.add(pod_info("b"), 0.0)
     pod = queue.pop(0.0)
-    queue.reject(pod, {"Fit"}, (), 0.0)
+    queue.requeue_unschedulable(pod, {"Fit"}, (), 0.0)
     assert queue.counts()["unschedulable"] == 1
 
 
 def test_five_minutes_without_an_event_are_enough():
     queue = a_queue()
     queue.add(pod_info("a"), 0.0)
-    queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
+    queue.requeue_unschedulable(queue.pop(0.0), {"Fit"}, (), 0.0)
     queue.flush(300.0)
     assert queue.counts()["unschedulable"] == 1
     queue.flush(330.0)
@@ -141,7 +141,9 @@ def test_five_minutes_without_an_event_are_enough():
 
 def test_a_gated_pod_waits_without_an_attempt_until_its_gate_opens():
     closed = {"a"}
-    queue = a_queue(Worth.AT_ONCE, gatekeeper=lambda f: "gate" if f.name in closed else "")
+    queue = a_queue(
+        QueueingStrategy.IMMEDIATELY, gating_plugin=lambda f: "gate" if f.name in closed else ""
+    )
     queue.add(pod_info("a"), 0.0)
     assert popped(queue) == [] and queue.counts()["gated"] == 1
     queue.flush(1000.0)
@@ -155,23 +157,27 @@ def test_a_gated_pod_waits_without_an_attempt_until_its_gate_opens():
 
 def test_a_gated_pod_does_not_hear_what_its_gate_does_not_want_to_hear():
     closed = {"a"}
-    queue = a_queue(Worth.AT_ONCE, gatekeeper=lambda f: "gate" if f.name in closed else "")
-    queue.hearers = lambda event: {"Fit", "gate"} if event.action == "Open" else {"Fit"}
+    queue = a_queue(
+        QueueingStrategy.IMMEDIATELY, gating_plugin=lambda f: "gate" if f.name in closed else ""
+    )
+    queue.interested_plugins = lambda event: {"Fit", "gate"} if event.action == "Open" else {"Fit"}
     queue.add(pod_info("a"), 0.0)
     closed.clear()
     queue.update(pod_info("a"), 1.0, [EVENT])
-    queue.notify(EVENT, 1.0)
+    queue.requeue_for_event(EVENT, 1.0)
     assert queue.counts()["gated"] == 1
-    queue.notify(ClusterEvent("Node", "Open"), 1.0)
+    queue.requeue_for_event(ClusterEvent("Node", "Open"), 1.0)
     assert queue.counts()["active"] == 1
 
 
 def test_an_event_nobody_wants_to_hear_of_is_no_news():
     asked = []
-    queue = SchedulingQueue(judge=lambda *event: asked.append(event), hearers=lambda _: set())
+    queue = SchedulingQueue(
+        queueing_strategy=lambda *event: asked.append(event), interested_plugins=lambda _: set()
+    )
     queue.add(pod_info("a"), 0.0)
-    queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
-    queue.notify(EVENT, 1.0)
+    queue.requeue_unschedulable(queue.pop(0.0), {"Fit"}, (), 0.0)
+    queue.requeue_for_event(EVENT, 1.0)
     assert (asked, queue.counts()["unschedulable"]) == ([], 1)
 
 
@@ -179,63 +185,64 @@ def test_ten_thousand_waiting_pods_do_not_make_a_stream_of_events_slow():
     """Counted in judgements: only pods whose rejector listens, and one for all that are alike."""
     asked = []
 
-    def judge(pod, event):
+    def queueing_strategy(pod, event):
         asked.append((pod.pod_info.name, event.action))
-        return Worth.AFTER_BACKOFF if event.action == "Delete" else Worth.NOTHING
+        return QueueingStrategy.AFTER_BACKOFF if event.action == "Delete" else QueueingStrategy.SKIP
 
     hears = {"Add": {"Fit"}, "Delete": {"Fit"}, "UpdateNodeTaint": {"Taints"}}
     queue = SchedulingQueue(
-        judge=judge, hearers=lambda e: hears.get(e.action, set()),
-        alike=lambda pod: pod.pod_info.priority,
-    )  # fmt: skip
+        queueing_strategy=queueing_strategy,
+        interested_plugins=lambda e: hears.get(e.action, set()),
+        equivalence_key=lambda pod: pod.pod_info.priority,
+    )
     for i in range(10_000):
         queue.add(pod_info(f"p{i}", priority=i % 5), 0.0)
-        queue.reject(queue.pop(0.0), {"Fit"} if i else {"Taints"}, (), 0.0)
+        queue.requeue_unschedulable(queue.pop(0.0), {"Fit"} if i else {"Taints"}, (), 0.0)
     for action in ("UpdateNodeLabel", "Add", "UpdateNodeTaint"):
         for _ in range(100):
-            queue.notify(ClusterEvent("Node", action), 0.0)
+            queue.requeue_for_event(ClusterEvent("Node", action), 0.0)
     assert len(asked) == 100 * 5 + 100
-    queue.notify(ClusterEvent("AssignedPod", "Delete"), 0.0)
+    queue.requeue_for_event(ClusterEvent("AssignedPod", "Delete"), 0.0)
     assert len(asked) == 600 + 5
     assert queue.counts() == {"backoff": 9_999, "unschedulable": 1}
 
 
 def test_a_pod_that_moved_on_left_nothing_behind_in_backoff():
-    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     for now in (0.0, 0.5):
-        queue.reject(queue.pop(now), {"Fit"}, (), now)
-        queue.notify(EVENT, now)
+        queue.requeue_unschedulable(queue.pop(now), {"Fit"}, (), now)
+        queue.requeue_for_event(EVENT, now)
         queue.activate(["a"])
-    queue.reject(queue.pop(0.6), {"Fit"}, (), 0.6)
-    queue.notify(EVENT, 0.6)
+    queue.requeue_unschedulable(queue.pop(0.6), {"Fit"}, (), 0.6)
+    queue.requeue_for_event(EVENT, 0.6)
     queue.flush(3.0)
     assert queue.counts()["backoff"] == 1
 
 
 def test_activating_a_pod_in_flight_is_remembered_for_it_alone():
-    queue = a_queue(Worth.NOTHING)
+    queue = a_queue(QueueingStrategy.SKIP)
     queue.add(pod_info("a"), 0.0)
     queue.add(pod_info("b"), 0.0)
     a, b = queue.pop(0.0), queue.pop(0.0)
     queue.activate(["a"])
-    queue.reject(a, {"Fit"}, (), 0.0)
-    queue.reject(b, {"Fit"}, (), 0.0)
-    assert (a.place, b.place) == ("backoff", "unschedulable")
+    queue.requeue_unschedulable(a, {"Fit"}, (), 0.0)
+    queue.requeue_unschedulable(b, {"Fit"}, (), 0.0)
+    assert (a.queue_name, b.queue_name) == ("backoff", "unschedulable")
 
 
 def test_what_brings_a_pod_somewhere_is_told():
     moves = []
-    queue = SchedulingQueue(judge=lambda *_: Worth.AFTER_BACKOFF)
+    queue = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.AFTER_BACKOFF)
     queue.on_move = lambda *move: moves.append(move)
     queue.add(pod_info("a"), 0.0)
-    queue.reject(queue.pop(0.0), {"Fit"}, (), 0.0)
-    queue.notify(EVENT, 0.0)
+    queue.requeue_unschedulable(queue.pop(0.0), {"Fit"}, (), 0.0)
+    queue.requeue_for_event(EVENT, 0.0)
     queue.flush(2.0)
-    queue.fail(queue.pop(2.0), 2.0)
+    queue.requeue_after_error(queue.pop(2.0), 2.0)
     queue.activate(["a"])
-    queue.reject(queue.pop(2.0), {"Fit"}, (), 2.0)
-    queue.notify(EVENT, 2.0)
+    queue.requeue_unschedulable(queue.pop(2.0), {"Fit"}, (), 2.0)
+    queue.requeue_for_event(EVENT, 2.0)
     queue.pop(2.0)
     assert moves == [
         ("active", "UnschedulablePodAdd"),
@@ -278,38 +285,38 @@ def test_an_event_is_weighed_only_for_pods_that_wait_for_somebody_it_concerns():
     weighed = []
     closed = {"gated"}
 
-    def judge(pod, _event):
+    def queueing_strategy(pod, _event):
         weighed.append(pod.pod_info.name)
-        return Worth.AFTER_BACKOFF
+        return QueueingStrategy.AFTER_BACKOFF
 
     queue = SchedulingQueue(
-        judge=judge,
-        gatekeeper=lambda f: "Gate" if f.name in closed else "",
-        hearers=lambda event: {event.resource},
+        queueing_strategy=queueing_strategy,
+        gating_plugin=lambda f: "Gate" if f.name in closed else "",
+        interested_plugins=lambda event: {event.resource},
     )
     for name, rejectors in (("a", {"Node"}), ("b", {"Pod"}), ("c", {"Node", "Pod"})):
         queue.add(pod_info(name), 0.0)
-        queue.reject(queue.pop(0.0), rejectors, (), 0.0)
+        queue.requeue_unschedulable(queue.pop(0.0), rejectors, (), 0.0)
     queue.add(pod_info("gated"), 0.0)
     closed.clear()
-    queue.notify(ClusterEvent("Node", "Add"), 0.0)
+    queue.requeue_for_event(ClusterEvent("Node", "Add"), 0.0)
     assert sorted(weighed) == ["a", "c"]
     assert (queue.counts()["unschedulable"], queue.counts()["gated"]) == (1, 1)
-    queue.notify(ClusterEvent("Gate", "Add"), 0.0)
+    queue.requeue_for_event(ClusterEvent("Gate", "Add"), 0.0)
     assert queue.pop(0.0).pod_info.name == "gated"
     queue.delete("b")
     weighed.clear()
-    queue.notify(ClusterEvent("Pod", "Add"), 0.0)
+    queue.requeue_for_event(ClusterEvent("Pod", "Add"), 0.0)
     assert weighed == []
 
 
 def test_a_pod_tried_out_of_turn_waits_its_whole_next_backoff():
-    queue = a_queue(Worth.AFTER_BACKOFF)
+    queue = a_queue(QueueingStrategy.AFTER_BACKOFF)
     queue.add(pod_info("a"), 0.0)
     for now in (0.0, 0.1):
-        queue.fail(queue.pop(now), now)
+        queue.requeue_after_error(queue.pop(now), now)
         queue.activate(["a"])
-    queue.fail(queue.pop(0.2), 0.2)
+    queue.requeue_after_error(queue.pop(0.2), 0.2)
     queue.flush(3.0)
     assert queue.pop(3.0) is None
     queue.flush(5.0)

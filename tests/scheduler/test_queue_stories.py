@@ -147,7 +147,7 @@ async def test_S016_a_pod_deleted_during_the_attempt_is_not_missed(cluster):
     queued = await in_flight(cluster, "p")
     await cluster.delete(PODS, "blocker", "default")
     queue, now = cluster.components.scheduler.queue, cluster.clock.now()
-    queue.reject(queued, {"NodeResourcesFit"}, (), now)
+    queue.requeue_unschedulable(queued, {"NodeResourcesFit"}, (), now)
     assert queue.counts()["backoff"] == 1
 
 
@@ -158,7 +158,7 @@ async def test_S017_an_event_that_is_no_help_leaves_the_pod_unschedulable(cluste
     await cluster.client.patch(PODS, "other", {"metadata": {"labels": {"a": "b"}}}, "default")
     await cluster.settle()
     queue, now = cluster.components.scheduler.queue, cluster.clock.now()
-    queue.reject(queued, {"NodeResourcesFit"}, (), now)
+    queue.requeue_unschedulable(queued, {"NodeResourcesFit"}, (), now)
     assert queue.counts()["unschedulable"] == 1
 
 

@@ -14,8 +14,8 @@ from holdfast.framework.plugin import Call, Code, Placement, Reject, Skip, Trait
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.default_binder import DefaultBinder
-from holdfast.scheduler.binding import BindFailed, Driver, bind, undo
-from holdfast.scheduler.cycle import attempt, hold, release
+from holdfast.scheduler.binding import ApiCallRunner, BindFailed, bind, undo
+from holdfast.scheduler.cycle import assume_and_reserve, schedule_pod, unreserve_and_forget
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_reservation, typed
 from holdfast.testing.harness import Harness
 
@@ -80,7 +80,10 @@ def world():
 def test_all_promises_are_entered_in_order(world):
     pages = []
     plugins = diaries(pages)
-    assert hold(Profile("test", tuple(plugins)), world, a_placement(world, *plugins)) is None
+    assert (
+        assume_and_reserve(Profile("test", tuple(plugins)), world, a_placement(world, *plugins))
+        is None
+    )
     assert pages == ["reserve a", "reserve b", "reserve c"]
     assert world.nodes.requested[CPU, 0] == 3000
 
@@ -89,7 +92,7 @@ def test_a_refused_promise_withdraws_every_plugins_in_reverse(world):
     pages = []
     refusal = Reject(Code.UNSCHEDULABLE, ("not today",))
     plugins = diaries(pages, refuses=refusal)
-    told = hold(Profile("test", tuple(plugins)), world, a_placement(world, *plugins))
+    told = assume_and_reserve(Profile("test", tuple(plugins)), world, a_placement(world, *plugins))
     assert told == ("b", refusal)
     assert pages == ["reserve a", "reserve b", "unreserve c", "unreserve b", "unreserve a"]
     assert world.nodes.requested[CPU, 0] == 0
@@ -102,7 +105,7 @@ def test_a_plugin_with_nothing_to_say_is_not_asked(world):
 
     pages = []
     plugins = Prepares("a", pages), Prepares("b", pages), Diary("never prepares", pages)
-    hold(Profile("test", plugins), world, a_placement(world, plugins[0]))
+    assume_and_reserve(Profile("test", plugins), world, a_placement(world, plugins[0]))
     assert pages == ["reserve a", "reserve never prepares"]
 
 
@@ -110,7 +113,7 @@ def test_a_plugin_that_breaks_leaves_nothing_held(world):
     pages = []
     plugins = diaries(pages, breaks=True)
     with pytest.raises(ZeroDivisionError):
-        hold(Profile("test", tuple(plugins)), world, a_placement(world, *plugins))
+        assume_and_reserve(Profile("test", tuple(plugins)), world, a_placement(world, *plugins))
     assert pages[-3:] == ["unreserve c", "unreserve b", "unreserve a"]
     assert world.nodes.requested[CPU, 0] == 0
 
@@ -126,7 +129,7 @@ def test_a_refusal_to_reserve_is_told_as_upstream_tells_it(world, code, error, m
     plugins = [Prepared("b", [], refuses=Reject(code, ("not today",))), DefaultBinder({})]
     pod_info = world.pod_info(typed(a_pod("p")))
     rng = np.random.default_rng(0)
-    outcome = attempt(Profile("test", tuple(plugins)), pod_info, world, 0.0, rng)
+    outcome = schedule_pod(Profile("test", tuple(plugins)), pod_info, world, 0.0, rng)
     assert (outcome.error, outcome.message) == (error, message)
     assert outcome.rejectors == (frozenset() if error else {"b"})
 
@@ -146,11 +149,11 @@ async def bound(cluster, *plugins):
     world.upsert(typed(a_node("n")))
     placement = a_placement(world, *plugins)
     placement.pod = world.pod_info(await cluster.pod("p"))
-    driver = Driver(cluster.client, cluster.clock)
+    call_runner = ApiCallRunner(cluster.client, cluster.clock)
     try:
-        await bind(driver, Profile("test", (*plugins, DefaultBinder({}))), placement)
+        await bind(call_runner, Profile("test", (*plugins, DefaultBinder({}))), placement)
     except BindFailed as failure:
-        await undo(driver, placement, failure)
+        await undo(call_runner, placement, failure)
         return str(failure)
     return None
 
@@ -165,7 +168,7 @@ async def test_a_read_is_repeated_until_the_server_answers_and_a_write_is_not(cl
         line.add(Fault("unavailable"))
         yield Call("patch", "/api/v1/nodes/n", {}, "application/merge-patch+json")
 
-    driving = asyncio.create_task(Driver(Client(line, "test"), cluster.clock).run(steps()))
+    driving = asyncio.create_task(ApiCallRunner(Client(line, "test"), cluster.clock).run(steps()))
     await cluster.clock.advance_until(driving.done)
     assert answers == ["n"]
     with pytest.raises(Unavailable):
@@ -204,10 +207,12 @@ def test_an_owner_that_is_on_its_node_after_all_keeps_what_it_draws():
     for raw in (a_node("n", cpu="4"), a_reservation("r", owners=owners, status=held)):
         world.upsert(typed(raw))
     owner = a_pod("p", cpu="2", labels={"app": "web"})
-    placement = attempt(profile, world.pod_info(typed(owner)), world, 0.0, np.random.default_rng(0))
+    placement = schedule_pod(
+        profile, world.pod_info(typed(owner)), world, 0.0, np.random.default_rng(0)
+    )
     world.upsert(typed(owner | {"spec": owner["spec"] | {"nodeName": "n"}},
                        annotations=placement.annotations))  # fmt: skip
-    release(profile, world, placement)
+    unreserve_and_forget(profile, world, placement)
     assert int(world.nodes.requested[CPU, 0]) == 2000
     [offer] = world.offers
     assert offer.left(CPU) == 0

@@ -75,7 +75,7 @@ async def test_an_owner_that_waits_is_tried_after_the_clock_was_set_back(cluster
 @pytest.mark.parametrize("seconds", [-HOUR, 10.0])
 async def test_the_system_clock_tells_when_it_is_set(monkeypatch, seconds):
     monkeypatch.setattr(clock, "STEP_CHECK_SECONDS", 0.01)
-    waiting = asyncio.create_task(SystemClock().stepped())
+    waiting = asyncio.create_task(SystemClock().wait_for_step())
     await asyncio.sleep(0.05)
     assert not waiting.done()
     real = time.time

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.errors import aggregated
+from holdfast.errors import aggregate_message
 from holdfast.testing import a_reservation, typed
 from holdfast.validation.reservation import check_reservation
 
@@ -105,10 +105,10 @@ def test_a_reservation_without_a_template_says_so():
     raw = a_reservation()
     del raw["spec"]["template"]
     found = list(check_reservation(typed(raw)))
-    assert aggregated(found) == (
+    assert aggregate_message(found) == (
         "spec.template: Required value: the reservation misses the template spec"
     )
     raw["spec"]["ttl"] = "-1s"
-    both = aggregated(list(check_reservation(typed(raw))))
+    both = aggregate_message(list(check_reservation(typed(raw))))
     assert both.startswith("[spec.template: ")
     assert ", spec.ttl: " in both

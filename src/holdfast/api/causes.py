@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import BadRequest, Cause, Details, aggregated
+from holdfast.errors import BadRequest, Cause, Details, aggregate_message
 
 
 def invalid(path: str, value: Any, detail: str) -> Cause:
@@ -69,7 +69,7 @@ def refuse(causes: Iterable[Cause]) -> None:
     found = tuple(causes)
     if not found:
         return
-    raise BadRequest(aggregated(found), Details(causes=found))
+    raise BadRequest(aggregate_message(found), Details(causes=found))
 
 
 _GO_ESCAPES = {

@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from holdfast.child_process import COMMAND, ending
+from holdfast.child_process import COMMAND, exit_description
 from holdfast.cli import running
 from holdfast.errors import Refused
 from holdfast.private_files import open_private
@@ -35,7 +35,10 @@ def start(settings: ClusterSettings) -> None:
     deadline = time.monotonic() + START_SECONDS
     while (found := running.find(directory)) is None:
         if (code := child.poll()) is not None:
-            said = _said(log, before) or f"it said nothing ({ending(code)}); its log is {log}"
+            said = (
+                _said(log, before)
+                or f"it said nothing ({exit_description(code)}); its log is {log}"
+            )
             raise Refused(f"the cluster did not start:\n{said}")
         if time.monotonic() > deadline:
             child.terminate()

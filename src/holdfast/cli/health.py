@@ -114,7 +114,7 @@ class _Pages:
 
     async def resources(self, _request: web.Request) -> web.Response:
         """Only whoever leads tells, else every pod would be told as often as there are replicas."""
-        pods = self._subject.scheduler.sources.informers.get(PODS).cache
+        pods = self._subject.scheduler.informers.informer_set.get(PODS).cache
         return _plain(resources_page(pods.values() if self._subject.leads() else ()))
 
     async def configz(self, _request: web.Request) -> web.Response:

@@ -44,13 +44,13 @@ async def _schedule(
     process = SchedulerProcess(endpoint, configuration, settings, clock, started)
     signals.on_dump_signal(partial(log_dump, process.scheduler))
     subject = Subject(
-        process.scheduler, clock, process.leads, process.lease_trouble,
+        process.scheduler, clock, process.leads, process.lease_problem,
         configuration=effective(configuration),
         flags={"kubeconfig": kubeconfig or "", "health-port": health_port, **asdict(settings)},
         stopping=lambda: process.stopping,
     )  # fmt: skip
     page = await HealthPage.start(health_port, subject)
-    if process.elects:
+    if process.leader_elect:
         # Whoever waits for a lease wants to know what keeps it.
         logging.getLogger(LeaderElection.__module__).setLevel(logging.INFO)
         print(f"waiting for the lease {process.lease} as {process.identity}", flush=True)

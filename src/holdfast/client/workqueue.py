@@ -110,7 +110,7 @@ class WorkQueue:
         A key that is not due after all is delayed again by its worker.
         """
         while True:
-            await self.clock.stepped()
+            await self.clock.wait_for_step()
             self.release_delayed()
 
     def add_rate_limited(self, key: str, after: float | None = None) -> None:

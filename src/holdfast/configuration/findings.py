@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.configuration.document import KIND
-from holdfast.errors import BadConfiguration, Cause, Details, NotBuilt, aggregated
+from holdfast.errors import BadConfiguration, Cause, Details, NotBuilt, aggregate_message
 
 
 class Findings:
@@ -40,4 +40,4 @@ class Findings:
         if not causes:
             return
         kind = BadConfiguration if self.mistakes else NotBuilt
-        raise kind(aggregated(causes), Details(kind=KIND, causes=causes))
+        raise kind(aggregate_message(causes), Details(kind=KIND, causes=causes))

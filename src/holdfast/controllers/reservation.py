@@ -128,17 +128,17 @@ class ReservationController(Reconciler):
             collecting.cancel()
 
     async def _collect_forever(self) -> None:
-        if not self._settings.collect:
+        if not self._settings.gc_enabled:
             return
         await self.wait_for_sync()
         while True:
             await self._collect()
-            await self.clock.sleep(self._settings.collect_every)
+            await self.clock.sleep(self._settings.gc_interval_seconds)
 
     async def _collect(self) -> None:
         ended = plan_collection(
             self._reservations.cache.values(), self._nodes.cache, self.clock.now(),
-            self._settings.keep_ended,
+            self._settings.gc_after_seconds,
         )  # fmt: skip
         try:
             await execute_writes(self.client, ended)
@@ -193,7 +193,7 @@ def chosen(args: ReservationArgs) -> ReservationSettings:
     default = ReservationSettings()
     return ReservationSettings(
         workers=args.controller_workers or default.workers,
-        collect=not args.disable_garbage_collection,
-        keep_ended=args.gc_duration_seconds or default.keep_ended,
-        collect_every=args.gc_interval_seconds or default.collect_every,
+        gc_enabled=not args.disable_garbage_collection,
+        gc_after_seconds=args.gc_duration_seconds or default.gc_after_seconds,
+        gc_interval_seconds=args.gc_interval_seconds or default.gc_interval_seconds,
     )

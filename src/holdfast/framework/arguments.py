@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.api.mistakes import read
-from holdfast.errors import BadConfiguration, Cause, Details, aggregated
+from holdfast.errors import BadConfiguration, Cause, Details, aggregate_message
 
 T = TypeVar("T", bound="PluginArgs")
 Args = Mapping[str, Any]
@@ -37,6 +37,6 @@ class Arguments(list[Cause]):
         """Raise BadConfiguration naming every wrong field, or return quietly."""
         if self:
             raise BadConfiguration(
-                f'initializing plugin "{self._plugin}": {aggregated(self)}',
+                f'initializing plugin "{self._plugin}": {aggregate_message(self)}',
                 Details(kind=f"{self._plugin}Args", causes=tuple(self)),
             )

@@ -33,7 +33,7 @@ from holdfast.framework.plugin import (
     concerned,
 )
 from holdfast.framework.world import World
-from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
+from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduled_objects import node_of, pod_info_of, read_newest, wants_node
 
 log = logging.getLogger(__name__)
@@ -43,10 +43,10 @@ METHODS = {"create": "POST", "bind": "POST", "update": "PUT", "patch": "PATCH",
            "delete": "DELETE", "get": "GET"}  # fmt: skip
 
 
-class Binder(Protocol):
+class ExternalBinder(Protocol):
     """Somebody outside who binds pods."""
 
-    def binds(self, pod: PodInfo) -> bool:
+    def is_binder(self, pod: PodInfo) -> bool:
         """Tell whether it does so for this pod."""
         ...
 
@@ -71,14 +71,14 @@ class BindFailed(Exception):
 
 
 @dataclass(slots=True)
-class Driver:
+class ApiCallRunner:
     """Carries out what plugins yield; ``asleep`` is how many of them are waiting."""
 
     client: Client
     clock: Clock
-    binder: Binder | None = None
+    binder: ExternalBinder | None = None
     asleep: int = 0
-    watch: Stopwatch = UNWATCHED
+    watch: DurationRecorder = NO_DURATIONS
 
     def told(self, point: str, status: str, profile: Profile, began: float) -> None:
         """Note how long the plugins of an extension point took."""
@@ -107,8 +107,8 @@ class Driver:
             await self.idle(self.clock.sleep(call.body))
             return None
         if call.verb == "get":
-            return await retry(lambda: carry_out(self.client, call), self.clock)
-        return await carry_out(self.client, call)
+            return await retry(lambda: send_call(self.client, call), self.clock)
+        return await send_call(self.client, call)
 
     async def idle(self, wait: Awaitable[T]) -> T:
         """Wait for something that needs no writing."""
@@ -119,39 +119,39 @@ class Driver:
             self.asleep -= 1
 
 
-async def bind(driver: Driver, profile: Profile, placement: Placement) -> None:
+async def bind(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
     """Write everything that puts the pod on its node.
 
     Raises BindFailed; the caller finds out whether the pod is on its node nevertheless, and if
     not calls ``undo``, withdraws the promises and puts the pod back.
     """
     begun: list[Any] = []
-    point, began, status = "PreBind", driver.watch.read(), "Success"
+    point, began, status = "PreBind", call_runner.watch.read(), "Success"
     try:
-        for plugin in _preparing(driver, profile, placement):
+        for plugin in _preparing(call_runner, profile, placement):
             _stop_if_recalled(placement)
             begun.append(plugin)
             steps = plugin.pre_bind(placement.states.get(plugin.name), placement)
-            await _run(driver, plugin.name, "PreBind", steps)
+            await _run(call_runner, plugin.name, "PreBind", steps)
         _stop_if_recalled(placement)
         if begun:
-            driver.told(point, status, profile, began)
-        point, began = "Bind", driver.watch.read()
-        await _bind_pod(driver, profile, placement)
+            call_runner.told(point, status, profile, began)
+        point, began = "Bind", call_runner.watch.read()
+        await _bind_pod(call_runner, profile, placement)
     except BindFailed as failure:
         failure.begun, status = tuple(begun), "Error"
         raise
     finally:
-        driver.told(point, status, profile, began)
+        call_runner.told(point, status, profile, began)
 
 
-async def undo(driver: Driver, placement: Placement, failure: BindFailed) -> None:
+async def undo(call_runner: ApiCallRunner, placement: Placement, failure: BindFailed) -> None:
     """Take back what was written for a pod that is not on its node, in reverse order."""
     for plugin in reversed(failure.begun):
-        await _undo(driver, plugin, placement)
+        await _undo(call_runner, plugin, placement)
 
 
-async def post_bind(driver: Driver, profile: Profile, placement: Placement) -> None:
+async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
     """Tell the plugins that the pod has its node; what they make of it changes nothing."""
     for plugin in profile.having(PostBinds):
         if not concerned(plugin, placement):
@@ -159,12 +159,12 @@ async def post_bind(driver: Driver, profile: Profile, placement: Placement) -> N
         try:
             steps = plugin.post_bind(placement.states.get(plugin.name), placement)
             if steps is not None:
-                await driver.run(steps)
+                await call_runner.run(steps)
         except Exception as failure:
             log.warning("PostBind plugin %s for %s: %s", plugin.name, placement.pod.key, failure)
 
 
-async def carry_out(client: Client, call: Call) -> Any:
+async def send_call(client: Client, call: Call) -> Any:
     """Perform one write and return the stored object; failures raise."""
     body = b"" if call.body is None else msgspec.json.encode(call.body)
     headers = {"accept": "application/json", "content-type": call.content_type}
@@ -181,17 +181,17 @@ def _stop_if_recalled(placement: Placement) -> None:
         raise BindFailed(placement.recalled)
 
 
-def _preparing(driver: Driver, profile: Profile, placement: Placement) -> Iterator[Any]:
+def _preparing(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> Iterator[Any]:
     """Everybody who writes before the pod is bound."""
     for plugin in profile.having(PreBinds):
         if concerned(plugin, placement):
             yield plugin
-    binder = driver.binder
-    if placement.annotations and binder is not None and binder.binds(placement.pod):
-        yield Annotator()
+    binder = call_runner.binder
+    if placement.annotations and binder is not None and binder.is_binder(placement.pod):
+        yield AnnotationWriter()
 
 
-class Annotator:
+class AnnotationWriter:
     """Writes what else would travel in the Binding, for a binder that does not know of it."""
 
     name = "Annotator"
@@ -213,23 +213,25 @@ class Annotator:
         return Call("patch", path, {"metadata": meta}, PatchType.MERGE.value)
 
 
-async def _bind_pod(driver: Driver, profile: Profile, placement: Placement) -> None:
+async def _bind_pod(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
     try:
-        if driver.binder is not None and await driver.binder.bind(placement):
+        if call_runner.binder is not None and await call_runner.binder.bind(placement):
             return
     except ExtenderFailed as failure:
         raise BindFailed(str(failure)) from failure
     for plugin in profile.having(Binds):
         steps = plugin.bind(placement.states.get(plugin.name), placement)
         if not isinstance(steps, Skip):
-            await _run(driver, plugin.name, "Bind", steps)
+            await _run(call_runner, plugin.name, "Bind", steps)
             return
     raise AssertionError(f"no bind plugin took {placement.pod.key}")
 
 
-async def _run(driver: Driver, plugin: str, point: str, steps: Generator[Call, Any, None]) -> None:
+async def _run(
+    call_runner: ApiCallRunner, plugin: str, point: str, steps: Generator[Call, Any, None]
+) -> None:
     try:
-        await driver.run(steps)
+        await call_runner.run(steps)
     except HoldfastError as cause:
         raise BindFailed.at(plugin, point, cause) from cause
     except Exception as bug:
@@ -238,9 +240,9 @@ async def _run(driver: Driver, plugin: str, point: str, steps: Generator[Call, A
         raise BindFailed.at(plugin, point, bug) from bug
 
 
-async def _undo(driver: Driver, plugin: PreBinds, placement: Placement) -> None:
+async def _undo(call_runner: ApiCallRunner, plugin: PreBinds, placement: Placement) -> None:
     try:
-        await driver.run(plugin.undo_bind(placement.states.get(plugin.name), placement))
+        await call_runner.run(plugin.undo_bind(placement.states.get(plugin.name), placement))
     except NotFound:
         return
     except Exception as failure:
@@ -249,7 +251,7 @@ async def _undo(driver: Driver, plugin: PreBinds, placement: Placement) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Aftermath:
+class BindOutcome:
     """What became of a pod whose binding failed; an answer may be lost although the write was not.
 
     ``node`` is where the pod is ("" for nowhere), ``waiting`` its newest version if it still wants
@@ -260,17 +262,19 @@ class Aftermath:
     waiting: PodInfo | None = None
 
 
-async def find_out(client: Client, clock: Clock, world: World, pod_info: PodInfo) -> Aftermath:
+async def read_bind_outcome(
+    client: Client, clock: Clock, world: World, pod_info: PodInfo
+) -> BindOutcome:
     """Ask the API server until it answers. Until then the room stays held: it may be taken."""
 
-    async def ask() -> Aftermath:
+    async def ask() -> BindOutcome:
         try:
             found = await read_newest(client, pod_info)
         except NotFound:
             found = None
         if found is None:
-            return Aftermath("")
+            return BindOutcome("")
         waits = wants_node(found) and found.metadata.deletion_timestamp is None
-        return Aftermath(node_of(found), pod_info_of(world, found) if waits else None)
+        return BindOutcome(node_of(found), pod_info_of(world, found) if waits else None)
 
     return await retry(ask, clock, on=HoldfastError, honor_retry_after=False)

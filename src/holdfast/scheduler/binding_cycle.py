@@ -12,31 +12,31 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreBinds, concerned
 from holdfast.framework.waiting import Outcome, WaitingPod
 from holdfast.framework.world import World
+from holdfast.scheduler.background_tasks import BackgroundTasks, Task
 from holdfast.scheduler.binding import (
-    Aftermath,
+    ApiCallRunner,
     BindFailed,
-    Driver,
+    BindOutcome,
     bind,
-    find_out,
     post_bind,
+    read_bind_outcome,
     undo,
 )
-from holdfast.scheduler.cycle import refused_there, release
-from holdfast.scheduler.errands import Errands, Task
-from holdfast.scheduler.news import on_node
-from holdfast.scheduler.outcomes import Outcomes
+from holdfast.scheduler.cycle import rejected_on_node, unreserve_and_forget
+from holdfast.scheduler.event_handlers import with_node_name
 from holdfast.scheduler.preemption import PREEMPTING
-from holdfast.scheduler.queued_pods import QueuedPod
+from holdfast.scheduler.queued_pods import QueuedPodInfo
+from holdfast.scheduler.result_handler import ResultHandler
 
 ROUNDING = 0.001
 """Seconds by which times of day, added and subtracted, may be off."""
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class AssumedPod:
     """A pod of a profile with its place, which it took so many seconds to find."""
 
-    queued: QueuedPod
+    queued: QueuedPodInfo
     profile: Profile
     placement: Placement
     took: float
@@ -53,25 +53,25 @@ class BindingTasks:
     """Every binding under way, by the pod's uid: one can be recalled, or waited for."""
 
     world: World
-    errands: Errands = field(default_factory=Errands)
-    _under_way: dict[str, tuple[Flight, Task]] = field(default_factory=dict, init=False)
+    background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
+    _under_way: dict[str, tuple[AssumedPod, Task]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
-        return len(self.errands)
+        return len(self.background_tasks)
 
-    def begin(self, flight: Flight, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, assumed_pod: AssumedPod, work: Coroutine[Any, Any, None]) -> None:
         """Let a binding begin."""
-        uid = flight.queued.uid
-        task = self.errands.go(work)
-        self._under_way[uid] = (flight, task)
+        uid = assumed_pod.queued.uid
+        task = self.background_tasks.start(work)
+        self._under_way[uid] = (assumed_pod, task)
         task.add_done_callback(lambda _: self._under_way.pop(uid, None))
 
-    async def recall(self, uid: str, why: str) -> bool:
+    async def cancel(self, uid: str, why: str) -> bool:
         """Stop a binding under way; tell whether the pod is without a node afterwards."""
         if uid not in self._under_way:
             return False
-        flight, task = self._under_way[uid]
-        placement = flight.placement
+        assumed_pod, task = self._under_way[uid]
+        placement = assumed_pod.placement
         placement.recalled = why
         waiting = self.world.waiting.get(uid)
         if waiting is not None:
@@ -80,11 +80,11 @@ class BindingTasks:
         standing = self.world.nodes.pod(uid)
         return standing is None or standing[1] != placement.row
 
-    async def landed(self, uid: str) -> None:
+    async def wait_for_binding(self, uid: str) -> None:
         """Wait until a pod is bound, or is not; if something holds it up nobody waits for that."""
         if uid in self._under_way and self.world.waiting.get(uid) is None:
-            flight, task = self._under_way[uid]
-            if not flight.slow:
+            assumed_pod, task = self._under_way[uid]
+            if not assumed_pod.slow:
                 await asyncio.wait({task})
 
     async def finish(self, clock: Clock, seconds: float) -> None:
@@ -92,99 +92,110 @@ class BindingTasks:
         for pod in self.world.waiting:
             # Whoever decides next finds it without a node, as if we had never looked at it.
             self._under_way[pod.placement.pod.uid][1].cancel()
-        await self.errands.finish(clock, seconds)
+        await self.background_tasks.finish(clock, seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class Flights:
+class BindingCycle:
     """Takes placements through their binding cycle."""
 
-    driver: Driver
-    outcomes: Outcomes
+    call_runner: ApiCallRunner
+    result_handler: ResultHandler
     tasks: BindingTasks
 
     @property
     def writing(self) -> int:
         """How many are writing; those that wait for something are not counted."""
-        return len(self.tasks) - self.driver.asleep
+        return len(self.tasks) - self.call_runner.asleep
 
-    def begin(self, flight: Flight) -> None:
+    def begin(self, assumed_pod: AssumedPod) -> None:
         """Bind a pod that has its room, once it is permitted."""
-        if self.outcomes.world.waiting.get(flight.queued.uid) is None:
-            self.outcomes.granted(flight.queued)
-        self.outcomes.queue.activate(flight.placement.activate)
-        self.tasks.begin(flight, self._bind(flight))
+        if self.result_handler.world.waiting.get(assumed_pod.queued.uid) is None:
+            self.result_handler.on_permitted(assumed_pod.queued)
+        self.result_handler.queue.activate(assumed_pod.placement.activate)
+        self.tasks.begin(assumed_pod, self._bind(assumed_pod))
 
-    async def _bind(self, flight: Flight) -> None:
-        placement, outcomes = flight.placement, self.outcomes
-        began = self.driver.clock.monotonic() - flight.took
-        waiting = outcomes.world.waiting.get(flight.queued.uid)
-        if (flight.slow or waiting is not None) and not placement.pod.stands_in:
-            await outcomes.reporter.announce(placement.pod, placement.node)
-        if waiting is not None and not await self._permitted(flight, waiting):
+    async def _bind(self, assumed_pod: AssumedPod) -> None:
+        placement, result_handler = assumed_pod.placement, self.result_handler
+        began = self.call_runner.clock.monotonic() - assumed_pod.took
+        waiting = result_handler.world.waiting.get(assumed_pod.queued.uid)
+        if (assumed_pod.slow or waiting is not None) and not placement.pod.stands_in:
+            await result_handler.reporter.write_nominated_node(placement.pod, placement.node)
+        if waiting is not None and not await self._permitted(assumed_pod, waiting):
             return
         try:
-            await bind(self.driver, flight.profile, placement)
+            await bind(self.call_runner, assumed_pod.profile, placement)
         except BindFailed as failure:
-            found = await find_out(
-                outcomes.client, outcomes.clock, outcomes.world, flight.queued.pod_info
+            found = await read_bind_outcome(
+                result_handler.client,
+                result_handler.clock,
+                result_handler.world,
+                assumed_pod.queued.pod_info,
             )
             if found.node != placement.node:
-                await undo(self.driver, placement, failure)
-                took = self.driver.clock.monotonic() - began
-                self._take_back(flight, found, str(failure), took)
+                await undo(self.call_runner, placement, failure)
+                took = self.call_runner.clock.monotonic() - began
+                self._take_back(assumed_pod, found, str(failure), took)
                 return
             # The answer was lost, the write was not: the promise stands.
-        outcomes.bound(flight.queued, self.driver.clock.monotonic() - began)
-        outcomes.reporter.scheduled(placement)
-        await post_bind(self.driver, flight.profile, placement)
-        outcomes.queue.activate(placement.activate)
+        result_handler.on_bound(assumed_pod.queued, self.call_runner.clock.monotonic() - began)
+        result_handler.reporter.scheduled(placement)
+        await post_bind(self.call_runner, assumed_pod.profile, placement)
+        result_handler.queue.activate(placement.activate)
 
-    async def _permitted(self, flight: Flight, pod: WaitingPod) -> bool:
+    async def _permitted(self, assumed_pod: AssumedPod, pod: WaitingPod) -> bool:
         """Wait for a word about the pod, and do what a bad one means."""
-        queued, outcomes, clock = flight.queued, self.outcomes, self.driver.clock
+        queued, result_handler, clock = (
+            assumed_pod.queued,
+            self.result_handler,
+            self.call_runner.clock,
+        )
         began = clock.monotonic()
         try:
-            word = await self.driver.idle(await_word(clock, pod))
+            word = await self.call_runner.idle(wait_on_permit(clock, pod))
         finally:
-            outcomes.world.waiting.remove(queued.uid)
-        outcomes.metrics.permit_seconds.observe(clock.monotonic() - began, word.code.word)
+            result_handler.world.waiting.remove(queued.uid)
+        result_handler.metrics.permit_seconds.observe(clock.monotonic() - began, word.code.word)
         if word.code is Code.PASS:
-            outcomes.granted(queued)
+            result_handler.on_permitted(queued)
             return True
-        release(flight.profile, outcomes.world, pod.placement)
+        unreserve_and_forget(assumed_pod.profile, result_handler.world, pod.placement)
         if word.code is Code.ERROR:
             self._room_came_back(pod.placement)
-            outcomes.failed(queued, f"waiting on permit for pod: {word.words}")
+            result_handler.on_error(queued, f"waiting on permit for pod: {word.words}")
             return False
-        outcomes.turned_away(queued, refused_there(word.plugin, word.words), flight.took)
+        result_handler.on_unschedulable(
+            queued, rejected_on_node(word.plugin, word.words), assumed_pod.took
+        )
         # Told last: the room it gave up itself must not send it round in circles.
         self._room_came_back(pod.placement, lambda other: other.uid != queued.uid)
         return False
 
-    def _take_back(self, flight: Flight, found: Aftermath, message: str, took: float) -> None:
+    def _take_back(
+        self, assumed_pod: AssumedPod, found: BindOutcome, message: str, took: float
+    ) -> None:
         """Give the room back to everybody and the pod, if it still waits, another try.
 
         News may have overtaken the answer we have: a pod that is no longer assumed is gone, or on
         a node, since.
         """
-        queued, world = flight.queued, self.outcomes.world
+        queued, world = assumed_pod.queued, self.result_handler.world
         waits = world.nodes.is_assumed(queued.uid)
-        release(flight.profile, world, flight.placement)
+        unreserve_and_forget(assumed_pod.profile, world, assumed_pod.placement)
         if found.waiting is not None and waits:
             queued.pod_info = found.waiting
-            self.outcomes.failed(queued, message, took)
-        self._room_came_back(flight.placement)
+            self.result_handler.on_error(queued, message, took)
+        self._room_came_back(assumed_pod.placement)
 
     def _room_came_back(
-        self, placement: Placement, only: Callable[[QueuedPod], bool] = lambda _: True
+        self, placement: Placement, only: Callable[[QueuedPodInfo], bool] = lambda _: True
     ) -> None:
-        gone = on_node(placement.pod.pod, placement.node)
+        gone = with_node_name(placement.pod.pod, placement.node)
         event = ClusterEvent("AssignedPod", "Delete", gone, None)
-        self.outcomes.queue.notify(event, self.driver.clock.monotonic(), only)
+        self.result_handler.queue.requeue_for_event(event, self.call_runner.clock.monotonic(), only)
 
 
-async def await_word(clock: Clock, pod: WaitingPod) -> Outcome:
+async def wait_on_permit(clock: Clock, pod: WaitingPod) -> Outcome:
     """Wait until the pod is allowed, rejected or preempted, or a plugin's time is up."""
     heard = asyncio.Event()
     # Deadlines are times of day as of the decision; a clock that is set meanwhile moves none.

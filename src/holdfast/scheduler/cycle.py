@@ -29,12 +29,12 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.world import World
 
-UNPROMISED = Effect("", nominate="")
+CLEAR_NOMINATION = Effect("", nominate="")
 """Nothing is to be done, and no node is promised any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class TurnedAway:
+class SchedulingFailure:
     """No node will do; ``effect`` is what the plugins want done about it."""
 
     message: str
@@ -45,14 +45,14 @@ class TurnedAway:
     """The attempt failed, not the pod: nobody is to blame, try again."""
 
 
-def attempt(
+def schedule_pod(
     profile: Profile, pod_info: PodInfo, world: World, now: float, rng: np.random.Generator
-) -> Placement | TurnedAway:
+) -> Placement | SchedulingFailure:
     """Find the pod its node and hold the room, or say why not."""
-    return conclude(profile, feasible(profile, pod_info, world, now), world, now, rng)
+    return select_and_assume(profile, feasible(profile, pod_info, world, now), world, now, rng)
 
 
-def conclude(
+def select_and_assume(
     profile: Profile,
     found: Feasible | Rejection,
     world: World,
@@ -60,12 +60,12 @@ def conclude(
     rng: np.random.Generator,
     *,
     points: NDArray[np.float64] | None = None,
-) -> Placement | TurnedAway:
+) -> Placement | SchedulingFailure:
     """Take the best of the feasible nodes and hold the room there; ``points`` count besides."""
     if isinstance(found, Rejection):
         if world.auditor is not None:
             world.auditor.decided(rejection_faults(profile, found))
-        return turned_away(profile, found, world, now)
+        return scheduling_failure(profile, found, world, now)
     placement = rank(profile, found, rng, points)
     placement.now = now
     if world.auditor is None:
@@ -78,45 +78,47 @@ def conclude(
     return outcome
 
 
-def _take(profile: Profile, world: World, placement: Placement) -> Placement | TurnedAway:
+def _take(profile: Profile, world: World, placement: Placement) -> Placement | SchedulingFailure:
     """Hold the room a pod was given, with everybody's permission."""
     placement.promised = world.nominations.node_of(placement.pod.uid)
-    refusal = hold(profile, world, placement)
+    refusal = assume_and_reserve(profile, world, placement)
     if refusal is not None:
         return _refused("Reserve", *refusal)
     refusal = _permit(profile, world, placement)
     if refusal is not None:
-        release(profile, world, placement)
+        unreserve_and_forget(profile, world, placement)
         return _refused("Permit", *refusal)
     return placement
 
 
-def hold(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
+def assume_and_reserve(
+    profile: Profile, world: World, placement: Placement
+) -> tuple[str, Reject] | None:
     """Enter the pod and every plugin's promise in the ledgers; all of them or none."""
     world.assume(placement.pod, placement.row)
     try:
         for plugin in profile.concerned(Reserves, placement.states):
             refusal = plugin.reserve(placement.states.get(plugin.name), placement)
             if refusal is not None:
-                release(profile, world, placement)
+                unreserve_and_forget(profile, world, placement)
                 return plugin.name, refusal
     except Exception:
-        release(profile, world, placement)
+        unreserve_and_forget(profile, world, placement)
         raise
     return None
 
 
-def release(profile: Profile, world: World, placement: Placement) -> None:
-    """Withdraw everything ``hold`` entered, in reverse order."""
+def unreserve_and_forget(profile: Profile, world: World, placement: Placement) -> None:
+    """Withdraw everything ``assume_and_reserve`` entered, in reverse order."""
     for plugin in reversed(profile.concerned(Reserves, placement.states)):
         plugin.unreserve(placement.states.get(plugin.name), placement)
     world.forget(placement.pod.uid)
 
 
-def refused_there(plugin: str, *reasons: str) -> TurnedAway:
+def rejected_on_node(plugin: str, *reasons: str) -> SchedulingFailure:
     """Turn a pod away that had found its node but may not have it."""
     message = available(1, Counter(reasons))
-    return TurnedAway(message, frozenset({plugin}), frozenset(), UNPROMISED)
+    return SchedulingFailure(message, frozenset({plugin}), frozenset(), CLEAR_NOMINATION)
 
 
 def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
@@ -132,20 +134,20 @@ def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, 
             if answer is not None:
                 seconds[plugin.name] = answer.seconds
     except Exception:
-        release(profile, world, placement)
+        unreserve_and_forget(profile, world, placement)
         raise
     if seconds:
         world.waiting.add(placement, seconds, placement.now)
     return None
 
 
-def _refused(point: str, plugin: str, reject: Reject) -> TurnedAway:
+def _refused(point: str, plugin: str, reject: Reject) -> SchedulingFailure:
     if reject.code is Code.ERROR:
         message = f'running {point} plugin "{plugin}": {", ".join(reject.reasons)}'
-        return TurnedAway(message, frozenset(), frozenset(), error=True)
-    turned_away = refused_there(plugin, *reject.reasons)
-    pending = turned_away.rejectors if reject.code is Code.PENDING else frozenset()
-    return replace(turned_away, pending_on=pending)
+        return SchedulingFailure(message, frozenset(), frozenset(), error=True)
+    scheduling_failure = rejected_on_node(plugin, *reject.reasons)
+    pending = scheduling_failure.rejectors if reject.code is Code.PENDING else frozenset()
+    return replace(scheduling_failure, pending_on=pending)
 
 
 def fit_error(rejection: Rejection, effect: Effect | None) -> str:
@@ -154,14 +156,16 @@ def fit_error(rejection: Rejection, effect: Effect | None) -> str:
     return f"{message} {effect.message}" if effect is not None and effect.message else message
 
 
-def turned_away(profile: Profile, rejection: Rejection, world: World, now: float) -> TurnedAway:
+def scheduling_failure(
+    profile: Profile, rejection: Rejection, world: World, now: float
+) -> SchedulingFailure:
     """Turn a pod away that fits nowhere, once the plugins have said what to do about it."""
     if rejection.code is Code.ERROR:
-        return TurnedAway(rejection.message(), frozenset(), frozenset(), error=True)
+        return SchedulingFailure(rejection.message(), frozenset(), frozenset(), error=True)
     effect = after_reject(profile, rejection, world, now)
     if not rejection.nodes:
-        effect = UNPROMISED
-    return TurnedAway(
+        effect = CLEAR_NOMINATION
+    return SchedulingFailure(
         fit_error(rejection, effect),
         rejection.rejectors,
         rejection.pending_on,

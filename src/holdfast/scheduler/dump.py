@@ -30,7 +30,7 @@ def log_dump(scheduler: Scheduler) -> None:
 
 def _mismatches(scheduler: Scheduler) -> Iterator[str]:
     """Compare with what the informers last heard; what they heard since is on its way."""
-    informers, nodes = scheduler.sources.informers, scheduler.world.nodes
+    informers, nodes = scheduler.informers.informer_set, scheduler.world.nodes
     heard, known = set(informers.get(NODES).cache), set(nodes.row_of)
     yield f"Nodes: missed {sorted(heard - known)}, redundant {sorted(known - heard)}"
     cached = informers.get(PODS).cache.values()
@@ -44,7 +44,7 @@ def _mismatches(scheduler: Scheduler) -> Iterator[str]:
 
 def _aside(scheduler: Scheduler, key: str) -> bool:
     """Tell whether a pod's node is unknown: then it waits for that and is not missed."""
-    pod = scheduler.sources.informers.get(PODS).cache[key]
+    pod = scheduler.informers.informer_set.get(PODS).cache[key]
     return pod.spec.node_name not in scheduler.world.nodes.row_of
 
 
@@ -65,12 +65,12 @@ def _nodes(scheduler: Scheduler) -> Iterator[str]:
 
 
 def _queue(scheduler: Scheduler) -> Iterator[str]:
-    places = scheduler.queue.places()
+    places = scheduler.queue.pods_by_queue()
     active, backoff = len(places.get("active", ())), len(places.get("backoff", ()))
     parked = [*places.get("unschedulable", ()), *places.get("gated", ())]
     yield f"activeQ:{active}; backoffQ:{backoff}; unschedulablePods:{len(parked)}"
-    for place, keys in sorted(places.items()):
-        yield from (f"  {place} {key}" for key in sorted(keys))
+    for queue_name, keys in sorted(places.items()):
+        yield from (f"  {queue_name} {key}" for key in sorted(keys))
 
 
 def _pod(pod_info: PodInfo) -> str:

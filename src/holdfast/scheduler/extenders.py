@@ -72,7 +72,7 @@ class Extenders:
         self._node_news: Informer[Any] | None = None
         if any(c.decides and not c.node_cache_capable for c in configs):
             self._node_news = Informer(client, RAW_NODES, clock=clock, on_event=self._on_node)
-        self.asking = 0
+        self.requests_in_flight = 0
         """Questions under way."""
 
     def __bool__(self) -> bool:
@@ -91,15 +91,15 @@ class Extenders:
         for extender in self._all:
             await extender.close()
 
-    def wanted(self, pod: PodInfo) -> bool:
+    def is_interested(self, pod: PodInfo) -> bool:
         """Tell whether somebody has a say in where this pod goes."""
         return any(e.config.decides and e.config.interested(pod) for e in self._all)
 
-    def weigh_evictions(self, pod: PodInfo) -> bool:
+    def supports_preemption(self, pod: PodInfo) -> bool:
         """Tell whether somebody has a say in who is evicted for this pod."""
         return any(self._speaking(pod, "preempt_verb"))
 
-    async def opinion(self, found: Feasible) -> Opinion:
+    async def filter_and_prioritize(self, found: Feasible) -> Opinion:
         """Ask what they make of the feasible nodes; a nominated one is asked about first, alone.
 
         Raises ExtenderFailed if one fails that may not.
@@ -121,7 +121,7 @@ class Extenders:
             await self._score(pod, body, opinion)
         return opinion
 
-    async def agreement(self, pod: PodInfo, candidates: Sequence[Candidate]) -> Agreement:
+    async def process_preemption(self, pod: PodInfo, candidates: Sequence[Candidate]) -> Agreement:
         """Ask which nodes may be freed for the pod, and by evicting whom."""
         body = await self._body(pod)
         left = list(candidates)
@@ -143,7 +143,7 @@ class Extenders:
     async def bind(self, placement: Placement) -> bool:
         """Let an extender bind the pod, if one does that; tell whether it did."""
         pod = placement.pod
-        if not self.binds(pod):
+        if not self.is_binder(pod):
             return False
         for extender in self._speaking(pod, "bind_verb"):
             try:
@@ -161,7 +161,7 @@ class Extenders:
                     raise
         return False
 
-    def binds(self, pod: PodInfo) -> bool:
+    def is_binder(self, pod: PodInfo) -> bool:
         """Tell whether an extender binds this pod; what stands for a reservation is no pod."""
         return not pod.stands_in and any(self._speaking(pod, "bind_verb"))
 
@@ -213,11 +213,11 @@ class Extenders:
         read: Any,
         write_check: Callable[[], None] | None = None,
     ) -> Any:
-        self.asking += 1
+        self.requests_in_flight += 1
         try:
             return await extender.ask(getattr(extender.config, verb), question, read, write_check)
         finally:
-            self.asking -= 1
+            self.requests_in_flight -= 1
 
     def _about(self, extender: HttpExtender, body: Any, names: Sequence[str]) -> Any:
         known = extender.config.node_cache_capable

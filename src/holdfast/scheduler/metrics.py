@@ -28,17 +28,17 @@ Reading = Callable[[], Mapping[Any, float]]
 """Label values (a tuple, or just the one) to a number."""
 
 
-class Stopwatch(NamedTuple):
+class DurationRecorder(NamedTuple):
     """A clock, and who is told how many seconds something took, with its label values."""
 
     read: Callable[[], float] = lambda: 0.0
     tell: Callable[..., None] = lambda *_: None
 
 
-UNWATCHED = Stopwatch()
+NO_DURATIONS = DurationRecorder()
 
 
-def growing(start: float, factor: float, count: int) -> tuple[float, ...]:
+def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
     """Bounds of buckets, each so many times the one before.
 
     >>> growing(1, 2, 4)
@@ -47,7 +47,7 @@ def growing(start: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(start * factor**i for i in range(count))
 
 
-class Count:
+class Counter:
     """A counter, by label values; ``name`` ends in ``_total``."""
 
     __slots__ = ("_cells", "_help", "_labels", "_name")
@@ -76,7 +76,7 @@ class Count:
         return family
 
 
-class Spread:
+class Histogram:
     """A histogram, by label values."""
 
     __slots__ = ("_bounds", "_cells", "_help", "_labels", "_name")
@@ -115,7 +115,7 @@ class Spread:
         return [0.0] * (len(self._bounds) + 2)
 
 
-class Level:
+class CallbackMetric:
     """A number that is read when somebody asks: a counter if its name says so, else a gauge."""
 
     __slots__ = ("_help", "_labels", "_name", "read")
@@ -133,14 +133,14 @@ class Level:
         return family
 
 
-def collected(series: Iterable[Count | Spread | Level]) -> Iterable[Metric]:
+def collect_all(series: Iterable[Counter | Histogram | CallbackMetric]) -> Iterable[Metric]:
     """Tell the metrics page of all of them."""
     return [each.collect() for each in series]
 
 
-_SECONDS = growing(0.001, 2, 15)
-_SHORT = growing(0.0001, 2, 12)
-_TINY = growing(0.00001, 1.5, 20)
+_SECONDS = exponential_buckets(0.001, 2, 15)
+_SHORT = exponential_buckets(0.0001, 2, 12)
+_TINY = exponential_buckets(0.00001, 1.5, 20)
 _MANY_ATTEMPTS = 15
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
 _VOLUME_STAGES = {
@@ -157,86 +157,90 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self.attempts = Count(
+        self.attempts = Counter(
             "scheduler_schedule_attempts_total",
             "Attempts to schedule a pod, by their result.", ("result", "profile"),
         )  # fmt: skip
-        self.attempt_seconds = Spread(
+        self.attempt_seconds = Histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "How long an attempt took, binding included.", _SECONDS, ("result", "profile"),
         )  # fmt: skip
-        self.algorithm_seconds = Spread(
+        self.algorithm_seconds = Histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "How long deciding took.", _SECONDS,
         )  # fmt: skip
-        self.point_seconds = Spread(
+        self.point_seconds = Histogram(
             "scheduler_framework_extension_point_duration_seconds",
             "How long all plugins of an extension point took; until Permit in one cycle of ten.",
             _SHORT, ("extension_point", "status", "profile"),
         )  # fmt: skip
-        self.plugin_seconds = Spread(
+        self.plugin_seconds = Histogram(
             "scheduler_plugin_execution_duration_seconds",
             "How long one plugin took at one extension point, in one cycle of ten.",
             _TINY, ("plugin", "extension_point", "status"),
         )  # fmt: skip
-        self.evaluations = Count(
+        self.evaluations = Counter(
             "scheduler_plugin_evaluation_total",
             "Pods, or pods on nodes, that a plugin was asked about.",
             ("plugin", "extension_point", "profile"),
         )  # fmt: skip
-        self.attempts_needed = Spread(
+        self.attempts_needed = Histogram(
             "scheduler_pod_scheduling_attempts",
-            "How many attempts a pod needed that found its node.", growing(1, 2, 5),
+            "How many attempts a pod needed that found its node.", exponential_buckets(1, 2, 5),
         )  # fmt: skip
-        self.waited = Spread(
+        self.waited = Histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "From the queue to the node, all attempts together.",
-            growing(0.01, 2, 20), ("attempts",),
+            exponential_buckets(0.01, 2, 20), ("attempts",),
         )  # fmt: skip
-        self.incoming = Count(
+        self.incoming = Counter(
             "scheduler_queue_incoming_pods_total",
             "Pods that entered a queue, by what brought them there.", ("queue", "event"),
         )  # fmt: skip
-        self.hint_seconds = Spread(
+        self.hint_seconds = Histogram(
             "scheduler_queueing_hint_execution_duration_seconds",
             "How long a plugin's hint took.", _TINY, ("plugin", "event", "hint"),
         )  # fmt: skip
-        self.event_seconds = Spread(
+        self.event_seconds = Histogram(
             "scheduler_event_handling_duration_seconds",
             "How long it took to weigh an event for the pods that wait.", _SHORT, ("event",),
         )  # fmt: skip
-        self.preemption_attempts = Count(
+        self.preemption_attempts = Counter(
             "scheduler_preemption_attempts_total", "Attempts to preempt pods for another.",
         )  # fmt: skip
-        self.preemption_victims = Spread(
-            "scheduler_preemption_victims", "Victims of one preemption.", growing(1, 2, 7),
-        )  # fmt: skip
-        self.eviction_seconds = Spread(
+        self.preemption_victims = Histogram(
+            "scheduler_preemption_victims",
+            "Victims of one preemption.",
+            exponential_buckets(1, 2, 7),
+        )
+        self.eviction_seconds = Histogram(
             "scheduler_preemption_goroutines_duration_seconds",
-            "How long it took to ask all victims to leave.", growing(0.01, 2, 20), ("result",),
-        )  # fmt: skip
-        self.evictions = Count(
+            "How long it took to ask all victims to leave.",
+            exponential_buckets(0.01, 2, 20),
+            ("result",),
+        )
+        self.evictions = Counter(
             "scheduler_preemption_goroutines_execution_total",
             "Preemptions carried out, by how that ended.", ("result",),
         )  # fmt: skip
-        self.permit_seconds = Spread(
+        self.permit_seconds = Histogram(
             "scheduler_permit_wait_duration_seconds",
             "How long placed pods waited for permission.", _SECONDS, ("result",),
         )  # fmt: skip
-        self.after_flush = Count(
+        self.after_flush = Counter(
             "scheduler_pod_scheduled_after_flush_total",
             "Pods placed only because they had waited too long without an event.",
         )  # fmt: skip
-        self.volume_errors = Count(
+        self.volume_errors = Counter(
             "scheduler_volume_scheduling_stage_error_total",
             "Failures to find, reserve or bind volumes.", ("operation",),
         )  # fmt: skip
-        self._levels: list[Level] = []
+        self._levels: list[CallbackMetric] = []
         self.registry.register(self)
 
     def level(self, name: str, words: str, labels: tuple[str, ...], read: Reading) -> None:
         """Show a number that is read when the page is."""
-        self._levels.append(Level(name, words, labels, read))
+        self._levels.append(CallbackMetric(name, words, labels, read))
 
     def attempt(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt and how long it took."""
@@ -263,15 +267,15 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Tell everything there is."""
-        own = [each for each in vars(self).values() if isinstance(each, Count | Spread)]
-        return collected([*own, *self._levels])
+        own = [each for each in vars(self).values() if isinstance(each, Counter | Histogram)]
+        return collect_all([*own, *self._levels])
 
     def page(self) -> bytes:
         """Render the metrics page as things are now."""
         return generate_latest(self.registry)
 
 
-def add_levels(
+def register_callback_metrics(
     metrics: Metrics,
     queue: SchedulingQueue,
     world: World,
@@ -300,11 +304,11 @@ def add_levels(
     level(
         "scheduler_unschedulable_pods",
         "Waiting pods that a plugin rejected; one pod may count for several.",
-        ("plugin", "profile"), queue.blamed,
+        ("plugin", "profile"), queue.unschedulable_by_plugin,
     )  # fmt: skip
     level(
         "scheduler_inflight_events", "Events remembered for pods that are being tried.",
-        ("event",), queue.events_in_flight,
+        ("event",), queue.in_flight_events,
     )  # fmt: skip
     level(
         "scheduler_cache_size", "Nodes, pods and assumed pods in the scheduler's picture.",

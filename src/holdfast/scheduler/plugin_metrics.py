@@ -16,7 +16,7 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import Code, Effect, Plugin, Reject, Skip, Wait
 from holdfast.scheduler.metrics import Metrics
 
-EVERY = 10
+SAMPLE_EVERY = 10
 """One cycle of so many is timed."""
 
 
@@ -43,7 +43,7 @@ MEASURED = {
     "permit": Measured("Permit"),
 }
 """Methods of plugins that answer at once. What takes its time is measured where it is driven."""
-TAKEN_OVER = ("reads", "beyond", "normalize", "scale", "tabulate", "tier", "verdict")
+FORWARDED = ("reads", "beyond", "normalize", "scale", "tabulate", "tier", "verdict")
 """Not measured, but asked so often that looking them up on the plugin would be felt."""
 SUCCESS, UNSCHEDULABLE = "Success", "Unschedulable"
 Timer = Callable[[], float]
@@ -82,7 +82,7 @@ class Meter:
     def begin(self) -> None:
         """A cycle begins."""
         self._cycles += 1
-        if self._cycles % EVERY == 0:
+        if self._cycles % SAMPLE_EVERY == 0:
             self.on = True
             self._spent, self._status = {}, {}
 
@@ -119,7 +119,7 @@ class Meter:
 
     def _metered(self, plugin: Plugin, profile: str) -> Plugin:
         calls = {}
-        for name in (*MEASURED, *TAKEN_OVER):
+        for name in (*MEASURED, *FORWARDED):
             call = getattr(plugin, name, None)
             if callable(call):
                 how = MEASURED.get(name)

@@ -24,10 +24,10 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import NotFound
 from holdfast.framework.plugin import ClusterEvent, Effect
 from holdfast.framework.world import World
-from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
-from holdfast.scheduler.news import on_node
-from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.event_handlers import with_node_name
+from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
+from holdfast.scheduler.status_reporter import StatusReporter
 
 log = logging.getLogger(__name__)
 
@@ -35,23 +35,23 @@ TRIES = 4
 PREEMPTING = "DefaultPreemption"
 TARGET = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
-RECALLED = f"preempted by {PREEMPTING}"
+CANCEL_REASON = f"preempted by {PREEMPTING}"
 
-Recall = Callable[[str, str], Awaitable[bool]]
+CancelBinding = Callable[[str, str], Awaitable[bool]]
 """Stop a pod's binding for a reason; answers whether the pod is without a node afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evictor:
+class PreemptionExecutor:
     """Makes room for preemptors."""
 
     client: Client
     clock: Clock
     world: World
     queue: SchedulingQueue
-    reporter: Reporter
-    recall: Recall
-    watch: Stopwatch = UNWATCHED
+    reporter: StatusReporter
+    recall: CancelBinding
+    watch: DurationRecorder = NO_DURATIONS
 
     def begin(self, preemptor: PodInfo, effect: Effect) -> list[Coroutine[Any, Any, None]]:
         """Promise the node and close the gate at once; answers what remains to be written."""
@@ -95,13 +95,13 @@ class Evictor:
         else:
             self.world.evictions.written(preemptor.uid)
             # The victims may be gone already: then nobody else will knock at the gate.
-            gone = ClusterEvent("AssignedPod", "Delete", on_node(last.pod, node), None)
-            self.queue.reopen(preemptor.uid, gone.label, self.clock.monotonic())
+            gone = ClusterEvent("AssignedPod", "Delete", with_node_name(last.pod, node), None)
+            self.queue.recheck_gate(preemptor.uid, gone.label, self.clock.monotonic())
         self.watch.tell(self.watch.read() - began, result)
 
     async def _ask_to_leave(self, preemptor: PodInfo, victim: PodInfo, node: str) -> None:
         words = f"Preempted by pod {preemptor.uid} on node {node}"
-        if await self.recall(victim.uid, RECALLED):
+        if await self.recall(victim.uid, CANCEL_REASON):
             words += " (in kube-scheduler memory)."
         else:
             await self._persist(lambda: self._mark(preemptor, victim))

@@ -13,20 +13,21 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.events import ClusterEvent
 
 
-class Worth(Enum):
+class QueueingStrategy(Enum):
     """What an event means for a pod that was rejected."""
 
-    NOTHING = 0
+    SKIP = 0
     AFTER_BACKOFF = 1
-    AT_ONCE = 2
+    IMMEDIATELY = 2
 
 
 @dataclass(slots=True, eq=False)
-class QueuedPod:
-    """A pod on its way to a node, and how often it was turned away.
+class QueuedPodInfo:
+    """A pod without a node, with the state of its earlier scheduling attempts.
 
-    ``rejectors`` are the plugins whose hints decide when it is tried again, ``pending_on`` those
-    of them whose word skips backoff. ``gate`` is the plugin that keeps it out of the queue.
+    ``unschedulable_plugins`` rejected it in its last attempt: their queueing hints decide when it
+    is tried again. A hint of one of ``pending_plugins`` skips backoff. ``gating_plugin`` is the
+    PreEnqueue plugin that keeps it out of activeQ, or "".
     """
 
     pod_info: PodInfo
@@ -35,13 +36,13 @@ class QueuedPod:
     attempts: int = 0
     rejections: int = 0
     errors: int = 0
-    rejectors: frozenset[str] = frozenset()
-    pending_on: frozenset[str] = frozenset()
-    gate: str = ""
-    entered: float | None = None
+    unschedulable_plugins: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
+    gating_plugin: str = ""
+    initial_attempt_time: float | None = None
     """When it first stood in line to be tried."""
-    place: str = ""
-    gone: bool = False
+    queue_name: str = ""
+    removed: bool = False
     """Whether it was deleted, or found a node, while it was in flight."""
     flushed: bool = False
     """Whether it was last moved because nobody thought of it for too long."""
@@ -52,7 +53,7 @@ class QueuedPod:
         return self.pod_info.uid
 
 
-HeapEntry = tuple[float, int, float, int, QueuedPod]
+HeapEntry = tuple[float, int, float, int, QueuedPodInfo]
 
 
 @dataclass(slots=True)
@@ -68,30 +69,30 @@ class BackoffQueue:
     """
 
     initial: float
-    longest: float
+    maximum: float
     _rejected: list[HeapEntry] = field(default_factory=list)
     _failed: list[HeapEntry] = field(default_factory=list)
 
-    def expiry(self, pod: QueuedPod) -> float:
+    def expiry(self, pod: QueuedPodInfo) -> float:
         """When the pod's backoff is over; it still waits during that very second."""
         tries = pod.errors or pod.rejections
         if tries == 0:
             return -math.inf
         # Beyond 2^30 every wait is the longest one, and floats run out at 2^1024.
-        wait = min(self.initial * 2.0 ** min(tries - 1, 30), self.longest)
+        wait = min(self.initial * 2.0 ** min(tries - 1, 30), self.maximum)
         return math.floor(pod.since + wait)
 
-    def over(self, pod: QueuedPod, now: float) -> bool:
+    def is_complete(self, pod: QueuedPodInfo, now: float) -> bool:
         """Tell whether the pod need not wait any more."""
         return self.expiry(pod) < math.floor(now)
 
-    def put(self, pod: QueuedPod) -> None:
+    def add(self, pod: QueuedPodInfo) -> None:
         """Let a pod wait; its order must be set."""
         heap = self._failed if pod.errors else self._rejected
         entry = (self.expiry(pod), -pod.pod_info.priority, pod.since, pod.order, pod)
         heapq.heappush(heap, entry)
 
-    def take_over(self, now: float) -> Iterator[QueuedPod]:
+    def pop_completed(self, now: float) -> Iterator[QueuedPodInfo]:
         """Take the pods whose backoff is over."""
         for heap in (self._rejected, self._failed):
             while heap and heap[0][0] < math.floor(now):
@@ -99,7 +100,7 @@ class BackoffQueue:
                 if _waits(entry):
                     yield entry[-1]
 
-    def take_early(self) -> QueuedPod | None:
+    def pop_early(self) -> QueuedPodInfo | None:
         """Take the next pod before its time, unless its last attempt ended in an error."""
         while self._rejected:
             entry = heapq.heappop(self._rejected)
@@ -110,17 +111,17 @@ class BackoffQueue:
 
 def _waits(entry: HeapEntry) -> bool:
     pod = entry[-1]
-    return pod.place == "backoff" and pod.order == entry[3]
+    return pod.queue_name == "backoff" and pod.order == entry[3]
 
 
-Alike = Callable[[QueuedPod], Hashable]
+Alike = Callable[[QueuedPodInfo], Hashable]
 """Equal for pods that the same events help."""
 Mark = Callable[[], Hashable]
 """Answers something else when pods that were alike may be so no longer."""
-File = dict[Hashable, dict[str, QueuedPod]]
+File = dict[Hashable, dict[str, QueuedPodInfo]]
 
 
-class Parking:
+class UnschedulablePods:
     """Pods that wait for something to happen: the unschedulable and the gated.
 
     They are filed under the plugins that keep them there, so that an event looks only at those it
@@ -128,35 +129,40 @@ class Parking:
     for all of them.
     """
 
-    def __init__(self, alike: Alike, mark: Mark = lambda: None) -> None:
-        self._alike = alike
+    def __init__(self, equivalence_key: Alike, mark: Mark = lambda: None) -> None:
+        self._equivalence_key = equivalence_key
         self._mark = mark
         self._marked = mark()
-        self._pods: dict[str, QueuedPod] = {}
+        self._pods: dict[str, QueuedPodInfo] = {}
         self._files: dict[str, File] = {}
         self._filed: dict[str, tuple[Hashable, Collection[str]]] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def __iter__(self) -> Iterator[QueuedPod]:
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
         return iter(list(self._pods.values()))
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
 
-    def put(self, pod: QueuedPod) -> None:
+    def add(self, pod: QueuedPodInfo) -> None:
         """Park a pod, or file it anew because it changed."""
-        self.take(pod.uid)
-        group = (pod.gate, pod.rejectors, pod.pending_on, self._alike(pod))
+        self.delete(pod.uid)
+        group = (
+            pod.gating_plugin,
+            pod.unschedulable_plugins,
+            pod.pending_plugins,
+            self._equivalence_key(pod),
+        )
         # A gated pod hears only of what its gate wants to hear of.
-        plugins = {pod.gate} if pod.gate else pod.rejectors
+        plugins = {pod.gating_plugin} if pod.gating_plugin else pod.unschedulable_plugins
         self._pods[pod.uid] = pod
         self._filed[pod.uid] = (group, plugins)
         for plugin in plugins:
             self._files.setdefault(plugin, {}).setdefault(group, {})[pod.uid] = pod
 
-    def take(self, uid: str) -> None:
+    def delete(self, uid: str) -> None:
         """Let a pod go; one that is not here is fine."""
         if self._pods.pop(uid, None) is None:
             return
@@ -167,7 +173,7 @@ class Parking:
             if not file[group]:
                 del file[group]
 
-    def concerned(self, plugins: Collection[str] | None) -> list[Collection[QueuedPod]]:
+    def concerned(self, plugins: Collection[str] | None) -> list[Collection[QueuedPodInfo]]:
         """Pods kept here by one of the plugins, alike ones together; None takes all, singly.
 
         These are no copies: an event that helps nobody shall not cost more the more pods wait.
@@ -177,7 +183,7 @@ class Parking:
         if self._marked != self._mark():
             self._marked = self._mark()
             for pod in self:
-                self.put(pod)
+                self.add(pod)
         if plugins is None:
             return [[pod] for pod in self._pods.values()]
         groups = {group: pods for name in plugins for group, pods in self._file(name).items()}
@@ -192,22 +198,22 @@ POPPED = "PodPopped"
 
 
 @dataclass(slots=True)
-class InFlight:
+class InFlightPods:
     """Attempts under way, each with the number of the first event it may not have seen.
 
     An event that comes while a pod is tried may be the one that helps it, and the attempt may have
     looked before it. So events are remembered from the oldest attempt on, once for all.
     """
 
-    _attempts: dict[str, tuple[int, QueuedPod]] = field(default_factory=dict)
+    _attempts: dict[str, tuple[int, QueuedPodInfo]] = field(default_factory=dict)
     _events: list[ClusterEvent] = field(default_factory=list)
     _first: int = 0
 
-    def begin(self, pod: QueuedPod) -> None:
+    def begin(self, pod: QueuedPodInfo) -> None:
         """Remember events for a pod from now on."""
         self._attempts[pod.uid] = (self._first + len(self._events), pod)
 
-    def get(self, uid: str) -> QueuedPod | None:
+    def get(self, uid: str) -> QueuedPodInfo | None:
         """The pod of that uid, if it is being tried."""
         found = self._attempts.get(uid)
         return None if found is None else found[1]

@@ -15,9 +15,9 @@ from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.capacity.resizing import gives_back
 from holdfast.client.response_decoding import UnreadableObject
 from holdfast.columns.pod_info import PodInfo
-from holdfast.errors import HoldfastError, aggregated
+from holdfast.errors import HoldfastError, aggregate_message
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.resizing import Resizer
 from holdfast.validation.reservation import check_reservation
 
@@ -28,7 +28,7 @@ Refuse = Callable[[PodInfo, str], object]
 class ReservationDesk:
     """Keeps the world and the queue as the API server last said reservations are."""
 
-    def __init__(self, desk: NewsDesk, refuse: Refuse, resizer: Resizer | None = None) -> None:
+    def __init__(self, desk: EventHandlers, refuse: Refuse, resizer: Resizer | None = None) -> None:
         self._desk = desk
         self._refuse = refuse
         self._resizer = resizer
@@ -63,7 +63,7 @@ class ReservationDesk:
             return
         if gone:
             self._resizer.gone(reservation.uid)
-        elif self._desk.ours(reservation.scheduler_name):
+        elif self._desk.is_responsible_for(reservation.scheduler_name):
             self._resizer.consider(reservation)
 
     def on_unreadable(self, broken: UnreadableObject) -> None:
@@ -83,7 +83,7 @@ class ReservationDesk:
             new.phase == PENDING
             and not new.status.node_name
             and new.metadata.deletion_timestamp is None
-            and desk.ours(new.scheduler_name)
+            and desk.is_responsible_for(new.scheduler_name)
         )
         if not waits:
             self._withdraw(new.uid)
@@ -102,21 +102,21 @@ class ReservationDesk:
 
     def _withdraw(self, uid: str) -> None:
         """Let it queue and wait no longer, and be promised no node."""
-        self._desk.withdraw(uid)
+        self._desk.stop_scheduling(uid)
         world = self._desk.world
         world.evictions.end(uid)
         promised = world.nominations.node_of(uid)
         if promised:
             pod_info = world.nominations.on(promised)[uid]
             world.nominations.clear(uid)
-            self._desk.promise_ended(pod_info, promised)
+            self._desk.nomination_ended(pod_info, promised)
 
     def _wrong_with(self, old: Reservation | None, new: Reservation) -> str:
         """Say what keeps it from being tried, once; "" if nothing does."""
         if old is not None and not _asks_otherwise(old, new):
             return self._refused.get(new.uid, "")
         found = list(check_reservation(new))
-        words = aggregated(found) if found else self._unfit(new)
+        words = aggregate_message(found) if found else self._unfit(new)
         if not words:
             self._refused.pop(new.uid, None)
         elif self._refused.get(new.uid) != words:
@@ -143,18 +143,18 @@ class ReservationDesk:
         holds = new is not None and new.active
         if old is not None and held and not holds:
             # Room comes back, as when a pod goes; whoever waits for that waits for this too.
-            self._desk.tell("AssignedPod", "Delete", reserve_pod(old), None)
+            self._desk.notify_queue("AssignedPod", "Delete", reserve_pod(old), None)
         elif new is not None and holds and not (old is not None and held and alike(old, new)):
-            self._desk.tell("Reservation", "Update" if held else "Add", old, new)
+            self._desk.notify_queue("Reservation", "Update" if held else "Add", old, new)
             self._tell_of_neighbour(new)
             if old is not None and held and gives_back(old, new):
-                self._desk.tell("AssignedPod", "Delete", reserve_pod(old), None)
+                self._desk.notify_queue("AssignedPod", "Delete", reserve_pod(old), None)
 
     def _tell_of_neighbour(self, reservation: Reservation) -> None:
         """Others have a neighbour more; to its owners it is as if a pod had made room for them."""
         pod, rules = reserve_pod(reservation), compile_owners(reservation.spec.owners) or ()
-        self._desk.tell("AssignedPod", "Add", None, pod)
-        self._desk.queue.notify(
+        self._desk.notify_queue("AssignedPod", "Add", None, pod)
+        self._desk.queue.requeue_for_event(
             ClusterEvent("AssignedPod", "Delete", pod, None), self._desk.now(),
             lambda queued: any(rule.owns(queued.pod_info.pod) for rule in rules),
         )  # fmt: skip

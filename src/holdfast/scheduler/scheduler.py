@@ -17,25 +17,25 @@ from holdfast.engine.profile import Profile
 from holdfast.framework.extender import EXTENDER, ExtenderConfig
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
-from holdfast.scheduler.binding import Driver
-from holdfast.scheduler.binding_cycle import BindingTasks, Flight, Flights
-from holdfast.scheduler.consultation import Consultations
-from holdfast.scheduler.cycle import TurnedAway, attempt
-from holdfast.scheduler.errands import Errands
+from holdfast.scheduler.background_tasks import BackgroundTasks
+from holdfast.scheduler.binding import ApiCallRunner
+from holdfast.scheduler.binding_cycle import AssumedPod, BindingCycle, BindingTasks
+from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
+from holdfast.scheduler.event_handlers import EventHandlers
+from holdfast.scheduler.extender_queue import ExtenderQueue
 from holdfast.scheduler.extenders import Extenders
-from holdfast.scheduler.hearing import Hearing
-from holdfast.scheduler.metrics import Metrics, Stopwatch, add_levels
-from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.informers import SchedulerInformers
+from holdfast.scheduler.metrics import DurationRecorder, Metrics, register_callback_metrics
 from holdfast.scheduler.object_metrics import ReservationMetrics
-from holdfast.scheduler.outcomes import Outcomes
 from holdfast.scheduler.plugin_metrics import Meter
-from holdfast.scheduler.preemption import Evictor
-from holdfast.scheduler.queued_pods import QueuedPod
-from holdfast.scheduler.reports import Reporter
+from holdfast.scheduler.preemption import PreemptionExecutor
+from holdfast.scheduler.queued_pods import QueuedPodInfo
+from holdfast.scheduler.queueing_hints import QueueingHints
 from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.scheduler.resizing import Resizer
+from holdfast.scheduler.result_handler import ResultHandler
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
-from holdfast.scheduler.sources import Sources
+from holdfast.scheduler.status_reporter import StatusReporter
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ SLICE_SECONDS = 0.002
 """How long deciding may hold the loop before news and bindings get their turn."""
 STOP_SECONDS = 5.0
 """How long stopping waits for writes under way."""
-MOST_BINDINGS = START
+MAX_BINDINGS = START
 """Bindings writing at once; beyond it deciding waits for one to finish. Those that wait for a
 volume to be made write nothing meanwhile. As many as event writers, so that on a busy server the
 last event is stored soon after the last bind; more would queue there and cost a connection each."""
@@ -72,59 +72,74 @@ class Scheduler:
         self._meter = Meter(metrics, clock.monotonic)
         self.profiles = {name: self._meter.profile(found) for name, found in profiles.items()}
         self.world = World(uncounted=self._uncounted, auditor=Auditor if check else None)
-        hearing = Hearing(
+        queueing_hints = QueueingHints(
             self.profiles,
             self.world,
             clock.now,
             {EXTENDER} if extenders else (),
-            Stopwatch(clock.monotonic, metrics.hint_seconds.observe),
+            DurationRecorder(clock.monotonic, metrics.hint_seconds.observe),
         )
         self.queue = SchedulingQueue(
-            judge=hearing.judge, gatekeeper=hearing.gate, hearers=hearing.hearers,
-            alike=hearing.alike, mark=hearing.mark, on_ready=self._ready.set,
-            on_move=metrics.incoming.add, initial_backoff=backoff[0], longest_backoff=backoff[1],
-        )  # fmt: skip
+            queueing_strategy=queueing_hints.queueing_strategy,
+            gating_plugin=queueing_hints.gating_plugin,
+            interested_plugins=queueing_hints.interested_plugins,
+            equivalence_key=queueing_hints.equivalence_key,
+            mark=queueing_hints.mark,
+            on_ready=self._ready.set,
+            on_move=metrics.incoming.add,
+            initial_backoff=backoff[0],
+            longest_backoff=backoff[1],
+        )
         self.recorder = EventRecorder(client, clock)
-        self._reporter = reporter = Reporter(client, self.recorder, clock)
-        self._desk = NewsDesk(
+        self._reporter = reporter = StatusReporter(client, self.recorder, clock)
+        self._desk = EventHandlers(
             self.world,
             self.queue,
             self.profiles.__contains__,
             clock.monotonic,
-            Stopwatch(clock.monotonic, metrics.event_seconds.observe),
+            DurationRecorder(clock.monotonic, metrics.event_seconds.observe),
         )
-        self._errands = errands = Errands()
-        self._resizer = Resizer(client, clock, self.world, self.recorder, errands.go)
+        self._background_tasks = background_tasks = BackgroundTasks()
+        self._resizer = Resizer(client, clock, self.world, self.recorder, background_tasks.start)
         reservations = ReservationDesk(
             self._desk,
-            lambda pod_info, words: errands.go(reporter.refuse(pod_info, words)),
+            lambda pod_info, words: background_tasks.start(
+                reporter.reject_reservation(pod_info, words)
+            ),
             self._resizer,
         )
-        self.sources = Sources(client, clock, self._desk, reservations)
+        self.informers = SchedulerInformers(client, clock, self._desk, reservations)
         self._rng = np.random.default_rng(seed)  # noqa: TID251 - the one place dice are made
         self._bindings = BindingTasks(self.world)
-        evictor = Evictor(
-            client, clock, self.world, self.queue, reporter, self._bindings.recall,
-            Stopwatch(clock.monotonic, metrics.evicted),
+        preemption_executor = PreemptionExecutor(
+            client, clock, self.world, self.queue, reporter, self._bindings.cancel,
+            DurationRecorder(clock.monotonic, metrics.evicted),
         )  # fmt: skip
-        self._outcomes = Outcomes(
-            client, clock, self.world, self.queue, reporter, metrics, evictor, errands
+        self._result_handler = ResultHandler(
+            client,
+            clock,
+            self.world,
+            self.queue,
+            reporter,
+            metrics,
+            preemption_executor,
+            background_tasks,
         )
         self.extenders = Extenders(extenders, client, clock, self.world)
-        watch = Stopwatch(clock.monotonic, metrics.point_seconds.observe)
-        driver = Driver(client, clock, self.extenders, watch=watch)
-        self._flights = Flights(driver, self._outcomes, self._bindings)
-        self._consultations = Consultations(
+        watch = DurationRecorder(clock.monotonic, metrics.point_seconds.observe)
+        call_runner = ApiCallRunner(client, clock, self.extenders, watch=watch)
+        self._binding_cycle = BindingCycle(call_runner, self._result_handler, self._bindings)
+        self._extender_queue = ExtenderQueue(
             self.extenders, self.profiles, self.world, clock, self._rng, self._conclude,
-            self._bindings.landed,
+            self._bindings.wait_for_binding,
         )  # fmt: skip
-        metrics.registry.register(ReservationMetrics(self.sources.reservations))
-        add_levels(
+        metrics.registry.register(ReservationMetrics(self.informers.reservations))
+        register_callback_metrics(
             metrics,
             self.queue,
             self.world,
             self._bindings.__len__,
-            self.sources.informers.error_counts,
+            self.informers.informer_set.error_counts,
         )
         self._loops: list[asyncio.Task[None]] = []
         self.synced = asyncio.Event()
@@ -148,7 +163,7 @@ class Scheduler:
     async def start(self) -> None:
         """Read the whole cluster, then begin to decide; returns once reading is done."""
         self.recorder.start()
-        await self.sources.start()
+        await self.informers.start()
         await self.extenders.start()
         self.synced.set()
         self._resizer.begin()
@@ -156,10 +171,10 @@ class Scheduler:
             asyncio.create_task(self._decide_forever(), name="scheduler: decide"),
             asyncio.create_task(self._flush_forever(), name="scheduler: flush"),
             # Deciding on a picture that is no longer kept up would be worse than not deciding.
-            asyncio.create_task(self.sources.wait_until_stopped(), name="scheduler: follow"),
+            asyncio.create_task(self.informers.wait_for_failure(), name="scheduler: follow"),
         ]
 
-    async def stopped(self) -> None:
+    async def wait(self) -> None:
         """Wait until deciding ends; a loop that failed raises what it failed with."""
         await asyncio.gather(*self._loops)
 
@@ -168,13 +183,13 @@ class Scheduler:
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        await self._consultations.stop()
+        await self._extender_queue.stop()
         await asyncio.gather(
             self._bindings.finish(self._clock, STOP_SECONDS),
-            self._errands.finish(self._clock, STOP_SECONDS),
+            self._background_tasks.finish(self._clock, STOP_SECONDS),
         )
         await self.extenders.stop()
-        await self.sources.stop()
+        await self.informers.stop()
         await self.recorder.stop()
 
     async def _decide_forever(self) -> None:
@@ -182,9 +197,9 @@ class Scheduler:
             await self._ready.wait()
             began = self._clock.monotonic()
             while (queued := self.queue.pop(self._clock.monotonic())) is not None:
-                self.try_one(queued)
-                if self._flights.writing >= MOST_BINDINGS:
-                    await self._bindings.errands.one_done()
+                self.schedule_one(queued)
+                if self._binding_cycle.writing >= MAX_BINDINGS:
+                    await self._bindings.background_tasks.wait_for_one()
                     began = self._clock.monotonic()
                 elif self._clock.monotonic() - began > SLICE_SECONDS:
                     await asyncio.sleep(0)
@@ -198,25 +213,25 @@ class Scheduler:
             self.queue.flush(self._clock.monotonic())
             self._resizer.retry()
 
-    def try_one(self, queued: QueuedPod) -> None:
+    def schedule_one(self, queued: QueuedPodInfo) -> None:
         """Give one pod its turn; what takes time goes on beside the next pod's turn."""
         pod_info = queued.pod_info
         if pod_info.terminating:
             self.queue.done(pod_info.uid)
             self._reporter.failed(pod_info, f"skip schedule deleting pod: {pod_info.key}")
             return
-        if self.extenders and self.extenders.wanted(pod_info):
-            self._consultations.enter(queued)
+        if self.extenders and self.extenders.is_interested(pod_info):
+            self._extender_queue.enter(queued)
             return
         profile = self.profiles[pod_info.scheduler_name]
         began = self._clock.monotonic()
         self._meter.begin()
         try:
-            outcome = attempt(profile, pod_info, self.world, self._clock.now(), self._rng)
+            outcome = schedule_pod(profile, pod_info, self.world, self._clock.now(), self._rng)
         except Exception as failure:
             # One pod with an impossible field must not stop the others.
             log.exception("deciding for %s failed", pod_info.key)
-            self._outcomes.failed(queued, str(failure) or repr(failure))
+            self._result_handler.on_error(queued, str(failure) or repr(failure))
             return
         took = self._clock.monotonic() - began
         self.metrics.algorithm_seconds.observe(took)
@@ -224,23 +239,23 @@ class Scheduler:
         self._conclude(queued, outcome, took)
 
     def _conclude(
-        self, queued: QueuedPod, outcome: Placement | TurnedAway | None, took: float
+        self, queued: QueuedPodInfo, outcome: Placement | SchedulingFailure | None, took: float
     ) -> None:
         """Do what an attempt came to; None: the pod wants no node any more."""
         if self.world.auditor is not None:
             self.world.auditor.complain()
         if outcome is None:
             self.queue.done(queued.uid)
-        elif isinstance(outcome, TurnedAway):
-            self._outcomes.turned_away(queued, outcome, took)
+        elif isinstance(outcome, SchedulingFailure):
+            self._result_handler.on_unschedulable(queued, outcome, took)
         else:
             self._placed(queued, outcome, took)
 
-    def _placed(self, queued: QueuedPod, placement: Placement, took: float) -> None:
+    def _placed(self, queued: QueuedPodInfo, placement: Placement, took: float) -> None:
         profile = self.profiles[queued.pod_info.scheduler_name]
-        self._flights.begin(Flight(queued, profile, placement, took))
+        self._binding_cycle.begin(AssumedPod(queued, profile, placement, took))
         if placement.promised and placement.promised != placement.node:
-            self._desk.promise_ended(queued.pod_info, placement.promised)
+            self._desk.nomination_ended(queued.pod_info, placement.promised)
 
     def _uncounted(self, resource: str) -> bool:
         return any(profile.uncounted(resource) for profile in self.profiles.values())

@@ -45,7 +45,7 @@ class VirtualClock:
         heapq.heappush(self._sleepers, (self._passed + seconds, next(self._order), woken))
         await woken
 
-    async def stepped(self) -> None:
+    async def wait_for_step(self) -> None:
         """Wait until ``step`` is called."""
         await self._step.wait()
 

@@ -26,7 +26,7 @@ from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
-from holdfast.scheduler.cycle import hold
+from holdfast.scheduler.cycle import assume_and_reserve
 from holdfast.testing.builders import typed
 
 
@@ -75,7 +75,7 @@ class FakeCluster:
 
     def _hold(self, placement: Placement) -> bool:
         placement.now = self.now
-        return hold(self.profile, self.world, placement) is None
+        return assume_and_reserve(self.profile, self.world, placement) is None
 
     def why(self, pod: Mapping[str, Any]) -> str:
         """The message a pod that fits nowhere gets, "" for one that fits."""

@@ -68,7 +68,7 @@ class FakeExtender:
     def join(self, cluster: Harness) -> None:
         """Let the cluster's virtual time wait for answers that are on their way."""
         extenders = cluster.components.scheduler.extenders
-        cluster.clock.busy.append(lambda: extenders.asking > self._holding)
+        cluster.clock.busy.append(lambda: extenders.requests_in_flight > self._holding)
 
     def hold(self) -> None:
         """Answer nothing until ``release``."""

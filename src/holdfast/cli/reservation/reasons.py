@@ -24,7 +24,7 @@ from holdfast.cli.table import list_amounts, span
 from holdfast.cli.verdict import as_text
 from holdfast.clock import SystemClock
 from holdfast.engine.profile import Profile
-from holdfast.errors import NotFound, Refused, aggregated
+from holdfast.errors import NotFound, Refused, aggregate_message
 from holdfast.validation.reservation import check_reservation
 
 Profiles = Mapping[str, Profile]
@@ -79,7 +79,7 @@ def _without_a_node(
         return None, [f"{head}: it is being deleted, and will get none"]
     wrong = list(check_reservation(found))
     if wrong:
-        return None, [f"{head}: it is not tried, because it is invalid: {aggregated(wrong)}"]
+        return None, [f"{head}: it is not tried, because it is invalid: {aggregate_message(wrong)}"]
     if found.scheduler_name not in profiles:
         names = ", ".join(profiles)
         return None, [f"{head}: spec.template.spec.schedulerName is {found.scheduler_name}; "

@@ -13,7 +13,15 @@ from holdfast.apiserver.verbs.request_object import read_body_as
 from holdfast.apiserver.verbs.updating import store_update
 from holdfast.apiserver.wire.responses import success_response
 from holdfast.client.transport import Response
-from holdfast.errors import BadRequest, Cause, Conflict, Details, Invalid, NotAllowed, aggregated
+from holdfast.errors import (
+    BadRequest,
+    Cause,
+    Conflict,
+    Details,
+    Invalid,
+    NotAllowed,
+    aggregate_message,
+)
 from holdfast.store import StoredObject
 
 
@@ -57,7 +65,7 @@ def _target(binding: JsonObject) -> str:
     if not target.get("name"):
         wrong.append(causes.required("target.name", ""))
     if wrong:
-        raise Invalid(aggregated(wrong), Details(causes=tuple(wrong)))
+        raise Invalid(aggregate_message(wrong), Details(causes=tuple(wrong)))
     return str(target["name"])
 
 

@@ -20,13 +20,13 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 from holdfast.framework.world import World
-from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
-from holdfast.scheduler.queued_pods import QueuedPod, Worth
+from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
+from holdfast.scheduler.queued_pods import QueuedPodInfo, QueueingStrategy
 
 log = logging.getLogger(__name__)
 
 
-class Hearing:
+class QueueingHints:
     """Puts events to the hints of the plugins that rejected a pod.
 
     A plugin that names no interests is asked about every event, and one without hints sees hope
@@ -39,7 +39,7 @@ class Hearing:
         world: World,
         now: Callable[[], float],
         besides: Collection[str] = (),
-        watch: Stopwatch = UNWATCHED,
+        watch: DurationRecorder = NO_DURATIONS,
     ) -> None:
         self._profiles = profiles
         self._plugins = {
@@ -52,45 +52,47 @@ class Hearing:
         self._wants: dict[tuple[str, str], frozenset[str]] = {}
         self._watch = watch
 
-    def gate(self, pod_info: PodInfo) -> str:
+    def gating_plugin(self, pod_info: PodInfo) -> str:
         """Name the plugin that keeps a pod out of the queue, or ""."""
         profile = self._profiles[pod_info.scheduler_name]
         gate = closed_gate(profile, pod_info, self._world, self._now())
         return "" if gate is None else gate[0]
 
-    def hearers(self, event: ClusterEvent) -> frozenset[str] | None:
+    def interested_plugins(self, event: ClusterEvent) -> frozenset[str] | None:
         """Name the plugins that want to hear of an event; None: every single pod must be asked.
 
         Room held for owners concerns whoever owns it, no matter who rejected them.
         """
         return None if event.about_held_room else self._interested(event)
 
-    def judge(self, queued: QueuedPod, event: ClusterEvent) -> Worth:
+    def queueing_strategy(self, queued: QueuedPodInfo, event: ClusterEvent) -> QueueingStrategy:
         """Say what an event is worth for a pod, by its rejectors' hints."""
         pod_info = queued.pod_info
         view = View(self._world, pod_info, self._now())
         of_owner = event.about_held_room or event.is_about(pod_info)
         if of_owner and view.matched is not None:
             # An owner may have been turned away for want of the very room that is held for it.
-            return Worth.AFTER_BACKOFF
+            return QueueingStrategy.AFTER_BACKOFF
         plugins, interested = self._plugins[pod_info.scheduler_name], self._interested(event)
-        worth = Worth.NOTHING
-        for name in queued.rejectors & interested:
+        worth = QueueingStrategy.SKIP
+        for name in queued.unschedulable_plugins & interested:
             if not self._helps(plugins.get(name), event, pod_info, view):
                 continue
-            if name in queued.pending_on:
-                return Worth.AT_ONCE
-            worth = Worth.AFTER_BACKOFF
+            if name in queued.pending_plugins:
+                return QueueingStrategy.IMMEDIATELY
+            worth = QueueingStrategy.AFTER_BACKOFF
         return worth
 
-    def alike(self, queued: QueuedPod) -> Hashable:
+    def equivalence_key(self, queued: QueuedPodInfo) -> Hashable:
         """Tell which pods the same events help: of equal spec, namespace and visible labels.
 
         Unless a rejector looks at more of a pod than that. Holds while ``mark`` does.
         """
         pod_info = queued.pod_info
         plugins = self._plugins[pod_info.scheduler_name]
-        if any(self._looks_closer(plugins.get(name), pod_info) for name in queued.rejectors):
+        if any(
+            self._looks_closer(plugins.get(name), pod_info) for name in queued.unschedulable_plugins
+        ):
             return pod_info.uid
         kind = self._world.nodes.kind_of(pod_info).id
         return (pod_info.scheduler_name, kind, pod_info.shape, pod_info.stands_in and pod_info.uid)

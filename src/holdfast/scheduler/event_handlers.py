@@ -22,16 +22,16 @@ from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
 from holdfast.framework.waiting import REMOVED
 from holdfast.framework.world import World
-from holdfast.scheduler.metrics import UNWATCHED, Stopwatch
+from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 
 log = logging.getLogger(__name__)
 
 
-class NewsDesk:
+class EventHandlers:
     """Keeps the world and the queue as the API server last said they are.
 
-    ``ours`` tells whether a scheduler name is one of our profiles.
+    ``is_responsible_for`` tells whether a scheduler name is one of our profiles.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class NewsDesk:
         queue: SchedulingQueue,
         ours: Callable[[str], bool],
         now: Callable[[], float],
-        watch: Stopwatch = UNWATCHED,
+        watch: DurationRecorder = NO_DURATIONS,
     ) -> None:
         self.world = world
         self.queue = queue
-        self.ours = ours
+        self.is_responsible_for = ours
         self.now = now
         self._watch = watch
 
@@ -62,7 +62,7 @@ class NewsDesk:
                 self._pod_gone(old)
         elif new.spec.node_name:
             self._pod_on_node(old, new)
-        elif self.ours(new.spec.scheduler_name or "default-scheduler"):
+        elif self.is_responsible_for(new.spec.scheduler_name or "default-scheduler"):
             self._pod_waiting(old, new)
 
     def on_node(self, _kind: str, old: Node | None, new: Node | None) -> None:
@@ -70,16 +70,16 @@ class NewsDesk:
         if new is None:
             if old is not None:
                 self.world.delete(old)
-                self.tell("Node", "Delete", old, None)
+                self.notify_queue("Node", "Delete", old, None)
             return
         self.world.upsert(new)
         if old is None:
-            self.tell("Node", "Add", None, new)
+            self.notify_queue("Node", "Add", None, new)
             return
         for action in node_changes(old, new):
-            self.tell("Node", action, old, new)
+            self.notify_queue("Node", action, old, new)
 
-    def on_other(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
+    def handler_for(self, kind: str) -> Callable[[str, Object | None, Object | None], None]:
         """Make a handler for a kind that only the world cares about."""
 
         def handle(_kind: str, old: Object | None, new: Object | None) -> None:
@@ -87,7 +87,7 @@ class NewsDesk:
                 self.world.upsert(new)
             elif old is not None:
                 self.world.delete(old)
-            self.tell(kind, _action(old, new), old, new)
+            self.notify_queue(kind, _action(old, new), old, new)
 
         return handle
 
@@ -95,21 +95,21 @@ class NewsDesk:
         self.queue.delete(new.uid)
         self.world.upsert(new)
         if old is None or not old.spec.node_name:
-            self.tell("AssignedPod", "Add", None, new)
+            self.notify_queue("AssignedPod", "Add", None, new)
             promised = old is not None and old.status.nominated_node_name
             if promised and ALLOCATED in new.metadata.annotations:
                 # It took what was held for it: those who counted its promise too counted twice.
-                self.promise_ended(self.world.pod_info(new), new.spec.node_name)
+                self.nomination_ended(self.world.pod_info(new), new.spec.node_name)
         else:
             for action in pod_changes(old, new):
-                self.tell("AssignedPod", action, old, new)
+                self.notify_queue("AssignedPod", action, old, new)
 
     def _pod_waiting(self, old: Pod | None, new: Pod) -> None:
         if self.world.nodes.is_assumed(new.uid):
             if new.terminating and (old is None or not old.terminating):
                 self._assumed_gone(new)
             else:
-                self.queue.renew(self.world.pod_info(new))
+                self.queue.update_in_flight(self.world.pod_info(new))
             return
         pod_info = self.world.pod_info(new)
         left = self._renominate(old, pod_info)
@@ -117,7 +117,7 @@ class NewsDesk:
         events = [ClusterEvent("UnschedulablePod", action, old, new) for action in changes]
         self.queue.update(pod_info, self.now(), events)
         if left:
-            self.promise_ended(pod_info, left)
+            self.nomination_ended(pod_info, left)
 
     def _renominate(self, old: Pod | None, pod_info: PodInfo) -> str:
         """Note where the pod is nominated; answers the node whose promise was taken back, or "".
@@ -133,20 +133,20 @@ class NewsDesk:
         nominations.set(pod_info, node)
         return said if said != node else ""
 
-    def promise_ended(self, pod_info: PodInfo, node: str) -> None:
+    def nomination_ended(self, pod_info: PodInfo, node: str) -> None:
         """A node is promised to a pod no longer: as good as a pod gone, for the less important."""
-        gone = ClusterEvent("AssignedPod", "Delete", on_node(pod_info.pod, node), None)
-        self.queue.notify(
+        gone = ClusterEvent("AssignedPod", "Delete", with_node_name(pod_info.pod, node), None)
+        self.queue.requeue_for_event(
             gone, self.now(),
             lambda queued: queued.uid != pod_info.uid
             and queued.pod_info.priority <= pod_info.priority,
         )  # fmt: skip
 
     def _pod_gone(self, old: Pod) -> None:
-        self.withdraw(old.uid)
+        self.stop_scheduling(old.uid)
         if old.spec.node_name:
             self.world.delete(old)
-            self.tell("AssignedPod", "Delete", old, None)
+            self.notify_queue("AssignedPod", "Delete", old, None)
             return
         if self.world.nodes.is_assumed(old.uid):
             self._assumed_gone(old)
@@ -154,16 +154,16 @@ class NewsDesk:
         promised = self.world.nominations.node_of(old.uid)
         self.world.delete(old)
         if promised:
-            self.promise_ended(self.world.pod_info(old), promised)
+            self.nomination_ended(self.world.pod_info(old), promised)
 
     def _assumed_gone(self, pod: Pod) -> None:
         """Free the room of a pod that will not be bound."""
-        self.withdraw(pod.uid)
+        self.stop_scheduling(pod.uid)
         there = self._where_assumed(pod)
         self.world.delete(there)
-        self.tell("AssignedPod", "Delete", there, None)
+        self.notify_queue("AssignedPod", "Delete", there, None)
 
-    def withdraw(self, uid: str) -> None:
+    def stop_scheduling(self, uid: str) -> None:
         """Let a pod (or reservation) queue and wait no longer."""
         self.queue.delete(uid)
         waiting = self.world.waiting.get(uid)
@@ -172,17 +172,17 @@ class NewsDesk:
 
     def _where_assumed(self, pod: Pod) -> Pod:
         standing = self.world.nodes.pod(pod.uid)
-        return pod if standing is None else on_node(pod, self.world.nodes.names[standing[1]])
+        return pod if standing is None else with_node_name(pod, self.world.nodes.names[standing[1]])
 
-    def tell(self, resource: str, action: str, old: Any, new: Any) -> None:
+    def notify_queue(self, resource: str, action: str, old: Any, new: Any) -> None:
         """Tell whoever waits for it that something happened."""
         event = ClusterEvent(resource, action, old, new)
         began = self._watch.read()
-        self.queue.notify(event, self.now())
+        self.queue.requeue_for_event(event, self.now())
         self._watch.tell(self._watch.read() - began, event.label)
 
 
-def on_node(pod: Pod, node: str) -> Pod:
+def with_node_name(pod: Pod, node: str) -> Pod:
     """Show an assumed pod as standing where it was assumed."""
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
 

@@ -16,7 +16,7 @@ from holdfast.client.informer import Informer
 from holdfast.client.informer_set import InformerSet
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.scheduler.news import NewsDesk
+from holdfast.scheduler.event_handlers import EventHandlers
 from holdfast.scheduler.reservation_news import ReservationDesk
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ STORAGE: tuple[Resource[Any], ...] = (
 )  # fmt: skip
 
 
-class Sources:
+class SchedulerInformers:
     """Reads the cluster once in a fixed order, then keeps it current.
 
     Nodes come first and pods last, so that every bound pod finds its node and every owner its
@@ -41,32 +41,32 @@ class Sources:
     """
 
     def __init__(
-        self, client: Client, clock: Clock, desk: NewsDesk, reservations: ReservationDesk
+        self, client: Client, clock: Clock, desk: EventHandlers, reservations: ReservationDesk
     ) -> None:
         self._client = client
         self._clock = clock
         # Who shares these informers is told what these make of pods and nodes, too.
         parts = SharedParts()
-        self.informers = InformerSet(
+        self.informer_set = InformerSet(
             client,
             clock=clock,
             transforms={scheme.PODS: parts.pod, scheme.NODES: parts.node},
             on_unreadable={scheme.RESERVATIONS: reservations.on_unreadable},
         )
         self._handlers: list[tuple[Resource[Any], Any]] = [
-            (scheme.NAMESPACES, desk.on_other("Namespace")),
+            (scheme.NAMESPACES, desk.handler_for("Namespace")),
             (scheme.NODES, desk.on_node),
-            (scheme.DEVICE_CLASSES, desk.on_other("DeviceClass")),
-            (scheme.RESOURCE_SLICES, desk.on_other("ResourceSlice")),
-            (scheme.RESOURCE_CLAIMS, desk.on_other("ResourceClaim")),
-            *[(resource, desk.on_other(resource.kind)) for resource in STORAGE],
-            (scheme.DISRUPTION_BUDGETS, desk.on_other("PodDisruptionBudget")),
-            (scheme.SERVICES, desk.on_other("Service")),
-            (scheme.REPLICATION_CONTROLLERS, desk.on_other("ReplicationController")),
-            (scheme.REPLICASETS, desk.on_other("ReplicaSet")),
-            (scheme.STATEFULSETS, desk.on_other("StatefulSet")),
+            (scheme.DEVICE_CLASSES, desk.handler_for("DeviceClass")),
+            (scheme.RESOURCE_SLICES, desk.handler_for("ResourceSlice")),
+            (scheme.RESOURCE_CLAIMS, desk.handler_for("ResourceClaim")),
+            *[(resource, desk.handler_for(resource.kind)) for resource in STORAGE],
+            (scheme.DISRUPTION_BUDGETS, desk.handler_for("PodDisruptionBudget")),
+            (scheme.SERVICES, desk.handler_for("Service")),
+            (scheme.REPLICATION_CONTROLLERS, desk.handler_for("ReplicationController")),
+            (scheme.REPLICASETS, desk.handler_for("ReplicaSet")),
+            (scheme.STATEFULSETS, desk.handler_for("StatefulSet")),
             (scheme.RESERVATIONS, reservations.on_reservation),
-            (scheme.RESOURCE_POLICIES, desk.on_other("ResourcePolicy")),
+            (scheme.RESOURCE_POLICIES, desk.handler_for("ResourcePolicy")),
             (scheme.PODS, desk.on_pod),
         ]
         self._reservations: Informer[Reservation] | None = None
@@ -86,19 +86,19 @@ class Sources:
                     resource.plural,
                 )
                 continue
-            informer = self.informers.get(resource)
+            informer = self.informer_set.get(resource)
             informer.add_handler(handler)
             if resource == scheme.RESERVATIONS:
                 self._reservations = informer
-            await self.informers.start()
+            await self.informer_set.start()
 
-    async def wait_until_stopped(self) -> None:
+    async def wait_for_failure(self) -> None:
         """Wait while the cluster is followed; raises what keeps us from following it."""
-        await self.informers.wait_until_stopped()
+        await self.informer_set.wait_until_stopped()
 
     async def stop(self) -> None:
         """Stop every informer."""
-        await self.informers.stop()
+        await self.informer_set.stop()
 
     async def _served(self, resource: Resource[Any]) -> bool:
         def on_failure(failure: HoldfastError) -> None:

@@ -5,8 +5,8 @@ import pytest
 from holdfast.api.scheme import EVENTS, NODES, PODS, RESERVATIONS
 from holdfast.columns.interner import CPU
 from holdfast.framework.world import World
-from holdfast.scheduler.news import NewsDesk, node_changes, pod_changes
-from holdfast.scheduler.queued_pods import Worth
+from holdfast.scheduler.event_handlers import EventHandlers, node_changes, pod_changes
+from holdfast.scheduler.queued_pods import QueueingStrategy
 from holdfast.scheduler.reservation_news import ReservationDesk
 from holdfast.scheduler.scheduling_queue import SchedulingQueue
 from holdfast.testing import a_node, a_pod, a_reservation, typed
@@ -85,22 +85,22 @@ class Desk:
     def __init__(self):
         self.told = []
         self.world = World()
-        self.queue = SchedulingQueue(judge=self._judge)
+        self.queue = SchedulingQueue(queueing_strategy=self._queueing_strategy)
         ours = {"default-scheduler", "koord-scheduler"}.__contains__
-        self.news = NewsDesk(self.world, self.queue, ours, lambda: 0.0)
+        self.news = EventHandlers(self.world, self.queue, ours, lambda: 0.0)
         self.refused = []
         self.reservations = ReservationDesk(
             self.news, lambda pod_info, words: self.refused.append((pod_info.name, words))
         )
 
-    def _judge(self, _queued, event):
+    def _queueing_strategy(self, _queued, event):
         self.told.append((event.resource, event.action))
-        return Worth.NOTHING
+        return QueueingStrategy.SKIP
 
     def park(self):
         """Have one rejected pod wait, so that every event is weighed for it."""
         self.news.on_pod("added", None, typed(a_pod("parked")))
-        self.queue.reject(self.queue.pop(0.0), {"Fit"}, (), 0.0)
+        self.queue.requeue_unschedulable(self.queue.pop(0.0), {"Fit"}, (), 0.0)
 
     def heard(self):
         """What was told since the last time."""
@@ -169,7 +169,7 @@ def test_an_assumed_pod_that_is_deleted_gives_its_room_back_and_tells_where(desk
     pod = typed(a_pod("p", cpu="3"))
     desk.world.assume(desk.world.pod_info(pod), desk.world.nodes.row_of["n"])
     events = []
-    desk.queue.judge = lambda _, event: events.append(event) or Worth.NOTHING
+    desk.queue.queueing_strategy = lambda _, event: events.append(event) or QueueingStrategy.SKIP
     desk.news.on_pod("deleted", pod, None)
     assert desk.taken() == 0
     assert [(e.action, e.old.spec.node_name) for e in events] == [("Delete", "n")]
@@ -243,14 +243,14 @@ def test_room_that_a_reservation_holds_and_gives_back_is_told(desk):
 def test_the_words_we_write_ourselves_on_a_pending_reservation_are_no_news(desk):
     told = typed(a_reservation("r", cpu="4", status={"phase": "Pending", **OWN_PATCH}))
     desk.reservations.on_reservation("added", None, pending())
-    desk.queue.reject(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
+    desk.queue.requeue_unschedulable(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
     desk.reservations.on_reservation("modified", pending(), told)
     assert (desk.queue.pop(0.0), desk.heard()) == (None, [])
 
 
 def test_a_reservation_asked_for_anew_is_tried_at_once(desk):
     desk.reservations.on_reservation("added", None, pending())
-    desk.queue.reject(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
+    desk.queue.requeue_unschedulable(desk.queue.pop(0.0), {"Fit"}, (), 0.0)
     desk.reservations.on_reservation("modified", pending(), typed(a_reservation("r", cpu="1")))
     assert desk.queue.pop(0.0).pod_info.request == ((CPU, 1000),)
 

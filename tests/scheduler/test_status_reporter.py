@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.api.scheme import PODS
-from holdfast.scheduler.reports import MOST_WRITES
+from holdfast.scheduler.status_reporter import MAX_WRITES
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod
 from holdfast.testing.harness import Harness
 
@@ -47,12 +47,12 @@ async def scene(tmp_path):
 async def test_only_so_many_statuses_are_written_at_once(scene):
     cluster, line = scene
     line.go_on.clear()
-    names = [f"p{n}" for n in range(3 * MOST_WRITES)]
+    names = [f"p{n}" for n in range(3 * MAX_WRITES)]
     await cluster.create(a_node("n", cpu="1"), *(a_pod(name, cpu="2") for name in names))
-    assert (line.under_way, line.most) == (MOST_WRITES, MOST_WRITES)
+    assert (line.under_way, line.most) == (MAX_WRITES, MAX_WRITES)
     line.go_on.set()
     await cluster.settle()
-    assert line.most == MOST_WRITES
+    assert line.most == MAX_WRITES
     assert sorted(line.patches) == sorted(names)
     for name in names:
         assert (await cluster.why(name)).startswith("0/1 nodes are available: 1 Insufficient cpu.")
@@ -61,7 +61,7 @@ async def test_only_so_many_statuses_are_written_at_once(scene):
 async def test_of_several_reports_about_a_pod_that_wait_the_newest_is_written(scene):
     cluster, line = scene
     line.go_on.clear()
-    crowd = [a_pod(f"c{n}", cpu="2") for n in range(MOST_WRITES)]
+    crowd = [a_pod(f"c{n}", cpu="2") for n in range(MAX_WRITES)]
     await cluster.create(a_node("n", cpu="1"), *crowd)
     await cluster.create(a_pod("p", cpu="2"))
     uid = (await cluster.pod("p")).uid
@@ -83,7 +83,7 @@ async def test_the_same_words_are_not_written_again_before_news_of_them_came(sce
     for n in range(3):
         await cluster.create(a_pod(f"p{n}", cpu="99"))
     assert sorted(line.patches) == ["p0", "p1", "p2"]
-    pods = cluster.components.scheduler.sources.informers.get(PODS)
+    pods = cluster.components.scheduler.informers.informer_set.get(PODS)
     pods._dispatcher._handlers.clear()  # nothing is heard of pods any more
     line.patches.clear()
     await cluster.create(a_pod("late", cpu="99"))

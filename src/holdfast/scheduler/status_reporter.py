@@ -34,16 +34,16 @@ log = logging.getLogger(__name__)
 
 LONGEST_NOTE = 1024
 TRIES = 4
-MOST_WRITES = 16
+MAX_WRITES = 16
 """Statuses written at once: bindings have other things to do than to wait for reports."""
-MOST_REMEMBERED = 4096
-Said = tuple[str, str, str]
+MAX_REMEMBERED = 4096
+ReportedStatus = tuple[str, str, str]
 """The reason, message and nomination of a pod without a node."""
 BodyOf = Callable[[Sequence[Condition]], dict[str, Any]]
 """What to write, seeing the conditions that the newest version has."""
 
 
-def shortened(message: str) -> str:
+def truncated_note(message: str) -> str:
     """Cut an event's note to what the API takes, marking that something is missing.
 
     >>> len(shortened("x" * 2000)), shortened("short")
@@ -55,7 +55,7 @@ def shortened(message: str) -> str:
     return data[: LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
 
 
-class Reporter:
+class StatusReporter:
     """Writes what became of pods and reservations; a failed report never fails an attempt."""
 
     def __init__(self, client: Client, recorder: EventRecorder, clock: Clock) -> None:
@@ -63,11 +63,11 @@ class Reporter:
         self._recorder = recorder
         self._clock = clock
         self._numbers = itertools.count()
-        self._newest: dict[str, tuple[int, Said | None]] = {}
+        self._newest: dict[str, tuple[int, ReportedStatus | None]] = {}
         """The newest write about each object that has one under way, and what it says."""
-        self._written: OrderedDict[str, tuple[str, Said]] = OrderedDict()
+        self._written: OrderedDict[str, tuple[str, ReportedStatus]] = OrderedDict()
         """What we last wrote about a pod, and the version that was."""
-        self._turns = asyncio.Semaphore(MOST_WRITES)
+        self._turns = asyncio.Semaphore(MAX_WRITES)
 
     def scheduled(self, placement: Placement) -> None:
         """Tell that the pod (or reservation) has its node, and what plugins noted on the way."""
@@ -83,7 +83,7 @@ class Reporter:
 
     def warn(self, pod_info: PodInfo, reason: str, message: str) -> None:
         """Tell what else there is to say about an attempt that failed."""
-        self._event(pod_info, "Warning", reason, shortened(message), "Scheduling")
+        self._event(pod_info, "Warning", reason, truncated_note(message), "Scheduling")
 
     def preempted(self, victim: PodInfo, preemptor: PodInfo, words: str) -> None:
         """Tell a victim for whom it had to leave."""
@@ -97,7 +97,7 @@ class Reporter:
         body = {"status": {"nominatedNodeName": None}}
         await self._write(pod_info, lambda _: body, PatchType.STRATEGIC)
 
-    async def announce(self, pod_info: PodInfo, node: str) -> None:
+    async def write_nominated_node(self, pod_info: PodInfo, node: str) -> None:
         """Write where a pod is about to be bound, because getting it there takes a while."""
         if pod_info.pod.status.nominated_node_name == node:
             return
@@ -144,7 +144,7 @@ class Reporter:
             body["status"]["nominatedNodeName"] = nominated or None
         await self._write(pod_info, lambda _: body, PatchType.STRATEGIC, said)
 
-    def _said_already(self, pod_info: PodInfo, said: Said) -> bool:
+    def _said_already(self, pod_info: PodInfo, said: ReportedStatus) -> bool:
         """Tell whether the same is being written, or was and the pod we look at is older."""
         under_way = self._newest.get(pod_info.uid)
         if under_way is not None:
@@ -152,7 +152,7 @@ class Reporter:
         version, written = self._written.get(pod_info.uid, ("", None))
         return written == said and not _newer(pod_info.pod.metadata.resource_version, version)
 
-    async def refuse(self, pod_info: PodInfo, words: str) -> None:
+    async def reject_reservation(self, pod_info: PodInfo, words: str) -> None:
         """Say why a reservation is not even tried, unless it says so already."""
         if not any(c.message == words for c in pod_info.pod.status.conditions):
             self.failed(pod_info, words)
@@ -169,7 +169,7 @@ class Reporter:
         await self._write(pod_info, body, PatchType.MERGE)
 
     async def _write(
-        self, pod_info: PodInfo, body: BodyOf, kind: PatchType, said: Said | None = None
+        self, pod_info: PodInfo, body: BodyOf, kind: PatchType, said: ReportedStatus | None = None
     ) -> None:
         """Write a status unless the object has found its node, or gone, since the attempt.
 
@@ -193,10 +193,10 @@ class Reporter:
         newest = self._newest.get(uid)
         return None if newest is None else newest[0] != number
 
-    def _remember(self, uid: str, version: str, said: Said) -> None:
+    def _remember(self, uid: str, version: str, said: ReportedStatus) -> None:
         self._written.pop(uid, None)
         self._written[uid] = (version, said)
-        if len(self._written) > MOST_REMEMBERED:
+        if len(self._written) > MAX_REMEMBERED:
             self._written.popitem(last=False)
 
     async def _insist(

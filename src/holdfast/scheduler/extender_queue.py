@@ -30,23 +30,23 @@ from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
-from holdfast.scheduler.cycle import TurnedAway, conclude, turned_away
+from holdfast.scheduler.cycle import SchedulingFailure, scheduling_failure, select_and_assume
 from holdfast.scheduler.extenders import Extenders
-from holdfast.scheduler.queued_pods import QueuedPod
+from holdfast.scheduler.queued_pods import QueuedPodInfo
 
 log = logging.getLogger(__name__)
 
-MOST_ROUNDS = 5
+MAX_ROUNDS = 5
 """How often extenders are asked anew within one attempt because the cluster did not keep still."""
-RESTLESS = "the cluster changed faster than the extenders answered"
+CHANGED_TOO_FAST = "the cluster changed faster than the extenders answered"
 
-Outcome = Placement | TurnedAway
-Conclude = Callable[[QueuedPod, Outcome | None, float], None]
+Outcome = Placement | SchedulingFailure
+Conclude = Callable[[QueuedPodInfo, Outcome | None, float], None]
 """Carry an outcome out; None: nobody wants the pod placed any more. It took so many seconds."""
 
 
 @dataclass(slots=True, eq=False)
-class Consultations:
+class ExtenderQueue:
     """The line of pods that wait for extenders."""
 
     extenders: Extenders
@@ -55,13 +55,13 @@ class Consultations:
     clock: Clock
     rng: np.random.Generator
     conclude: Conclude
-    landed: Callable[[str], Awaitable[None]]
+    wait_for_binding: Callable[[str], Awaitable[None]]
     """Waits until a pod is bound, or is not, by uid."""
-    _line: list[tuple[int, float, int, QueuedPod]] = field(default_factory=list, init=False)
+    _line: list[tuple[int, float, int, QueuedPodInfo]] = field(default_factory=list, init=False)
     _order: count[int] = field(default_factory=count, init=False)
     _worker: asyncio.Task[None] | None = field(default=None, init=False)
 
-    def enter(self, queued: QueuedPod) -> None:
+    def enter(self, queued: QueuedPodInfo) -> None:
         """Put a pod in the line: the more important first, then whoever waits longest."""
         place = (-queued.pod_info.priority, queued.since, next(self._order), queued)
         heapq.heappush(self._line, place)
@@ -90,16 +90,16 @@ class Consultations:
                 log.exception("deciding for %s failed", queued.pod_info.key)
                 outcome = _failed(str(bug) or repr(bug))
             self.conclude(queued, outcome, self.clock.monotonic() - began)
-            if isinstance(outcome, Placement) and self.extenders.binds(outcome.pod):
-                await self.landed(queued.uid)
+            if isinstance(outcome, Placement) and self.extenders.is_binder(outcome.pod):
+                await self.wait_for_binding(queued.uid)
 
-    async def _decide(self, queued: QueuedPod) -> Outcome | None:
-        for _ in range(MOST_ROUNDS):
+    async def _decide(self, queued: QueuedPodInfo) -> Outcome | None:
+        for _ in range(MAX_ROUNDS):
             if _unwanted(queued):
                 return None
             pod_info, found, opinion = queued.pod_info, self._feasible(queued), None
             if isinstance(found, Feasible):
-                opinion = await self.extenders.opinion(found)
+                opinion = await self.extenders.filter_and_prioritize(found)
             if not _unchanged(queued, pod_info):
                 continue
             heard = self._hear(queued, opinion)
@@ -109,13 +109,13 @@ class Consultations:
                 outcome = None if heard is None else self._place(queued, *heard)
             if outcome is not None:
                 return outcome
-        return None if _unwanted(queued) else _failed(RESTLESS)
+        return None if _unwanted(queued) else _failed(CHANGED_TOO_FAST)
 
-    def _feasible(self, queued: QueuedPod) -> Feasible | Rejection:
+    def _feasible(self, queued: QueuedPodInfo) -> Feasible | Rejection:
         return feasible(self._profile(queued), queued.pod_info, self.world, self.clock.now())
 
     def _hear(
-        self, queued: QueuedPod, opinion: Opinion | None
+        self, queued: QueuedPodInfo, opinion: Opinion | None
     ) -> tuple[Feasible, Points] | Rejection | None:
         """Put what was said to the world of now; None if they do not go together."""
         found = self._feasible(queued)
@@ -123,38 +123,40 @@ class Consultations:
             return found
         return None if opinion is None else hear(found, opinion)
 
-    def _place(self, queued: QueuedPod, found: Feasible, points: Points) -> Outcome:
+    def _place(self, queued: QueuedPodInfo, found: Feasible, points: Points) -> Outcome:
         now = self.clock.now()
-        return conclude(self._profile(queued), found, self.world, now, self.rng, points=points)
+        return select_and_assume(
+            self._profile(queued), found, self.world, now, self.rng, points=points
+        )
 
     async def _turn_away(
-        self, queued: QueuedPod, opinion: Opinion | None, rejection: Rejection
+        self, queued: QueuedPodInfo, opinion: Opinion | None, rejection: Rejection
     ) -> Outcome | None:
         """Turn the pod away; who is to be evicted for it, extenders may want to talk about."""
         profile, pod_info = self._profile(queued), queued.pod_info
-        outcome = turned_away(profile, rejection, self.world, self.clock.now())
+        outcome = scheduling_failure(profile, rejection, self.world, self.clock.now())
         effect = outcome.effect
-        if effect is None or not effect.evict or not self.extenders.weigh_evictions(pod_info):
+        if effect is None or not effect.evict or not self.extenders.supports_preemption(pod_info):
             return outcome
-        agreement = await self.extenders.agreement(pod_info, effect.candidates)
+        agreement = await self.extenders.process_preemption(pod_info, effect.candidates)
         again = self._hear(queued, opinion) if _unchanged(queued, pod_info) else None
         if not isinstance(again, Rejection):
             return None
         again.agreement = agreement
-        outcome = turned_away(profile, again, self.world, self.clock.now())
+        outcome = scheduling_failure(profile, again, self.world, self.clock.now())
         evicts = outcome.effect is not None and bool(outcome.effect.evict)
         return None if agreement.left and not evicts else outcome
 
-    def _profile(self, queued: QueuedPod) -> Profile:
+    def _profile(self, queued: QueuedPodInfo) -> Profile:
         return self.profiles[queued.pod_info.scheduler_name]
 
 
-def _unwanted(queued: QueuedPod) -> bool:
+def _unwanted(queued: QueuedPodInfo) -> bool:
     """Tell whether the pod was deleted, or found a node without us, in the meantime."""
-    return queued.gone or queued.pod_info.terminating
+    return queued.removed or queued.pod_info.terminating
 
 
-def _unchanged(queued: QueuedPod, asked: PodInfo) -> bool:
+def _unchanged(queued: QueuedPodInfo, asked: PodInfo) -> bool:
     """Tell whether the pod is still what extenders were asked about."""
     now, then = queued.pod_info.pod, asked.pod
     return not _unwanted(queued) and (
@@ -163,5 +165,5 @@ def _unchanged(queued: QueuedPod, asked: PodInfo) -> bool:
     )
 
 
-def _failed(message: str) -> TurnedAway:
-    return TurnedAway(message, frozenset(), frozenset(), error=True)
+def _failed(message: str) -> SchedulingFailure:
+    return SchedulingFailure(message, frozenset(), frozenset(), error=True)

@@ -11,7 +11,7 @@ from holdfast.clock import Clock
 Task = asyncio.Task[None]
 
 
-class Errands:
+class BackgroundTasks:
     """Tasks nobody waits for, except at the end."""
 
     def __init__(self) -> None:
@@ -21,14 +21,14 @@ class Errands:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def go(self, work: Coroutine[Any, Any, None]) -> Task:
+    def start(self, work: Coroutine[Any, Any, None]) -> Task:
         """Begin something."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         return task
 
-    async def one_done(self) -> None:
+    async def wait_for_one(self) -> None:
         """Wait until one of them is finished."""
         # asyncio.wait would go through all of them for each one that ends.
         self._ended.clear()
