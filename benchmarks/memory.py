@@ -168,10 +168,12 @@ def measure(nodes: int, pods: int) -> dict[str, float]:
     feed, rng = Feed(), np.random.default_rng(1)
     gc.collect()
     empty = resident()
-    node_cost = feed.hear(scheme.NODES, feed.desk.on_node, (a_node(i, rng) for i in range(nodes)))
+    node_cost = feed.registers(
+        scheme.NODES, feed.desk.on_node, (a_node(i, rng) for i in range(nodes))
+    )
     with_nodes = resident()
     names = feed.world.nodes.names
-    pod_cost = feed.hear(
+    pod_cost = feed.registers(
         scheme.PODS, feed.desk.on_pod, (a_pod(i, names[i % nodes]) for i in range(pods))
     )
     gc.collect()

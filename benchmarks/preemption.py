@@ -26,7 +26,7 @@ import numpy as np
 from holdfast.api.scheme import DISRUPTION_BUDGETS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Effect
+from holdfast.framework.plugin import PostFilterResult
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
@@ -127,18 +127,20 @@ class Result:
     victims: int
 
 
-def plan(profile: Profile, world: World, pod_info: PodInfo, rng: np.random.Generator) -> Effect:
+def plan(
+    profile: Profile, world: World, pod_info: PodInfo, rng: np.random.Generator
+) -> PostFilterResult:
     """Plan one preemption."""
     outcome = schedule_pod(profile, pod_info, world, NOW, rng)
     assert isinstance(outcome, SchedulingFailure), f"{pod_info.key} fits on {outcome.node}"
-    assert outcome.effect is not None and outcome.effect.nominate, outcome.message
+    assert outcome.effect is not None and outcome.effect.nominated_node, outcome.message
     return outcome.effect
 
 
-def carry_out(world: World, pod_info: PodInfo, effect: Effect) -> None:
+def carry_out(world: World, pod_info: PodInfo, effect: PostFilterResult) -> None:
     """Let the world move as it would: the node is promised, the victims are gone."""
-    world.nominations.set(pod_info, effect.nominate)
-    for victim in effect.evict:
+    world.nominations.set(pod_info, effect.nominated_node)
+    for victim in effect.victims:
         world.delete(victim.pod)
 
 
@@ -158,7 +160,7 @@ def measure(case: str, nodes: int, per_node: int, count: int, seed: int) -> Resu
         start = time.process_time()
         effect = plan(profile, world, pod_info, rng)
         spent.append(time.process_time() - start)
-        victims += len(effect.evict)
+        victims += len(effect.victims)
         carry_out(world, pod_info, effect)
         if case == "budgets":
             world.upsert(typed(a_budget(i % APPS, max(0, count - i))))

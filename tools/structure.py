@@ -21,7 +21,7 @@ from statistics import median, quantiles
 from revisions import checkout
 
 SMALL = 80
-CONTRACT = r"framework\.(plugin|traits|making_room|fast_paths)\b"
+CONTRACT = r"framework\.(plugin|traits|preemption_support|fast_paths)\b"
 """Modules of the protocols that plugins implement."""
 DECIDING = ("framework", "engine", "plugins", "capacity", "columns", "scheduler")
 FREE = re.compile(r"free|slots|room|left|rest\b|remaining|helped|allocatable|have\b|enough")

@@ -13,7 +13,7 @@ from holdfast.configuration.file import load
 from holdfast.configuration.reading import read
 from holdfast.engine.profile import Profile
 from holdfast.framework.per_node import columnar
-from holdfast.framework.plugin import Filters, Scope, implements
+from holdfast.framework.plugin import FilterPlugin, Scope, implements
 from holdfast.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
 from holdfast.testing.harness import Harness
@@ -58,7 +58,7 @@ def test_the_columns_say_what_the_nodes_said(pages):
     kind = defined(pages[2], "ClosedRacks")
     check_plugin(lambda: kind({"closedRacks": ["r3"]}))
     plugin = kind({"closedRacks": ["r3"]})
-    assert implements(plugin, Filters)
+    assert implements(plugin, FilterPlugin)
     plugins = (*default_profiles()["default-scheduler"].plugins, plugin)
     racks = [a_node(f"n{i}", labels={"rack": f"r{i}"}) for i in (1, 3)]
     cluster = FakeCluster(*racks, profile=Profile("p", plugins))

@@ -9,7 +9,7 @@ import pytest
 from configuration.writing import config, mistakes, names, on, profile
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
-from holdfast.framework.plugin import Filters, Reserves, Scores
+from holdfast.framework.plugin import FilterPlugin, ReservePlugin, ScorePlugin
 from holdfast.testing import FakeCluster, a_node, a_pod
 
 PER_NODE = """
@@ -84,6 +84,15 @@ class Old(Columns):
     def __init__(self, args):
         self.epochs = ("images",)
 
+class Renamed(Columns):
+    name = "Renamed"
+
+    def __init__(self, args):
+        pass
+
+    def prepare(self, pod, view):
+        return None
+
 class Undeclared:
     name = "Undeclared"
 
@@ -124,8 +133,8 @@ def only(raw, catalog):
 def test_a_plugin_is_named_by_its_module_and_class(modules):
     args = {"mine:Closed": {"nodes": ["a"]}}
     found = only(config(profile(multiPoint=on("mine:Closed"), args=args)), modules)
-    assert names(found, Filters)[-1] == "Closed"
-    assert "Closed" not in names(found, Scores)
+    assert names(found, FilterPlugin)[-1] == "Closed"
+    assert "Closed" not in names(found, ScorePlugin)
     cluster = FakeCluster(a_node("a"), a_node("b"), profile=found)
     assert cluster.place(a_pod("p")) == "b"
     nowhere = FakeCluster(a_node("a"), profile=found)
@@ -135,7 +144,7 @@ def test_a_plugin_is_named_by_its_module_and_class(modules):
 def test_it_may_be_named_at_one_point_alone(modules):
     raw = config(profile(score=on(**{"mine:Ranked": 7})))
     found = only(raw, modules)
-    assert (names(found, Scores)[-1], found.weight("Ranked")) == ("Ranked", 7)
+    assert (names(found, ScorePlugin)[-1], found.weight("Ranked")) == ("Ranked", 7)
     assert FakeCluster(a_node("a"), a_node("b"), profile=found).place(a_pod("p")) == "b"
 
 
@@ -143,8 +152,8 @@ def test_it_may_be_named_at_the_front_of_a_point(modules):
     args = {"columns_of_mine:Columns": {"word": "no way"}}
     sets = {"filter": on("columns_of_mine:Columns"), "multiPoint": on("columns_of_mine:Columns")}
     found = only(config(profile(**sets, args=args)), modules)
-    assert names(found, Filters)[0] == "Columns"
-    assert names(found, Reserves)[-1] == "Columns"
+    assert names(found, FilterPlugin)[0] == "Columns"
+    assert names(found, ReservePlugin)[-1] == "Columns"
     assert "no way" in FakeCluster(a_node("a", cpu="1"), profile=found).why(a_pod("p", cpu="9"))
 
 
@@ -173,11 +182,13 @@ def test_each_profile_has_its_own(modules):
         ("mine:Nameless", 'class Nameless has no name: write `name = "Nameless"` in it'),
         ("mine:Lazy", "Lazy has neither fits nor score: write one of them"),
         ("columns_of_mine:Nothing", "class Nothing implements no extension point: it has none of "
-         "pre_enqueue, prepare, filter"),
+         "pre_enqueue, pre_filter, filter"),
         ("columns_of_mine:Half", "class Half has filter and not reads, reasons, which "
          "belong to it (see holdfast.framework.plugin)"),
-        ("columns_of_mine:Old", "class Old sets scope, epochs, which is not read: write "
+        ("columns_of_mine:Old", "class Old sets scope, epochs, which has no effect: write "
          "`traits = Traits(scope=..., epochs=...)` instead"),
+        ("columns_of_mine:Renamed", "class Renamed has a method prepare, which is never called: "
+         "rename it to pre_filter"),
         ("columns_of_mine:Undeclared", "class Undeclared has no traits: write `traits = Traits()`"),
         ("columns_of_mine:NoConstructor", 'initializing plugin "columns_of_mine:NoConstructor": '
          "TypeError"),
@@ -218,7 +229,7 @@ def test_an_installed_package_may_give_it_a_short_name(modules, monkeypatch):
 
     monkeypatch.setattr(metadata, "entry_points", entry_points)
     found = only(config(profile(multiPoint=on("Ranked"))), modules)
-    assert names(found, Scores)[-1] == "Ranked"
+    assert names(found, ScorePlugin)[-1] == "Ranked"
     (said,) = mistakes(config(profile(multiPoint=on("Torn"))), modules)
     assert "cannot import nowhere:X" in said
     assert mistakes(config(profile(multiPoint=on("Untold"))), modules)

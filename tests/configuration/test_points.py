@@ -8,15 +8,15 @@ from holdfast.configuration.findings import Findings
 from holdfast.configuration.profiles import ProfileReading
 from holdfast.configuration.reading import read
 from holdfast.framework import plugin as contract
-from holdfast.framework.plugin import Filters, Prepares, Reserves, Scores
+from holdfast.framework.plugin import FilterPlugin, PreFilterPlugin, ReservePlugin, ScorePlugin
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster
 
 DEFAULT = default_profiles()["default-scheduler"]
 POINTS = (
-    "PreEnqueues", "Filters", "AfterRejects", "Scores", "Reserves", "Permits", "PreBinds",
-    "Binds", "PostBinds",
+    "PreEnqueuePlugin", "FilterPlugin", "PostFilterPlugin", "ScorePlugin", "ReservePlugin",
+    "PermitPlugin", "PreBindPlugin", "BindPlugin", "PostBindPlugin",
 )  # fmt: skip
 
 
@@ -26,10 +26,10 @@ def test_an_empty_profile_is_the_built_in_one():
     for point in POINTS:
         protocol = getattr(contract, point)
         assert names(found, protocol) == names(DEFAULT, protocol), point
-    assert sorted(names(found, Prepares)) == sorted(
-        name for name in names(DEFAULT, Prepares) if name in names(found, Prepares)
+    assert sorted(names(found, PreFilterPlugin)) == sorted(
+        name for name in names(DEFAULT, PreFilterPlugin) if name in names(found, PreFilterPlugin)
     )
-    assert all(found.weight(p.name) == DEFAULT.weight(p.name) for p in found.having(Scores))
+    assert all(found.weight(p.name) == DEFAULT.weight(p.name) for p in found.having(ScorePlugin))
 
 
 def test_an_empty_profile_decides_as_the_built_in_one():
@@ -43,8 +43,8 @@ def test_an_empty_profile_decides_as_the_built_in_one():
 
 def test_a_plugin_named_at_a_point_goes_to_the_front_there_alone():
     found = only(config(profile(filter=on("VolumeZone", "NodePorts"))))
-    assert names(found, Filters)[:3] == ["VolumeZone", "NodePorts", "NodeUnschedulable"]
-    assert names(found, Scores) == names(DEFAULT, Scores)
+    assert names(found, FilterPlugin)[:3] == ["VolumeZone", "NodePorts", "NodeUnschedulable"]
+    assert names(found, ScorePlugin) == names(DEFAULT, ScorePlugin)
 
 
 def test_the_first_filter_of_the_point_names_the_reason():
@@ -57,13 +57,13 @@ def test_the_first_filter_of_the_point_names_the_reason():
 
 def test_off_and_on_at_one_point_means_last_there():
     found = only(config(profile(filter=off("NodeName") | on("NodeName"))))
-    assert names(found, Filters)[-1] == "NodeName"
+    assert names(found, FilterPlugin)[-1] == "NodeName"
 
 
 def test_what_is_off_at_a_point_stays_on_at_the_others():
     found = only(config(profile(score=off("NodeResourcesFit"))))
-    assert "NodeResourcesFit" not in names(found, Scores)
-    assert names(found, Filters) == names(DEFAULT, Filters)
+    assert "NodeResourcesFit" not in names(found, ScorePlugin)
+    assert names(found, FilterPlugin) == names(DEFAULT, FilterPlugin)
 
 
 def test_multipoint_can_be_cleared():
@@ -99,7 +99,7 @@ def test_a_plugin_that_filters_prepares_whatever_pre_filter_says():
 def test_a_plugin_that_scores_prepares_whatever_pre_score_says():
     found = read(config(profile(preScore=off("NodeResourcesFit"))))
     assert "preScore.disabled: NodeResourcesFit cannot score without it" in found.warnings[0]
-    assert "NodeResourcesFit" in names(found.profiles["default-scheduler"], Scores)
+    assert "NodeResourcesFit" in names(found.profiles["default-scheduler"], ScorePlugin)
     assert not read(config(profile(preScore=off("*"), score=off("*")))).warnings
 
 
@@ -118,7 +118,7 @@ def test_upstreams_points_may_be_named_where_ours_does_nothing_there():
 
 def test_reserved_room_without_reserving_is_warned_of():
     found = read(config(profile(reserve=off("Reservation"))))
-    assert "Reservation" not in names(found.profiles["default-scheduler"], Reserves)
+    assert "Reservation" not in names(found.profiles["default-scheduler"], ReservePlugin)
     assert [w for w in found.warnings if "profiles[0].plugins.reserve: Reservation" in w]
     assert not read(config(profile(multiPoint=off("Reservation")))).warnings
 
@@ -137,7 +137,7 @@ def test_several_profiles_stand_side_by_side():
     packing = profile("packing", score=off("NodeResourcesBalancedAllocation"))
     found = read(config(profile("default-scheduler"), packing)).profiles
     assert list(found) == ["default-scheduler", "packing"]
-    assert len(names(found["packing"], Scores)) == len(names(DEFAULT, Scores)) - 1
+    assert len(names(found["packing"], ScorePlugin)) == len(names(DEFAULT, ScorePlugin)) - 1
 
 
 def test_sets_that_cannot_be():

@@ -6,7 +6,7 @@ from configuration.writing import config, mistakes, names, off, on, only, profil
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
 from holdfast.engine.profile import Entry
-from holdfast.framework.plugin import Filters, Scope, Scores, Traits
+from holdfast.framework.plugin import FilterPlugin, Scope, ScorePlugin, Traits
 from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.testing import a_node, a_pod
 from holdfast.testing.fake_cluster import FakeCluster
@@ -41,31 +41,31 @@ def test_S001_profiles_without_a_name_are_all_reported():
 
 def test_S002_a_star_leaves_only_what_is_switched_on():
     found = only(config(profile(score=off("*") | on(ImageLocality=5))))
-    assert names(found, Scores) == ["ImageLocality"]
+    assert names(found, ScorePlugin) == ["ImageLocality"]
     assert found.weight("ImageLocality") == 5
-    assert names(found, Filters) == names(DEFAULT, Filters)
+    assert names(found, FilterPlugin) == names(DEFAULT, FilterPlugin)
 
 
 def test_S003_a_default_that_is_named_keeps_its_place_and_takes_the_weight():
     found = only(config(profile(multiPoint=on(NodeAffinity=7))))
     assert found.weight("NodeAffinity") == 7
     assert [p.name for p in found.plugins] == [p.name for p in DEFAULT.plugins]
-    assert names(found, Filters) == names(DEFAULT, Filters)
-    assert names(found, Scores) == names(DEFAULT, Scores)
+    assert names(found, FilterPlugin) == names(DEFAULT, FilterPlugin)
+    assert names(found, ScorePlugin) == names(DEFAULT, ScorePlugin)
 
 
 def test_S004_a_points_own_order_comes_first_and_what_is_new_last():
     catalog = Catalog((*REGISTRY, Entry(MyFilter, "MyFilter", default=False)))
     raw = config(profile(filter=on("NodeName", "MyFilter")))
     found = read(raw, catalog).profiles["default-scheduler"]
-    others = [name for name in names(DEFAULT, Filters) if name != "NodeName"]
-    assert names(found, Filters) == ["NodeName", *others, "MyFilter"]
+    others = [name for name in names(DEFAULT, FilterPlugin) if name != "NodeName"]
+    assert names(found, FilterPlugin) == ["NodeName", *others, "MyFilter"]
 
 
 def test_S005_off_and_on_again_means_last():
     spread = "PodTopologySpread"
     found = only(config(profile(multiPoint=off(spread) | on(spread))))
-    for point in (Filters, Scores):
+    for point in (FilterPlugin, ScorePlugin):
         assert names(found, point)[-1] == spread
         assert sorted(names(found, point)) == sorted(names(DEFAULT, point))
     assert found.weight(spread) == 1

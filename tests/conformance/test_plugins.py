@@ -83,8 +83,8 @@ def softly_spread(cluster):
 
 def test_a_table_of_scores_says_what_rows_say(monkeypatch):
     told = []
-    tabulate = Wishes.tabulate
-    monkeypatch.setattr(Wishes, "tabulate", lambda *a: told.append(tabulate(*a)) or told[-1])
+    score_table = Wishes.score_table
+    monkeypatch.setattr(Wishes, "score_table", lambda *a: told.append(score_table(*a)) or told[-1])
     check_plugin(lambda: PodTopologySpread({}), pods=softly_spread, seed=3, clusters=12, steps=40)
     assert sum(found is not None for found in told) > 50, "nearly nothing was looked up in a table"
 
@@ -150,8 +150,8 @@ def test_scores_of_resources_that_devices_serve_conform(name):
 class ForgetsThePod(NodeResourcesFit):
     """Its twin answers for an empty request."""
 
-    def row(self, state, row):
-        return 0, super().row(state, row)[1]
+    def filter_and_score_row(self, state, row):
+        return 0, super().filter_and_score_row(state, row)[1]
 
 
 class LooksAtTheNeighbours(NodeResourcesFit):
@@ -195,7 +195,7 @@ class SpeechlessTaints(TaintToleration):
 class ReadsWhatItSaysItIgnores(NodeResourcesFit):
     """Claims not to look at what the pod asks for."""
 
-    traits = Traits(scope=Scope.ROW, ignores_amounts=True)
+    traits = Traits(scope=Scope.ROW, ignores_requests=True)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ class ReadsWhatItSaysItIgnores(NodeResourcesFit):
         (IgnoresChanges, "a change answers what would be|one row under a change equals many"),
         (NeverLearns, "scalar twin equals vector|incremental equals full"),
         (SpeechlessTaints, "a rejection has reasons"),
-        (ReadsWhatItSaysItIgnores, "reads ignores amounts"),
+        (ReadsWhatItSaysItIgnores, "reads ignores requests"),
     ],
 )
 def test_a_faulty_plugin_is_found_out(plugin, law):

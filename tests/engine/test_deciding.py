@@ -11,10 +11,10 @@ from holdfast.engine.profile import Entry, build
 from holdfast.engine.scoring import InvalidScore
 from holdfast.errors import BadConfiguration
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     Code,
-    Narrow,
-    Part,
+    PreFilterResult,
+    PreFilterState,
     Reject,
     Scope,
     Skip,
@@ -39,14 +39,14 @@ class Plain:
     def reads(self, _pod, _view):
         return None
 
-    def prepare(self, _pod, _view):
-        part = Part("state", self._verdicts is not None, self._scores is not None)
+    def pre_filter(self, _pod, _view):
+        part = PreFilterState("state", self._verdicts is not None, self._scores is not None)
         return part if self._answer is None else self._answer
 
-    def filter(self, _state, rows, _change=NONE):
+    def filter(self, _state, rows, _change=NO_CHANGE):
         return np.array([self._verdicts[int(row)] for row in rows], np.int8)
 
-    def reasons(self, _state, row, _change=NONE):
+    def reasons(self, _state, row, _change=NO_CHANGE):
         return (f"{self.name} minds row {row}",)
 
     def score(self, _state, rows):
@@ -133,7 +133,7 @@ def test_an_error_behind_the_objection_of_a_kept_filter_is_never_met():
 
 
 def test_of_rows_that_a_plugin_does_not_allow_no_filter_is_asked():
-    allowed = Narrow(Part("s", False, False), np.array([0], np.intp))
+    allowed = PreFilterResult(PreFilterState("s", False, False), np.array([0], np.intp))
     plugins = named("A", answer=allowed), named("B", verdicts=[1, 1, 1])
     assert run(world_of(), *plugins).message() == (
         "0/3 nodes are available: 1 B minds row 0, 2 node(s) didn't satisfy plugin(s) [A]."
@@ -147,7 +147,7 @@ def test_of_rows_that_a_plugin_does_not_allow_no_filter_is_asked():
 
 def test_plugins_that_allow_different_rows_say_so():
     rows = np.array([0], np.intp), np.array([1, 2], np.intp)
-    left, right = (Narrow(Part("s", False, False), r) for r in rows)
+    left, right = (PreFilterResult(PreFilterState("s", False, False), r) for r in rows)
     found = run(world_of(), named("B", answer=left), named("A", answer=right))
     assert found.message() == (
         "0/3 nodes are available: node(s) didn't satisfy plugin(s) [A B] simultaneously."
@@ -182,7 +182,7 @@ class Tabled(Plain):
 
     tabled = True
 
-    def tabulate(self, _state, rows):
+    def score_table(self, _state, rows):
         if not self.tabled:
             return None
         return np.array([int(row) % 2 for row in rows]), np.array([10.0, 20.0])

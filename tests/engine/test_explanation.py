@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast.engine.explanation import explain
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import NONE, Code, Traits
+from holdfast.framework.plugin import NO_CHANGE, Code, Traits
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, typed
@@ -97,10 +97,10 @@ def test_a_filter_that_fails_is_told_as_an_error():
         def reads(self, _pod, _view):
             return None
 
-        def filter(self, _state, rows, _change=NONE):
+        def filter(self, _state, rows, _change=NO_CHANGE):
             return np.full(len(rows), Code.ERROR, np.int8)
 
-        def reasons(self, _state, _row, _change=NONE):
+        def reasons(self, _state, _row, _change=NO_CHANGE):
             return ("out of order",)
 
     world = World()

@@ -11,7 +11,7 @@ class Halves:
 
     name = "Halves"
 
-    def scale(self, _state, raw, low, high):
+    def normalize_by_range(self, _state, raw, low, high):
         return (raw - low) * 100 / (high - low) if high > low else 50.0
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from holdfast.engine.decision import feasible
 from holdfast.engine.opinion import Opinion, hear
-from holdfast.engine.post_filter import after_reject
+from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import Agreement, ExtenderConfig, Filtered
-from holdfast.framework.plugin import Call, Candidate, Code, Effect, Traits
+from holdfast.framework.plugin import ApiCall, Candidate, Code, PostFilterResult, Traits
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -75,7 +75,7 @@ class Wants:
         self.name = name
         self._effect = replace(effect, plugin=name)
 
-    def after_reject(self, _state, _rejection, _view):
+    def post_filter(self, _state, _rejection, _view):
         return self._effect
 
 
@@ -83,14 +83,16 @@ def together(*effects):
     world = a_world(a_node("n", cpu="1"))
     rejection = found_for(world, a_pod(cpu="2"))
     plugins = tuple(Wants(f"w{i}", effect) for i, effect in enumerate(effects))
-    return after_reject(Profile("test", plugins), rejection, world, 0.0)
+    return run_post_filter_plugins(Profile("test", plugins), rejection, world, 0.0)
 
 
 def test_what_ends_the_asking_has_the_only_word_but_writes_stand():
-    write = Call("delete", "/x")
-    cleaning = Effect("", "cleaned up", calls=(write,))
+    write = ApiCall("delete", "/x")
+    cleaning = PostFilterResult("", "cleaned up", calls=(write,))
     for code in (Code.PASS, Code.UNRESOLVABLE, Code.ERROR):
-        effect = together(cleaning, Effect("", "the end", code=code), Effect("", "not asked"))
+        effect = together(
+            cleaning, PostFilterResult("", "the end", code=code), PostFilterResult("", "not asked")
+        )
         assert (effect.message, effect.code, effect.calls) == ("the end", code, (write,))
-    effect = together(cleaning, Effect("", "no use"))
+    effect = together(cleaning, PostFilterResult("", "no use"))
     assert (effect.message, effect.calls) == ("cleaned up, no use", (write,))

@@ -5,12 +5,12 @@ import numpy as np
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     Code,
-    Filters,
+    FilterPlugin,
     Placement,
-    Prepares,
+    PreFilterPlugin,
     Reject,
-    Reserves,
-    Scores,
+    ReservePlugin,
+    ScorePlugin,
     Skip,
     Traits,
 )
@@ -56,7 +56,9 @@ class Keeper:
 
 
 def profile(*more, **lists):
-    named = {kind.__name__: kind for kind in (Prepares, Filters, Scores, Reserves)}
+    named = {
+        kind.__name__: kind for kind in (PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin)
+    }
     chosen = {named[point]: tuple(plugins) for point, plugins in lists.items()}
     return Profile("p", (*DEFAULT.plugins, *more), DEFAULT.weights, chosen)
 
@@ -70,9 +72,9 @@ def test_the_first_filter_in_the_order_of_the_point_speaks():
     a, b = Refuses("a"), Refuses("b")
     fit = DEFAULT.plugin("NodeResourcesFit")
     big = a_pod("p", cpu="99")
-    first = FakeCluster(a_node("n"), profile=profile(a, b, Filters=(b, fit, a)))
+    first = FakeCluster(a_node("n"), profile=profile(a, b, FilterPlugin=(b, fit, a)))
     assert "b says no" in first.why(big)
-    last = FakeCluster(a_node("n"), profile=profile(a, b, Filters=(fit, b, a)))
+    last = FakeCluster(a_node("n"), profile=profile(a, b, FilterPlugin=(fit, b, a)))
     assert "Insufficient cpu" in last.why(big)
     assert "b says no" in last.why(a_pod("q"))
 
@@ -83,8 +85,8 @@ def test_a_plugin_off_at_a_point_does_nothing_there():
     others = tuple(
         p for p in DEFAULT.plugins if p.name not in ("NodeUnschedulable", "TaintToleration")
     )
-    assert FakeCluster(cordoned, profile=profile(Filters=others)).place(a_pod("p")) == "n"
-    unscored = FakeCluster(a_node("n"), profile=profile(Scores=()))
+    assert FakeCluster(cordoned, profile=profile(FilterPlugin=others)).place(a_pod("p")) == "n"
+    unscored = FakeCluster(a_node("n"), profile=profile(ScorePlugin=()))
     assert unscored.explain(a_pod("p"))["nodes"][0]["total"] == 0
 
 
@@ -111,7 +113,7 @@ def test_a_plugin_off_at_pre_filter_rules_nothing_out_but_still_scores():
     nodes = [a_node("n", labels={"k": "v"}), a_node("m")]
     assert FakeCluster(*nodes).place(wish) == "m"
     rest = [p for p in DEFAULT.plugins if p is not affinity]
-    off = profile(Prepares=rest, Filters=rest)
+    off = profile(PreFilterPlugin=rest, FilterPlugin=rest)
     assert FakeCluster(*nodes, profile=off).place(wish) == "n"
 
 
@@ -123,7 +125,7 @@ def test_a_plugin_that_only_reserves_takes_part():
 
 def test_a_plugin_that_skips_the_pod_takes_no_part():
     class Skips(Keeper):
-        def prepare(self, _pod, _view):
+        def pre_filter(self, _pod, _view):
             return Skip()
 
     keeper = Skips()
@@ -134,7 +136,7 @@ def test_a_plugin_that_skips_the_pod_takes_no_part():
 class RefusesAtOnce(Refuses):
     """Says no before any node is looked at."""
 
-    def prepare(self, _pod, _view):
+    def pre_filter(self, _pod, _view):
         return Reject(Code.UNSCHEDULABLE, (f"{self.name} says no at once",))
 
     def filter(self, state, rows, _change=None):
@@ -145,5 +147,5 @@ def test_a_plugin_off_at_prepare_that_rejects_there_is_asked_nothing_more():
     refuses = RefusesAtOnce("a")
     on = FakeCluster(a_node("n"), profile=profile(refuses))
     assert "a says no at once" in on.why(a_pod("p"))
-    off = FakeCluster(a_node("n"), profile=profile(refuses, Prepares=DEFAULT.plugins))
+    off = FakeCluster(a_node("n"), profile=profile(refuses, PreFilterPlugin=DEFAULT.plugins))
     assert off.place(a_pod("p")) == "n"

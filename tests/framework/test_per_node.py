@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.engine.profile import Profile
 from holdfast.framework.per_node import PerNodePlugin, columnar
-from holdfast.framework.plugin import Filters, Scores, implements
+from holdfast.framework.plugin import FilterPlugin, ScorePlugin, implements
 from holdfast.plugins import default_profiles
 from holdfast.testing import FakeCluster, a_node, a_pod, check_plugin
 
@@ -63,8 +63,8 @@ def test_it_conforms(kind):
 
 def test_only_what_is_written_is_a_part():
     filters, scores = columnar(OnlyFilters({})), columnar(OnlyScores({}))
-    assert (implements(filters, Filters), implements(filters, Scores)) == (True, False)
-    assert (implements(scores, Filters), implements(scores, Scores)) == (False, True)
+    assert (implements(filters, FilterPlugin), implements(filters, ScorePlugin)) == (True, False)
+    assert (implements(scores, FilterPlugin), implements(scores, ScorePlugin)) == (False, True)
     assert columnar(filters) is filters
     with pytest.raises(TypeError, match="PerNodePlugin has neither fits nor score"):
         columnar(PerNodePlugin())

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from holdfast.engine.memory import Memory
 from holdfast.engine.nominated_pods import judge
 from holdfast.engine.prepared import filters_of
-from holdfast.framework.plugin import Change
+from holdfast.framework.plugin import PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
@@ -37,7 +37,7 @@ def test_a_victim_gives_back_what_its_leaving_does(data, objects, asking):
         return
     row = data.draw(st.sampled_from(rows))
     gone = data.draw(st.lists(st.sampled_from(there[row]), min_size=1, unique=True))
-    promised = judge(before, row, Change(removed={row: gone}))
+    promised = judge(before, row, PodChange(removed={row: gone}))
     for pod in gone:
         world.delete(pod.pod)
     after = filters(world, asking)

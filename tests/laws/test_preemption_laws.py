@@ -58,19 +58,19 @@ def both(profile, pod_info, world, spares=lambda _: False):
     view = View(world, pod_info, NOW)
     plugin = next(p for p in profile.plugins if p.name == "DefaultPreemption")
     world.auditor = Auditor(world)
-    effect = plugin.after_reject(None, rejection, view)
+    effect = plugin.post_filter(None, rejection, view)
     world.auditor.complain()
     if "not eligible" in effect.message:
         return Counter()
     wanted = preempt(rejection, view, spares)
     assert effect.message == wanted.message
-    assert tuple(effect.tied) == wanted.best
+    assert tuple(effect.tied_nodes) == wanted.best
     if not wanted.best:
         return Counter(nothing=1)
-    assert effect.nominate == wanted.best[0]
+    assert effect.nominated_node == wanted.best[0]
     assert by_name(effect.candidates) == wanted.victims
-    assert tuple(v.name for v in effect.evict) == wanted.victims[effect.nominate][0]
-    assert all(world.nodes.pod(v.uid)[0] is v for v in effect.evict)
+    assert tuple(v.name for v in effect.victims) == wanted.victims[effect.nominated_node][0]
+    assert all(world.nodes.pod(v.uid)[0] is v for v in effect.victims)
     guarded = sum(victims[1] for victims in wanted.victims.values())
     return Counter({"found": 1, "guarded victims": guarded})
 

@@ -6,7 +6,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
 from holdfast.engine.plugin_use import PluginUse
 from holdfast.engine.prepared import ask
-from holdfast.framework.plugin import Change
+from holdfast.framework.plugin import PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin as Plugin
@@ -126,7 +126,7 @@ class Account:
     @property
     def change(self):
         """What preempting would take away."""
-        return Change(removed={self.world.nodes.row_of[self.name]: tuple(self._gone)})
+        return PodChange(removed={self.world.nodes.row_of[self.name]: tuple(self._gone)})
 
 
 def is_reserve_pod(raw):

@@ -13,7 +13,7 @@ from holdfast.engine.plugin_use import PluginUse
 from holdfast.engine.prepared import Prepared, ask
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import NONE, Code, Prepares, implements
+from holdfast.framework.plugin import NO_CHANGE, Code, PreFilterPlugin, implements
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -76,7 +76,7 @@ class Asked:
         rows = self.prepared.narrow
         return None if rows is None else {self.world.nodes.names[row] for row in rows}
 
-    def filter(self, node_name, change=NONE):
+    def filter(self, node_name, change=NO_CHANGE):
         """The status of Filter on one node."""
         if self.prepared.reject is not None:
             return self.prefilter
@@ -102,7 +102,7 @@ class Asked:
 
 
 def status(code, reasons=()):
-    found = {"code": code.word}
+    found = {"code": code.upstream_name}
     if reasons:
         found["reasons"] = list(reasons)
     return found
@@ -110,7 +110,7 @@ def status(code, reasons=()):
 
 def asked(plugin, raw_pod, world, now=0.0):
     """Prepare a plugin for a pod."""
-    assert implements(plugin, Prepares)
+    assert implements(plugin, PreFilterPlugin)
     pod_info = world.pod_info(pod(raw_pod, uid="incoming"))
     return Asked(plugin, ask(PluginUse(plugin), pod_info, View(world, pod_info, now), ()), world)
 

@@ -78,7 +78,7 @@ def test_extended_mappings(record):
 @parity("dynamicresources_helpers.jsonl", "TestNormalizeScore")
 def test_normalize(record):
     raw = np.array([entry["score"] for entry in record.input["scores"]], np.float64)
-    got = DynamicResources().normalize(None, np.arange(len(raw)), raw)
+    got = DynamicResources().normalize_score(None, np.arange(len(raw)), raw)
     assert got.tolist() == [entry["score"] for entry in record.expected["expectedScores"]]
 
 

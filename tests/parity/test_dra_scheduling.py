@@ -13,7 +13,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.devices.features import Features
 from holdfast.devices.inventory import Inventory
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.framework.plugin import Code, Part, Placement, Reject, Skip
+from holdfast.framework.plugin import Code, Placement, PreFilterState, Reject, Skip
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources import DynamicResources
@@ -94,19 +94,19 @@ class Walk:
         return status(self.plugin.pre_enqueue(self.pod, self.view))
 
     def prefilter(self):
-        answer = self.plugin.prepare(self.pod, self.view)
+        answer = self.plugin.pre_filter(self.pod, self.view)
         self.skipped = isinstance(answer, Skip)
         if self.skipped:
             return "Skip", ()
         if isinstance(answer, Reject):
             return status(answer)
-        self.state = answer.state if isinstance(answer, Part) else answer
+        self.state = answer.state if isinstance(answer, PreFilterState) else answer
         return status(None)
 
     def filter(self, node):
         row = self.world.nodes.row_of[node]
         code = Code(int(self.plugin.filter(self.state, np.array([row]))[0]))
-        return code.word, self.plugin.reasons(self.state, row) if code else ()
+        return code.upstream_name, self.plugin.reasons(self.state, row) if code else ()
 
     def score(self, node):
         row = self.world.nodes.row_of[node]
@@ -115,7 +115,7 @@ class Walk:
 
     def normalizescore(self):
         raw = np.array(self.scores)
-        self.scores = self.plugin.normalize(self.state, np.arange(len(raw)), raw).tolist()
+        self.scores = self.plugin.normalize_score(self.state, np.arange(len(raw)), raw).tolist()
         return status(None)
 
     def reserve(self):
@@ -131,7 +131,7 @@ class Walk:
         return status(None)
 
     def unreserve(self):
-        self.api.drive(self.plugin.undo_bind(self.state, self.placement))
+        self.api.drive(self.plugin.undo_pre_bind(self.state, self.placement))
         self.plugin.unreserve(self.state, self.placement)
         return status(None)
 
@@ -140,14 +140,14 @@ class Walk:
         return () if self.state is None else {c.uid for c in self.state.written.promises}
 
     def postfilter(self):
-        effect = self.plugin.after_reject(self.state, None, self.view)
+        effect = self.plugin.post_filter(self.state, None, self.view)
         for call in effect.calls:
             self.api.carry_out(call)
-        return effect.code.word, (effect.message,)
+        return effect.code.upstream_name, (effect.message,)
 
 
 def status(refusal):
-    return ("Success", ()) if refusal is None else (refusal.code.word, refusal.reasons)
+    return ("Success", ()) if refusal is None else (refusal.code.upstream_name, refusal.reasons)
 
 
 def stored(claim):

@@ -8,7 +8,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.capacity.pre_allocation import ClusterMode, Heritable, by_score, inherit, will_of
 from holdfast.capacity.reserve_pod import reserve_pod
-from holdfast.framework.plugin import NONE, Change, Code, Narrow, Part
+from holdfast.framework.plugin import NO_CHANGE, Code, PodChange, PreFilterResult, PreFilterState
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin as Plugin
@@ -41,7 +41,7 @@ def reserve_pod_info(world, reservation):
     return world.pod_info(reserve_pod(reservation), stands_in=True)
 
 
-def judged(state, row, change=NONE):
+def judged(state, row, change=NO_CHANGE):
     code = Code(int(verdicts(state, state.nodes.rows, change)[row]))
     return status(code, reasons(state, row, change) if code else ())
 
@@ -54,7 +54,7 @@ def test_a_reservation_chooses_running_pods(record):
     config = {k: v for k, v in given["preAllocationConfig"].items() if v != ""}
     pod_info = reserve_pod_info(world, reservation)
     plugin = Plugin({"preAllocationConfig": config})
-    state = plugin.prepare(pod_info, View(world, pod_info, 0.0))
+    state = plugin.pre_filter(pod_info, View(world, pod_info, 0.0))
     state = getattr(state, "state", state)
     (row,) = world.nodes.rows.tolist()
     there = [pod.name for pod in state.seen().candidates.get(row, [])]
@@ -104,12 +104,12 @@ def test_a_node_is_judged_with_its_pods(record):
     (row,) = world.nodes.rows.tolist()
     state.seen().candidates[row] = [world.pod_info(convert_object(raw, Pod)) for raw in pods]
     # A change that changes nothing has the row judged anew.
-    change = Change(added={row: ()})
+    change = PodChange(added={row: ()})
     if preemptible := (data.get("preemptible") or {}).get("test-node"):
         pod = world.pod_info(pod_of(listed(preemptible), "preemptible"))
         back = {row: (pod,)}
         comes = preemptible["cpu"].startswith("-")
-        change = Change(added=back) if comes else Change(removed=back)
+        change = PodChange(added=back) if comes else PodChange(removed=back)
     assert judged(state, row, change) == record.expected["wantStatus"]
 
 
@@ -139,8 +139,8 @@ def test_a_node_passes(record):
     pod = convert_object(raw, Pod)
     pod_info = world.pod_info(pod, stands_in=names.RESERVE_POD in pod.metadata.annotations)
     plugin = Plugin({})
-    state = plugin.prepare(pod_info, View(world, pod_info, 0.0))
-    while isinstance(state, Narrow | Part):
+    state = plugin.pre_filter(pod_info, View(world, pod_info, 0.0))
+    while isinstance(state, PreFilterResult | PreFilterState):
         state = state.state
     codes = plugin.filter(state, world.nodes.rows)
     assert status(Code(int(codes[0])), ()) == record.expected["wantFilterStatus"]

@@ -4,7 +4,7 @@ from collections import Counter
 
 from holdfast.capacity.held_room import given_back
 from holdfast.capacity.matching import RefusalGround
-from holdfast.framework.plugin import NONE, Change
+from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
@@ -41,7 +41,7 @@ def test_accounts(record):
     state = record.input["stateData"]
     account = Account(record.input["node"], state)
     found = asked(ReservationPlugin(), asking(state), account.world)
-    change = account.change if any(account.change.removed.values()) else NONE
+    change = account.change if any(account.change.removed.values()) else NO_CHANGE
     assert found.filter(account.name, change) == record.expected["wantStatus"]
 
 
@@ -102,11 +102,11 @@ def test_hypotheses(record):
     user = a_user("user", where, requests, offer if given["withR"] else None)
     row, adding = world.nodes.row_of[where], given["function"] == "AddPod"
     if adding and not given["withR"]:
-        changes = (NONE, Change(added={row: (world.pod_info(user),)}))
+        changes = (NO_CHANGE, PodChange(added={row: (world.pod_info(user),)}))
     else:
         world.upsert(user)
-        without = Change(removed={row: (world.nodes.pod(user.uid)[0],)})
-        changes = (without, NONE) if adding else (NONE, without)
+        without = PodChange(removed={row: (world.nodes.pod(user.uid)[0],)})
+        changes = (without, NO_CHANGE) if adding else (NO_CHANGE, without)
     on_node, inside = moved(*changes, world)
     state = given.get("state") or {}
     wants = [expected["wantPreemptible"], expected["wantPreemptibleInRRs"].get(where, {})]

@@ -44,10 +44,13 @@ def test_summary_with_preemption(record):
     refused = refused_everywhere(
         world, world.pod_info(pod(record.input["testPod"], uid="incoming"))
     )
-    effect = DefaultPreemption({}).after_reject(None, refused, refused.view)
+    effect = DefaultPreemption({}).post_filter(None, refused, refused.view)
     want = record.expected
     assert [effect.message, *summed_up(record)] == want["wantStatus"]["reasons"]
-    assert (effect.code.word, effect.nominate) == (want["wantStatus"]["code"], want["wantResult"])
+    assert (effect.code.upstream_name, effect.nominated_node) == (
+        want["wantStatus"]["code"],
+        want["wantResult"],
+    )
 
 
 @parity(FILE, "TestPreemptionMgrSelectVictimsOnNode")

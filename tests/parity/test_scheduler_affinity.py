@@ -4,7 +4,7 @@ from collections import Counter
 
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import Namespace
-from holdfast.framework.plugin import NONE, Change, ClusterEvent, Skip
+from holdfast.framework.plugin import NO_CHANGE, ClusterEvent, PodChange, Skip
 from holdfast.framework.view import View
 from holdfast.plugins.image_locality import ImageLocality, normalized
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
@@ -50,7 +50,7 @@ def test_required(record):
         assert [found.filter(name) for name in world.nodes.row_of] == wanted
 
 
-def counts(found, change=NONE):
+def counts(found, change=NO_CHANGE):
     """Pods counted for required and for forbidden terms, per (key, value)."""
     state, nodes = found.prepared.state, found.world.nodes
     keys = Counter(term.key for term in state.pod.terms.required)
@@ -94,10 +94,10 @@ def test_a_pod_comes_and_goes(record):
     more = world.pod_info(pod(record.input["addedPod"], uid="added"))
     row = world.nodes.row_of[more.pod.spec.node_name]
     wanted = [pairs_of(record.expected[k]) for k in ("expectedAffinity", "expectedAntiAffinity")]
-    assert counts(found, Change(added={row: (more,)})) == wanted
+    assert counts(found, PodChange(added={row: (more,)})) == wanted
     world.nodes.add_pod(more, more.pod.spec.node_name)
     assert counts(found) == wanted
-    assert counts(found, Change(removed={row: (more,)})) == before
+    assert counts(found, PodChange(removed={row: (more,)})) == before
     world.nodes.remove_pod(more.uid)
     assert counts(found) == before
 
@@ -142,7 +142,7 @@ def test_hints(record):
     for raw in record.input.get("namespaces") or ():
         world.upsert(convert_object(raw, Namespace))
     pod_info = world.pod_info(pod(record.input["pod"]))
-    got = InterPodAffinity({}).hint(event_of(record), pod_info, View(world, pod_info, 0.0))
+    got = InterPodAffinity({}).queueing_hint(event_of(record), pod_info, View(world, pod_info, 0.0))
     assert got == (record.expected["expectedHint"] == "Queue")
 
 

@@ -8,7 +8,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.node import Taint
 from holdfast.api.tolerations import find_untolerated
 from holdfast.api.workloads import PodDisruptionBudget
-from holdfast.framework.plugin import Code, Effect, Reject
+from holdfast.framework.plugin import Code, PostFilterResult, Reject
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -77,7 +77,7 @@ def test_fit_error(record):
         prefilter=("Spoken", Reject(Code.UNSCHEDULABLE, (first,))) if first else None,
     )  # fmt: skip
     last = diagnosis["postFilterMsg"]
-    effect = Effect("Spoken", last) if last else None
+    effect = PostFilterResult("Spoken", last) if last else None
     assert fit_error(rejection, effect) == record.expected["wantReasonMsg"]
 
 

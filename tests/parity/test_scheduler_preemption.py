@@ -6,7 +6,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.engine.plugin_use import PluginUse
 from holdfast.engine.prepared import ask
-from holdfast.framework.plugin import NONE, Code, Traits
+from holdfast.framework.plugin import NO_CHANGE, Code, Traits
 from holdfast.framework.rejection import PASSED, Rejection
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption import DefaultPreemption
@@ -16,7 +16,7 @@ from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from parity.harness import parity
 from parity.scheduling import node, pod, world_of
 
-CODES = {code.word: code for code in Code}
+CODES = {code.upstream_name: code for code in Code}
 
 
 class Fake:
@@ -28,10 +28,10 @@ class Fake:
         self.name = name
         self._answer = answer
 
-    def filter(self, _state, rows, change=NONE):
+    def filter(self, _state, rows, change=NO_CHANGE):
         return np.array([self._answer(int(row), change)[0] for row in rows], np.int8)
 
-    def reasons(self, _state, row, change=NONE):
+    def reasons(self, _state, row, change=NO_CHANGE):
         return (self._answer(row, change)[1],)
 
 
@@ -88,7 +88,7 @@ def preempt(record, world, raw_pod, codes=lambda _: Code.UNSCHEDULABLE):
     for raw in record.input.get("pdbs") or ():
         world.upsert(convert_object(raw, PodDisruptionBudget))
     view, refusal = rejection(record, world, raw_pod, codes)
-    return DefaultPreemption({}).after_reject(None, refusal, view)
+    return DefaultPreemption({}).post_filter(None, refusal, view)
 
 
 def world(record, pods):
@@ -120,9 +120,9 @@ def test_dry_run(record):
 @parity("defaultpreemption.jsonl", "TestSelectBestCandidate")
 def test_best_candidate(record):
     effect = preempt(record, world(record, record.input["pods"]), record.input["pod"])
-    assert effect.nominate in record.expected["expected"]
-    assert effect.nominate in effect.tied
-    assert set(effect.tied) <= set(record.expected["expected"])
+    assert effect.nominated_node in record.expected["expected"]
+    assert effect.nominated_node in effect.tied_nodes
+    assert set(effect.tied_nodes) <= set(record.expected["expected"])
     want = {
         c["node"]: (
             {p["metadata"]["name"] for p in c["victims"]["pods"]},
@@ -138,11 +138,11 @@ def test_preempt(record):
     effect = preempt(record, world(record, record.input["pods"]), record.input["pod"])
     want = record.expected["want"]
     if want is None:
-        assert effect.nominate is None
-        assert not effect.evict
+        assert effect.nominated_node is None
+        assert not effect.victims
     else:
-        assert effect.nominate == want["nominatedNodeName"]
-        assert {v.name for v in effect.evict} == set(record.expected["expectedPods"])
+        assert effect.nominated_node == want["nominatedNodeName"]
+        assert {v.name for v in effect.victims} == set(record.expected["expectedPods"])
 
 
 @parity("defaultpreemption.jsonl", "TestPostFilter")
@@ -155,9 +155,9 @@ def test_post_filter(record):
 
     effect = preempt(record, world(record, record.input["pods"]), record.input["pod"], code)
     want, result = record.expected["wantStatus"], record.expected["wantResult"]
-    assert effect.code.word == want["code"]
+    assert effect.code.upstream_name == want["code"]
     assert effect.message == ", ".join(want.get("reasons", ()))
-    assert effect.nominate == (result and result["nominatedNodeName"])
+    assert effect.nominated_node == (result and result["nominatedNodeName"])
 
 
 @parity("defaultpreemption.jsonl", "TestPodEligibleToPreemptOthers")

@@ -8,7 +8,7 @@ from holdfast.api.decode import convert_object
 from holdfast.api.resource import Resource
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import NONE, Change
+from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.framework.view import View
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from parity.harness import parity
@@ -52,7 +52,7 @@ def test_counts_with_a_pod_more(record):
     found = asked(PodTopologySpread({}), record.input["preemptor"], world)
     there = node(record.input["nodes"][record.input["nodeIdx"]]).name
     more = world.pod_info(pod(record.input["addedPod"], uid="added"))
-    change = Change(added={world.nodes.row_of[there]: (more,)})
+    change = PodChange(added={world.nodes.row_of[there]: (more,)})
     assert counts(found, change) == record.expected["want"]["tpValueToMatchNum"]
 
 
@@ -68,11 +68,11 @@ def test_counts_with_a_pod_less(record):
         less = next(raw for raw in standing if raw["metadata"]["name"] == "p-b2")
     gone = world.pod_info(pod(less, uid="gone"))
     known = index >= 0 and (there == gone.pod.spec.node_name)
-    change = Change(removed={world.nodes.row_of[there]: (gone,)}) if known else NONE
+    change = PodChange(removed={world.nodes.row_of[there]: (gone,)}) if known else NO_CHANGE
     assert counts(found, change) == record.expected["want"]["tpValueToMatchNum"]
 
 
-def counts(found, change=NONE):
+def counts(found, change=NO_CHANGE):
     """Matching pods per domain that has an eligible node, a dict for each constraint."""
     answer = []
     for counted in found.prepared.state.counted:
@@ -142,6 +142,8 @@ def test_weights(record):
 def test_hints(record):
     world = world_of([])
     pod_info = world.pod_info(pod(record.input["pod"]))
-    got = PodTopologySpread({}).hint(event_of(record), pod_info, View(world, pod_info, 0.0))
+    got = PodTopologySpread({}).queueing_hint(
+        event_of(record), pod_info, View(world, pod_info, 0.0)
+    )
     wanted = record.expected.get("expectedHint") or record.expected["wantHint"]
     assert got == (wanted == "Queue")

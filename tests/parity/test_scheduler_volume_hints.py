@@ -49,7 +49,7 @@ def hint(record, event):
     world = World()
     pod_info = world.pod_info(pod(record.input["pod"]))
     plugin = PLUGINS[record.input["plugin"]]({})
-    return plugin.hint(event, pod_info, View(world, pod_info, 0.0))
+    return plugin.queueing_hint(event, pod_info, View(world, pod_info, 0.0))
 
 
 def wanted(record):

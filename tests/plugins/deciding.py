@@ -4,7 +4,7 @@ import numpy as np
 
 from holdfast.engine.decision import decide
 from holdfast.engine.explanation import explain
-from holdfast.engine.post_filter import after_reject
+from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.framework.plugin import Placement
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
@@ -42,7 +42,7 @@ def whole_message(world, pod, profile=PROFILE):
     """The fit error with what PostFilter adds."""
     found = outcome(world, pod, profile)
     assert isinstance(found, Rejection)
-    effect = after_reject(profile, found, world, 0.0)
+    effect = run_post_filter_plugins(profile, found, world, 0.0)
     return " ".join(part for part in (found.message(), effect.message) if part)
 
 

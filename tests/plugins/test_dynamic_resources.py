@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import Conflict, HoldfastError, Unavailable
-from holdfast.framework.plugin import ClusterEvent, Code, Part, Placement, Reject, Skip
+from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreFilterState, Reject, Skip
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins.dynamic_resources import DynamicResources
@@ -38,9 +38,9 @@ class Desk:
     def view(self, pod):
         return View(self.world, pod, NOW)
 
-    def prepare(self, raw):
-        answer = self.plugin.prepare(self.pod_info(raw), self.view(self.pod_info(raw)))
-        return answer.state if isinstance(answer, Part) else answer
+    def pre_filter(self, raw):
+        answer = self.plugin.pre_filter(self.pod_info(raw), self.view(self.pod_info(raw)))
+        return answer.state if isinstance(answer, PreFilterState) else answer
 
     def verdicts(self, demand):
         rows = self.world.nodes.rows
@@ -57,7 +57,7 @@ class Desk:
 
     def reserve(self, raw, node):
         """Decide that the pod goes to the node; answers what later points need."""
-        demand = self.prepare(raw)
+        demand = self.pre_filter(raw)
         assert not isinstance(demand, (Reject, Skip)), demand
         assert self.verdicts(demand)[node] == 0
         row = self.world.nodes.row_of[node]
@@ -71,7 +71,7 @@ class Desk:
         return demand, placement
 
     def undo(self, demand, placement):
-        self.api.drive(self.plugin.undo_bind(demand, placement))
+        self.api.drive(self.plugin.undo_pre_bind(demand, placement))
         self.plugin.unreserve(demand, placement)
 
 
@@ -90,13 +90,13 @@ def one_gpu(*more, **options):
 
 
 def test_a_pod_without_claims_is_none_of_its_business():
-    assert isinstance(one_gpu().prepare(a_pod(requests={GPU: "1"})), Skip)
+    assert isinstance(one_gpu().pre_filter(a_pod(requests={GPU: "1"})), Skip)
 
 
 def test_D048_two_pods_racing_for_the_last_device_exactly_one_wins():
     desk = one_gpu(a_claim("a"), a_claim("b"))
     first, second = (a_pod(name, claims=using(name)) for name in "ab")
-    waiting = desk.prepare(second)
+    waiting = desk.pre_filter(second)
     assert desk.verdicts(waiting) == {"n": 0}
     demand, placement = desk.reserve(first, "n")
 
@@ -104,7 +104,7 @@ def test_D048_two_pods_racing_for_the_last_device_exactly_one_wins():
     row = desk.world.nodes.row_of["n"]
     refusal = desk.plugin.reserve(waiting, Placement(desk.pod_info(second), row, "n", {}))
     assert refusal.reasons == ("cannot allocate all claims",)
-    late = desk.prepare(second)
+    late = desk.pre_filter(second)
     assert desk.verdicts(late) == {"n": Code.UNRESOLVABLE}
     assert desk.reasons(late, "n") == ("cannot allocate all claims",)
 
@@ -114,7 +114,7 @@ def test_D048_two_pods_racing_for_the_last_device_exactly_one_wins():
     assert held[0]["status"]["reservedFor"] == [
         {"resource": "pods", "name": "a", "uid": "uid-pod-default-a"}
     ]
-    assert desk.verdicts(desk.prepare(second)) == {"n": Code.UNRESOLVABLE}
+    assert desk.verdicts(desk.pre_filter(second)) == {"n": Code.UNRESOLVABLE}
     assert sum(desk.world.devices.holdings.whole.values()) == 1
 
 
@@ -170,13 +170,13 @@ def test_D052_an_extended_resource_becomes_a_special_claim():
 def test_D045_a_missing_class_holds_the_pod_until_it_exists():
     desk = Desk(a_node("n"), a_slice("n-gpu", node="n"), a_claim("a"))
     pod = a_pod(claims=using("a"))
-    refusal = desk.prepare(pod)
+    refusal = desk.pre_filter(pod)
     assert refusal == Reject(Code.UNRESOLVABLE, ("request req-0: device class gpu does not exist",))
     desk.world.upsert(typed(a_device_class("gpu")))
     pod_info = desk.pod_info(pod)
     event = ClusterEvent("DeviceClass", "Add", None, typed(a_device_class("gpu")))
-    assert desk.plugin.hint(event, pod_info, desk.view(pod_info))
-    assert desk.verdicts(desk.prepare(pod)) == {"n": 0}
+    assert desk.plugin.queueing_hint(event, pod_info, desk.view(pod_info))
+    assert desk.verdicts(desk.pre_filter(pod)) == {"n": 0}
 
 
 @pytest.mark.parametrize(
@@ -200,14 +200,14 @@ def test_D044_a_pod_waits_outside_the_queue_for_its_claims(claim, entry, words):
     pod = desk.pod_info(a_pod(claims=[entry]))
     refusal = Reject(Code.UNRESOLVABLE, (words,))
     assert desk.plugin.pre_enqueue(pod, desk.view(pod)) == refusal
-    assert desk.plugin.prepare(pod, desk.view(pod)) == refusal
+    assert desk.plugin.pre_filter(pod, desk.view(pod)) == refusal
 
 
 def test_D044_a_claim_made_for_another_pod_is_refused():
     made = {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "a"}]}
     pod = a_pod(claims=[{"name": "a", "resourceClaimTemplateName": "t"}], status=made)
     desk = one_gpu(a_claim("a"))
-    assert desk.prepare(pod).reasons == (
+    assert desk.pre_filter(pod).reasons == (
         "ResourceClaim default/a was not created for Pod default/p (Pod is not owner)",
     )
 
@@ -216,7 +216,7 @@ def test_D046_two_pods_share_an_allocated_claim_on_one_node():
     desk = one_gpu(a_node("other"), a_claim("a"))
     desk.bind(a_pod("p", claims=using("a")), "n")
     second = a_pod("q", claims=using("a"))
-    demand = desk.prepare(second)
+    demand = desk.pre_filter(second)
     assert desk.verdicts(demand) == {"n": 0, "other": Code.UNRESOLVABLE}
     assert desk.reasons(demand, "other") == ("resourceclaim not available on the node",)
     desk.bind(second, "n")
@@ -229,13 +229,13 @@ def test_D047_a_second_pod_waits_while_the_claim_is_being_allocated():
     demand, placement = desk.reserve(a_pod("p", claims=using("a")), "n")
     second = a_pod("q", claims=using("a"))
     words = "resource claim default/a is in the process of being allocated"
-    assert desk.prepare(second) == Reject(Code.UNRESOLVABLE, (words,))
+    assert desk.pre_filter(second) == Reject(Code.UNRESOLVABLE, (words,))
     old = desk.claims.get("default", "a")
     desk.api.drive(desk.plugin.pre_bind(demand, placement))
     pod_info = desk.pod_info(second)
     event = ClusterEvent("ResourceClaim", "Update", old, desk.claims.get("default", "a"))
-    assert desk.plugin.hint(event, pod_info, desk.view(pod_info))
-    assert desk.verdicts(desk.prepare(second)) == {"n": 0}
+    assert desk.plugin.queueing_hint(event, pod_info, desk.view(pod_info))
+    assert desk.verdicts(desk.pre_filter(second)) == {"n": 0}
 
 
 def test_D049_an_unreserved_claim_on_a_node_that_will_not_do_is_deallocated():
@@ -248,9 +248,9 @@ def test_D049_an_unreserved_claim_on_a_node_that_will_not_do_is_deallocated():
 
     desk.world.upsert(typed(a_node("other")))
     desk.world.delete(typed(a_node("n")))
-    waiting = desk.prepare(a_pod("q", claims=using("a")))
+    waiting = desk.pre_filter(a_pod("q", claims=using("a")))
     assert desk.verdicts(waiting) == {"other": Code.UNRESOLVABLE}
-    effect = desk.plugin.after_reject(waiting, None, None)
+    effect = desk.plugin.post_filter(waiting, None, None)
     assert effect.message == "deallocation of ResourceClaim completed"
     for call in effect.calls:
         desk.api.carry_out(call)
@@ -261,10 +261,10 @@ def test_D049_an_unreserved_claim_on_a_node_that_will_not_do_is_deallocated():
 
 def test_nothing_to_deallocate_is_said_as_upstream_says_it():
     desk = one_gpu(a_claim("a", count=2))
-    demand = desk.prepare(a_pod(claims=using("a")))
+    demand = desk.pre_filter(a_pod(claims=using("a")))
     assert desk.verdicts(demand) == {"n": Code.UNRESOLVABLE}
-    assert desk.plugin.after_reject(demand, None, None).message == "still not schedulable"
-    effect = desk.plugin.after_reject(None, None, None)
+    assert desk.plugin.post_filter(demand, None, None).message == "still not schedulable"
+    effect = desk.plugin.post_filter(None, None, None)
     assert effect.message == "no new claims to deallocate"
 
 
@@ -299,12 +299,12 @@ def test_D050_a_claim_allocated_elsewhere_fails_and_leaves_no_promise():
 def test_a_late_undo_does_not_withdraw_the_promise_of_another_pod():
     desk = one_gpu(a_claim("a"), a_claim("b"))
     first = desk.bind(a_pod("p", claims=using("a")), "n")
-    desk.api.drive(desk.plugin.undo_bind(*first))
+    desk.api.drive(desk.plugin.undo_pre_bind(*first))
     # Before the first pod is done, its claim is freed and promised devices for the second.
     desk.api.put(a_claim("a"))
     desk.reserve(a_pod("q", claims=using("a")), "n")
     desk.plugin.unreserve(*first)
-    assert desk.verdicts(desk.prepare(a_pod("r", claims=using("b")))) == {"n": 2}
+    assert desk.verdicts(desk.pre_filter(a_pod("r", claims=using("b")))) == {"n": 2}
 
 
 def test_withdrawing_a_promise_twice_changes_nothing():
@@ -314,7 +314,7 @@ def test_withdrawing_a_promise_twice_changes_nothing():
     desk.plugin.unreserve(demand, placement)
     desk.plugin.unreserve(demand, placement)
     assert not desk.world.devices.holdings.whole
-    assert desk.verdicts(desk.prepare(a_pod(claims=using("a")))) == {"n": 0}
+    assert desk.verdicts(desk.pre_filter(a_pod(claims=using("a")))) == {"n": 0}
 
 
 def test_D025_a_selector_error_on_one_of_two_nodes_keeps_the_pod_pending():
@@ -324,7 +324,7 @@ def test_D025_a_selector_error_on_one_of_two_nodes_keeps_the_pod_pending():
         a_slice("n-gpu", node="n", devices=[a_device(attributes={"healthy": True})]),
         a_slice("m-gpu", node="m", devices=[a_device()]),
     )  # fmt: skip
-    demand = desk.prepare(a_pod(claims=using("a")))
+    demand = desk.pre_filter(a_pod(claims=using("a")))
     assert desk.verdicts(demand) == {"n": 0, "m": Code.ERROR}
     words = "class gpu: selector #0: CEL runtime error: no such key: healthy"
     assert desk.reasons(demand, "m") == (words,)
@@ -332,7 +332,7 @@ def test_D025_a_selector_error_on_one_of_two_nodes_keeps_the_pod_pending():
 
 def test_D043_a_search_over_its_limit_is_an_error():
     desk = one_gpu(a_claim("a", constraints=[{"matchAttribute": "a.com/x"}]), filterTimeout="1ns")
-    demand = desk.prepare(a_pod(claims=using("a")))
+    demand = desk.pre_filter(a_pod(claims=using("a")))
     assert desk.verdicts(demand) == {"n": Code.ERROR}
     assert desk.reasons(demand, "n") == ("node n: timed out trying to allocate devices",)
 
@@ -350,11 +350,11 @@ def test_D034_nodes_with_earlier_alternatives_score_higher():
         a_slice("n-gpu", node="n", devices=1), a_slice("m-gpu", node="m", devices=2),
     )  # fmt: skip
     pod = a_pod(claims=using("a"))
-    demand = desk.plugin.prepare(desk.pod_info(pod), desk.view(desk.pod_info(pod)))
+    demand = desk.plugin.pre_filter(desk.pod_info(pod), desk.view(desk.pod_info(pod)))
     rows = np.array([desk.world.nodes.row_of[name] for name in ("n", "m")])
     raw = desk.plugin.score(demand, rows)
     assert raw.tolist() == [7, 8]
-    assert desk.plugin.normalize(demand, rows, raw).tolist() == [87, 100]
+    assert desk.plugin.normalize_score(demand, rows, raw).tolist() == [87, 100]
     desk.bind(pod, "n")
     [claim] = desk.api.of_kind("ResourceClaim")
     [result] = claim["status"]["allocation"]["devices"]["results"]
@@ -392,7 +392,7 @@ def test_D056_a_node_with_the_resource_of_its_own_uses_its_device_plugin():
 def test_D056_a_node_with_none_of_its_own_is_served_by_devices():
     pod = a_pod(requests={GPU: "1"})
     desk = extended(a_node("n", allocatable={GPU: "0"}), a_node("m"), pod)
-    assert desk.verdicts(desk.prepare(pod)) == {"n": 0, "m": Code.UNRESOLVABLE}
+    assert desk.verdicts(desk.pre_filter(pod)) == {"n": 0, "m": Code.UNRESOLVABLE}
     desk.bind(pod, "n")
     assert len(desk.api.of_kind("ResourceClaim")) == 1
 
@@ -401,13 +401,13 @@ def test_D064_when_all_devices_are_taken_the_next_pod_waits_for_one_to_go():
     pods = [a_pod(name, requests={GPU: "2"}) for name in ("p", "q")]
     desk = extended(a_node("n"), *pods)
     desk.bind(pods[0], "n")
-    assert desk.verdicts(desk.prepare(pods[1])) == {"n": Code.UNRESOLVABLE}
+    assert desk.verdicts(desk.pre_filter(pods[1])) == {"n": Code.UNRESOLVABLE}
     claim = desk.claims.all()[0]
     desk.world.delete(claim)
     pod_info = desk.pod_info(pods[1])
     event = ClusterEvent("ResourceClaim", "Delete", claim, None)
-    assert desk.plugin.hint(event, pod_info, desk.view(pod_info))
-    assert desk.verdicts(desk.prepare(pods[1])) == {"n": 0}
+    assert desk.plugin.queueing_hint(event, pod_info, desk.view(pod_info))
+    assert desk.verdicts(desk.pre_filter(pods[1])) == {"n": 0}
 
 
 def test_D065_a_claim_and_an_extended_resource_never_get_the_same_device():
@@ -427,7 +427,7 @@ def test_D066_a_special_claim_that_cannot_be_made_leaves_nothing_behind():
         desk.api.drive(desk.plugin.pre_bind(demand, placement))
     desk.undo(demand, placement)
     assert not desk.world.devices.holdings.whole
-    assert desk.verdicts(desk.prepare(pod)) == {"n": 0}
+    assert desk.verdicts(desk.pre_filter(pod)) == {"n": 0}
 
 
 def test_D067_when_the_pod_cannot_be_told_the_special_claim_is_deleted():
@@ -440,7 +440,7 @@ def test_D067_when_the_pod_cannot_be_told_the_special_claim_is_deleted():
     desk.undo(demand, placement)
     assert not desk.api.of_kind("ResourceClaim")
     assert not desk.world.devices.holdings.whole
-    assert desk.verdicts(desk.prepare(pod)) == {"n": 0}
+    assert desk.verdicts(desk.pre_filter(pod)) == {"n": 0}
 
 
 def test_a_failed_binding_after_everything_was_written_clears_the_pod_status_too():
@@ -455,10 +455,10 @@ def test_D068_a_leftover_special_claim_is_deleted_before_a_new_one_is_made():
     pod = a_pod(requests={GPU: "1"})
     desk = extended(a_node("n"), pod)
     desk.bind(pod, "n")  # and then the scheduler crashed before the pod was bound
-    waiting = desk.prepare(pod)
+    waiting = desk.pre_filter(pod)
     assert desk.verdicts(waiting) == {"n": Code.UNRESOLVABLE}
     assert desk.reasons(waiting, "n") == ("cannot schedule extended resource claim",)
-    effect = desk.plugin.after_reject(waiting, None, None)
+    effect = desk.plugin.post_filter(waiting, None, None)
     assert effect.message == "deletion of ResourceClaim completed"
     for call in effect.calls:
         desk.api.carry_out(call)
@@ -470,7 +470,7 @@ def test_D068_a_leftover_special_claim_is_deleted_before_a_new_one_is_made():
 def test_D069_more_devices_than_a_claim_may_have_is_an_error_and_makes_no_claim():
     pod = a_pod(requests={GPU: "33"})
     desk = extended(a_node("n"), pod)
-    demand = desk.prepare(pod)
+    demand = desk.pre_filter(pod)
     assert desk.verdicts(demand) == {"n": Code.ERROR}
     words = "number of requested devices 33 exceeds the claim limit of 32"
     assert words in desk.reasons(demand, "n")[0]
@@ -487,5 +487,5 @@ def test_D070_a_claim_beside_a_resource_of_the_device_plugin_makes_no_special_cl
 def test_reservations_that_hold_devices_are_refused_in_words():
     desk = one_gpu(a_claim("a"))
     pod = desk.world.pod_info(typed(a_pod(claims=using("a"))), stands_in=True)
-    refusal = desk.plugin.prepare(pod, desk.view(pod))
+    refusal = desk.plugin.pre_filter(pod, desk.view(pod))
     assert refusal.reasons == ("reservations that hold devices are not built yet",)

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from holdfast.framework.plugin import ClusterEvent, Hints, Traits, hears
+from holdfast.framework.plugin import ClusterEvent, QueueingHintPlugin, Traits, is_registered_for
 from holdfast.framework.view import View
 from holdfast.scheduler.event_handlers import node_changes, pod_changes
 from holdfast.testing import a_node, a_pod, typed
@@ -16,7 +16,7 @@ def worth(plugin, pod, resource, action, old=None, new=None):
     pod_info = world.pod_info(typed(pod))
     old, new = (None if raw is None else typed(raw) for raw in (old, new))
     event = ClusterEvent(resource, action, old, new)
-    return PROFILE.plugin(plugin).hint(event, pod_info, View(world, pod_info, 0.0))
+    return PROFILE.plugin(plugin).queueing_hint(event, pod_info, View(world, pod_info, 0.0))
 
 
 def test_S015_a_node_that_grew_enough_is_worth_it_and_a_label_is_not():
@@ -101,14 +101,16 @@ def news(resource, changes, versions):
         yield [ClusterEvent(resource, action, before, after) for action in actions]
 
 
-@pytest.mark.parametrize("plugin", PROFILE.having(Hints), ids=lambda plugin: plugin.name)
+@pytest.mark.parametrize(
+    "plugin", PROFILE.having(QueueingHintPlugin), ids=lambda plugin: plugin.name
+)
 def test_a_plugin_hears_everything_it_would_say_yes_to(plugin):
     world = a_world(a_node("n"))
     waiting = [world.pod_info(typed(pod)) for pod in WAITING]
     told = [*news("Node", node_changes, NODES), *news("AssignedPod", pod_changes, PODS)]
     for events, pod in itertools.product(told, waiting):
-        helpful = [e for e in events if plugin.hint(e, pod, View(world, pod, 0.0))]
-        assert not helpful or any(hears(plugin, event) for event in helpful), helpful
+        helpful = [e for e in events if plugin.queueing_hint(e, pod, View(world, pod, 0.0))]
+        assert not helpful or any(is_registered_for(plugin, event) for event in helpful), helpful
 
 
 def test_a_plugin_that_names_nothing_hears_everything():
@@ -116,9 +118,9 @@ def test_a_plugin_that_names_nothing_hears_everything():
         name = "Own"
         traits = Traits()
 
-        def hint(self, event, pod, view):
+        def queueing_hint(self, event, pod, view):
             return True
 
-    assert hears(Own(), ClusterEvent("Node", "Add"))
-    assert hears(PROFILE.plugin("DefaultBinder"), ClusterEvent("Node", "Add"))
-    assert not hears(PROFILE.plugin("NodeName"), ClusterEvent("AssignedPod", "Add"))
+    assert is_registered_for(Own(), ClusterEvent("Node", "Add"))
+    assert is_registered_for(PROFILE.plugin("DefaultBinder"), ClusterEvent("Node", "Add"))
+    assert not is_registered_for(PROFILE.plugin("NodeName"), ClusterEvent("AssignedPod", "Add"))

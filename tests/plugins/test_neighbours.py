@@ -240,7 +240,7 @@ def test_a_term_nobody_can_read_is_said():
     assert found.message().startswith(
         "0/1 nodes are available: parsing pod: requiredAntiAffinityTerms: values[0][app]: "
     )
-    assert found.code.word == "UnschedulableAndUnresolvable"
+    assert found.code.upstream_name == "UnschedulableAndUnresolvable"
 
 
 def test_evicting_whom_a_pod_avoids_makes_room():

@@ -5,8 +5,8 @@ import pytest
 from holdfast.api.reservation_names import ALLOCATED
 from holdfast.api.scheme import DISRUPTION_BUDGETS, NAMESPACES
 from holdfast.columns.interner import CPU
-from holdfast.engine.post_filter import after_reject
-from holdfast.framework.values import Needs
+from holdfast.engine.post_filter import run_post_filter_plugins
+from holdfast.framework.values import RequiredResources
 from holdfast.plugins.default_preemption import plugin
 from holdfast.plugins.default_preemption.ranking import LossColumns
 from holdfast.plugins.default_preemption.trial import trials_of
@@ -20,11 +20,11 @@ def started(seconds):
 
 
 def plan(world, pod):
-    return after_reject(PROFILE, outcome(world, pod), world, 1.8e9)
+    return run_post_filter_plugins(PROFILE, outcome(world, pod), world, 1.8e9)
 
 
 def victims(effect):
-    return sorted(pod.name for pod in effect.evict)
+    return sorted(pod.name for pod in effect.victims)
 
 
 def test_S057_the_node_where_least_is_lost():
@@ -37,8 +37,8 @@ def test_S057_the_node_where_least_is_lost():
 
     world = a_world(*small_nodes(3), *on("n1", 5, 2), *on("n2", 3, 4), *on("n3", 3, 1))
     effect = plan(world, a_pod(cpu="4", priority=10))
-    assert effect.nominate == "n3"
-    assert effect.tied == ("n3",)
+    assert effect.nominated_node == "n3"
+    assert effect.tied_nodes == ("n3",)
     assert {c.node for c in effect.candidates} == {"n1", "n2", "n3"}
 
 
@@ -48,7 +48,7 @@ def test_S057_equal_nodes_lose_whoever_started_last():
         a_pod("old", cpu="4", node="n1", status=started(1)),
         a_pod("young", cpu="4", node="n2", status=started(30)),
     )
-    assert plan(world, a_pod(cpu="4", priority=10)).nominate == "n2"
+    assert plan(world, a_pod(cpu="4", priority=10)).nominated_node == "n2"
 
 
 KEPT = {
@@ -67,7 +67,7 @@ def test_what_is_kept_wrong_of_a_row_is_found_out(column):
     nodes = [a_node(f"n{i}", cpu="4") for i in range(80)]
     pods = [a_pod(f"p{i}", cpu="2", node=f"n{i // 2}", status=started(i // 4)) for i in range(160)]
     world = a_world(*nodes, *pods)
-    needs = Needs(((CPU, 3000),))
+    needs = RequiredResources(((CPU, 3000),))
     trial = trials_of(world).of(10, needs)
     world.upsert(typed(a_pod("more", cpu="1", node="n7")))
     assert trials_of(world).of(10, needs) is trial
@@ -135,7 +135,7 @@ def test_S059_a_broken_budget_weighs_more_than_any_priority():
         a_pod("dear", cpu="4", priority=9, node="n2"),
     )  # fmt: skip
     effect = plan(world, a_pod(cpu="4", priority=10))
-    assert effect.nominate == "n2"
+    assert effect.nominated_node == "n2"
     assert {c.node: c.violations for c in effect.candidates} == {"n1": 1, "n2": 0}
 
 
@@ -170,7 +170,7 @@ def an_owner(name, cpu):
 def test_what_an_owner_leaves_stays_reserved():
     world = a_world(*small_nodes(1), a_held_room("4"), an_owner("owner", "4"))
     stranger = plan(world, a_pod("stranger", cpu="4", priority=10))
-    assert (stranger.evict, stranger.nominate) == ((), "")
+    assert (stranger.victims, stranger.nominated_node) == ((), "")
     assert "1 node(s) preemption failed due to insufficient resources" in stranger.message
     other = plan(world, a_pod("other", cpu="4", priority=10, labels={"app": "web"}))
     assert victims(other) == ["owner"]
@@ -179,21 +179,21 @@ def test_what_an_owner_leaves_stays_reserved():
 def test_what_an_owner_took_beyond_its_reservation_becomes_free():
     world = a_world(*small_nodes(1), a_held_room("2"), an_owner("owner", "4"))
     assert victims(plan(world, a_pod("stranger", cpu="2", priority=10))) == ["owner"]
-    assert plan(world, a_pod("stranger", cpu="3", priority=10)).evict == ()
+    assert plan(world, a_pod("stranger", cpu="3", priority=10)).victims == ()
     assert victims(plan(world, a_pod(cpu="4", priority=10, labels={"app": "web"}))) == ["owner"]
 
 
 def test_a_pod_slot_an_owner_leaves_stays_reserved():
     nodes = small_nodes(1, pods="1")
     world = a_world(*nodes, a_held_room("1"), an_owner("owner", "1"))
-    assert plan(world, a_pod("stranger", cpu="1", priority=10)).evict == ()
+    assert plan(world, a_pod("stranger", cpu="1", priority=10)).victims == ()
 
 
 def test_a_pod_that_never_preempts_says_so():
     world = a_world(*small_nodes(1), a_pod("s", cpu="4", node="n1"))
     effect = plan(world, a_pod(cpu="4", priority=10, preemption_policy="Never"))
     assert "preemption: not eligible due to preemptionPolicy=Never." in effect.message
-    assert effect.nominate is None
+    assert effect.nominated_node is None
 
 
 def test_spread_is_judged_with_the_victims_gone():
@@ -212,7 +212,7 @@ def test_spread_is_judged_with_the_victims_gone():
     )  # fmt: skip
     pod = a_pod("new", priority=10, topology_spread_constraints=[constraint], **web)
     effect = plan(world, pod)
-    assert effect.nominate == "n1"
+    assert effect.nominated_node == "n1"
     assert victims(effect) == ["w1"]
     assert typed(pod).spec.priority == 10
 
@@ -263,8 +263,8 @@ def test_one_pod_asks_for_any_number_of_resources():
         a_pod("high", node="n1", priority=100, requests={sorts[-1]: "1"}),
     )  # fmt: skip
     wanted = a_pod("wanted", cpu="1", priority=10, requests=one_each)
-    assert not plan(world, wanted).nominate
+    assert not plan(world, wanted).nominated_node
     world.upsert(typed(a_pod("one", node="n1")))
-    assert not plan(world, wanted).nominate
+    assert not plan(world, wanted).nominated_node
     world.delete(typed(a_pod("high", node="n1", priority=100)))
     assert victims(plan(world, wanted)) == ["low"]

@@ -10,7 +10,7 @@ from holdfast.engine.decision import decide, feasible, ranked
 from holdfast.engine.memory import Memory
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
-from holdfast.framework.plugin import Change, Narrow, Part, Placement
+from holdfast.framework.plugin import Placement, PodChange, PreFilterResult, PreFilterState
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -74,9 +74,9 @@ def an_owner(random, name):
 
 def state_of(world, pod):
     pod_info = world.pod_info(typed(pod))
-    found = ReservationPlugin({}).prepare(pod_info, View(world, pod_info, 0.0))
-    part = found.state if isinstance(found, Narrow) else found
-    state = part.state if isinstance(part, Part) else part
+    found = ReservationPlugin({}).pre_filter(pod_info, View(world, pod_info, 0.0))
+    part = found.state if isinstance(found, PreFilterResult) else found
+    state = part.state if isinstance(part, PreFilterState) else part
     assert isinstance(state, OwnerState)
     return state
 
@@ -126,11 +126,11 @@ def test_one_row_is_judged_as_all_rows_are(seed):
     world = a_world(random)
     for standing in play(random, world, 25):
         state = state_of(world, an_owner(random, "asker"))
-        check_rows(state, Change())
+        check_rows(state, PodChange())
         gone = [pod_info for pod_info in standing if random.random() < 0.3]
         rows = {world.nodes.pod(pod_info.uid)[1] for pod_info in gone}
         removed = {row: tuple(f for f in gone if world.nodes.pod(f.uid)[1] == row) for row in rows}
-        check_rows(state, Change(removed=removed))
+        check_rows(state, PodChange(removed=removed))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -153,7 +153,7 @@ def test_the_offer_is_chosen_as_if_the_pod_were_not_there_yet():
     def told(state, placement):
         before = state.kept.before(placement.row)
         if before is not None:
-            without = Change(removed={placement.row: (placement.pod,)})
+            without = PodChange(removed={placement.row: (placement.pod,)})
             assert choose(state, before) == nominate(state, placement.row, without)
             remembered.append(before)
 

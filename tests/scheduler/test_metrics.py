@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import Filters, Reserves, Traits, implements
+from holdfast.framework.plugin import FilterPlugin, ReservePlugin, Traits, implements
 from holdfast.scheduler.metrics import Metrics
 from holdfast.scheduler.plugin_metrics import Meter
 from holdfast.testing import Fault, FaultyTransport, a_node, a_pod, a_priority_class
@@ -225,4 +225,4 @@ def test_a_stand_in_follows_its_plugin():
     assert (plugin.asked, made.unreserve(None, None)) == (1, 1)
     plugin.unreserve = lambda *_: "replaced"
     assert made.unreserve(None, None) == "replaced"
-    assert implements(made, Reserves) and not implements(made, Filters)
+    assert implements(made, ReservePlugin) and not implements(made, FilterPlugin)

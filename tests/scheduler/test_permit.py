@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.api.scheme import PODS
 from holdfast.columns.interner import CPU
-from holdfast.framework.plugin import Call, Code, Reject, Traits, Wait
+from holdfast.framework.plugin import ApiCall, Code, Reject, Traits, Wait
 from holdfast.plugins import default_profiles
 from holdfast.testing import a_node, a_pod, a_priority_class
 from holdfast.testing.harness import Harness
@@ -34,7 +34,7 @@ class Usher:
 
     def permit(self, _state, placement, waiting):
         self.waiting = waiting
-        placement.activate.update(self.wakes)
+        placement.pods_to_activate.update(self.wakes)
         if self.answer is not None:
             return self.answer
         seconds = placement.pod.pod.metadata.annotations.get(self.name)
@@ -60,7 +60,7 @@ class Witness:
             raise ZeroDivisionError("a bug")
         body = {"metadata": {"labels": {"seen": "true"}}}
         path = PODS.path(placement.pod.namespace, placement.pod.name)
-        yield Call("patch", path, body, "application/merge-patch+json")
+        yield ApiCall("patch", path, body, "application/merge-patch+json")
 
 
 def with_plugins(*extra):

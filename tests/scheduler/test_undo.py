@@ -10,7 +10,7 @@ from holdfast.client.client import Client
 from holdfast.columns.interner import CPU
 from holdfast.engine.profile import Profile
 from holdfast.errors import Unavailable
-from holdfast.framework.plugin import Call, Code, Placement, Reject, Skip, Traits
+from holdfast.framework.plugin import ApiCall, Code, Placement, Reject, Skip, Traits
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.plugins.default_binder import DefaultBinder
@@ -51,11 +51,11 @@ class Diary:
         self._pages.append(f"pre-bind {self.name}")
         if self._breaks:
             raise ZeroDivisionError("a bug")
-        yield self._call or Call("get", PODS.path("default", placement.pod.name))
+        yield self._call or ApiCall("get", PODS.path("default", placement.pod.name))
 
-    def undo_bind(self, _state, _placement):
+    def undo_pre_bind(self, _state, _placement):
         self._pages.append(f"undo {self.name}")
-        yield Call("get", "/api/v1/nodes/n")
+        yield ApiCall("get", "/api/v1/nodes/n")
 
 
 def diaries(pages, **odd_one):
@@ -100,7 +100,7 @@ def test_a_refused_promise_withdraws_every_plugins_in_reverse(world):
 
 def test_a_plugin_with_nothing_to_say_is_not_asked(world):
     class Prepares(Diary):
-        def prepare(self, _pod, _view):
+        def pre_filter(self, _pod, _view):
             return Skip()
 
     pages = []
@@ -137,7 +137,7 @@ def test_a_refusal_to_reserve_is_told_as_upstream_tells_it(world, code, error, m
 class Prepared(Diary):
     """A diary whose plugin has something to say about every pod."""
 
-    def prepare(self, _pod, _view):
+    def pre_filter(self, _pod, _view):
         return "state"
 
 
@@ -164,9 +164,9 @@ async def test_a_read_is_repeated_until_the_server_answers_and_a_write_is_not(cl
     answers = []
 
     def steps():
-        answers.append((yield Call("get", "/api/v1/nodes/n"))["metadata"]["name"])
+        answers.append((yield ApiCall("get", "/api/v1/nodes/n"))["metadata"]["name"])
         line.add(Fault("unavailable"))
-        yield Call("patch", "/api/v1/nodes/n", {}, "application/merge-patch+json")
+        yield ApiCall("patch", "/api/v1/nodes/n", {}, "application/merge-patch+json")
 
     driving = asyncio.create_task(ApiCallRunner(Client(line, "test"), cluster.clock).run(steps()))
     await cluster.clock.advance_until(driving.done)
@@ -184,7 +184,7 @@ async def test_a_pod_is_bound_once_everything_before_is_written(cluster):
 
 async def test_what_was_written_before_a_failure_is_undone_in_reverse(cluster):
     pages = []
-    missing = Call("patch", PODS.path("default", "nobody"), {}, "application/merge-patch+json")
+    missing = ApiCall("patch", PODS.path("default", "nobody"), {}, "application/merge-patch+json")
     failure = await bound(cluster, *diaries(pages, call=missing))
     assert failure == 'running PreBind plugin "b": pods "nobody" not found'
     assert pages == ["pre-bind a", "pre-bind b", "undo b", "undo a"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from holdfast.framework.plugin import Effect, Scope, Traits
+from holdfast.framework.plugin import PostFilterResult, Scope, Traits
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
@@ -54,19 +54,19 @@ class TellsNothing(PodTopologySpread):
     def reads(self, pod, view):
         return (super().reads(pod, view), pod.uid)
 
-    def beyond(self, pod, view):
+    def key_outside_spec(self, pod, view):
         return None
 
 
 class AskedForNothing(NodeName):
-    """Has ``beyond``, which is not asked without ``beyond_spec``."""
+    """Has ``key_outside_spec``, which is not asked without ``reads_outside_spec``."""
 
-    def beyond(self, pod, view):
+    def key_outside_spec(self, pod, view):
         return None
 
 
 class ReadsWhatItIgnores(NodeResourcesFit):
-    traits = replace(NodeResourcesFit.traits, ignores_amounts=True)
+    traits = replace(NodeResourcesFit.traits, ignores_requests=True)
 
 
 class AnswersSlicesWrongly(TaintToleration):
@@ -78,10 +78,10 @@ class AnswersSlicesWrongly(TaintToleration):
 class Unbounded(TaintToleration):
     """Counts on all rows being ranked."""
 
-    traits = replace(TaintToleration.traits, bounded=True)
+    traits = replace(TaintToleration.traits, bounded_scores=True)
 
-    def scale(self, state, raw, low, high):
-        return super().scale(state, raw, low, high) + (raw - low) * 200
+    def normalize_by_range(self, state, raw, low, high):
+        return super().normalize_by_range(state, raw, low, high) + (raw - low) * 200
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Rows:
 class Incomparable(ImageLocality):
     """Has states that cannot be compared."""
 
-    def prepare(self, pod, view):
+    def pre_filter(self, pod, view):
         return Rows(view.nodes.alive.copy())
 
     def score(self, state, rows):
@@ -100,23 +100,23 @@ class Incomparable(ImageLocality):
 
 
 class NeedsItsState(NodeName):
-    traits = Traits(asked_unprepared=True)
+    traits = Traits(post_filter_without_state=True)
 
-    def after_reject(self, state, rejection, view):
-        return Effect(state.node)
+    def post_filter(self, state, rejection, view):
+        return PostFilterResult(state.node)
 
 
 @pytest.mark.parametrize(
     ("plugin", "law"),
     [
-        (OldFashioned, r"sets scope, epochs, which is not read: write `traits = Traits\(scope="),
-        (SetsOneBesides, "sets scope, which is not read"),
+        (OldFashioned, r"sets scope, epochs, which has no effect: write `traits = Traits\(scope="),
+        (SetsOneBesides, "sets scope, which has no effect"),
         (Undeclared, r"has no traits: write `traits = Traits\(\)`"),
         (ScopedTooNarrowly, "incremental equals full"),
         (LooksAtAnnotations, "reads looks at the spec alone"),
-        (TellsNothing, "beyond tells what reads takes from beyond the spec"),
-        (AskedForNothing, "beyond is asked only of a plugin with beyond_spec"),
-        (ReadsWhatItIgnores, "reads ignores amounts"),
+        (TellsNothing, "key_outside_spec has all that reads uses outside the spec"),
+        (AskedForNothing, "key_outside_spec is called only for a plugin with reads_outside_spec"),
+        (ReadsWhatItIgnores, "reads ignores requests"),
         (AnswersSlicesWrongly, "slice equals rows|incremental equals full"),
         (Unbounded, "scores end in 0..100"),
         (Incomparable, "states are comparable"),

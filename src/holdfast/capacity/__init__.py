@@ -8,5 +8,6 @@ meaning for everybody.
 What other packages know of reservations: ``PodInfo.stands_in`` (no real pod, but one that looks
 for a node in the place of a reservation), ``World.stand_in`` (which makes it), ``View.matched``,
 ``unseen`` and ``lifted`` (what is held for a pod, and so not in its way), the trait
-``serves_owners`` and ``ClusterEvent.about_held_room``. ``audit`` checks what the ledger promises.
+``allocates_reservations`` and ``ClusterEvent.about_held_room``. ``audit`` checks what the ledger
+promises.
 """

@@ -129,7 +129,7 @@ class Moves(Protocol):
         """Who would leave, by row."""
         ...
 
-    def freed(self, row: int) -> tuple[dict[int, int], int]:
+    def freed_resources(self, row: int) -> tuple[dict[int, int], int]:
         """Room that would become free if nobody drew on anything, and pod slots."""
         ...
 
@@ -138,7 +138,7 @@ def given_back(offers: Offers, change: Moves) -> FreedCapacity:
     """Work out a change: what pods draw on offers moves there, the rest on the row."""
     given, vacated = FreedCapacity({}, {}), []
     for row in {*change.removed, *change.added}:
-        room, slots = change.freed(row)
+        room, slots = change.freed_resources(row)
         to_row = given.rows[int(row)] = {**room, PODS: slots}
         gone = {pod.uid for pod in change.removed.get(row, ())}
         coming, replaced = _draws_to_come(offers, int(row), change.added.get(row, ()), gone)

@@ -20,18 +20,18 @@ from holdfast.plugins import REGISTRY
 
 ENTRY_POINTS = "holdfast.plugins"
 _PROTOCOLS = {
-    "pre_enqueue": contract.PreEnqueues,
-    "prepare": contract.Prepares,
-    "filter": contract.Filters,
-    "after_reject": contract.AfterRejects,
-    "pre_score": contract.PreScores,
-    "score": contract.Scores,
-    "tier": contract.Tiers,
-    "reserve": contract.Reserves,
-    "permit": contract.Permits,
-    "pre_bind": contract.PreBinds,
-    "bind": contract.Binds,
-    "post_bind": contract.PostBinds,
+    "pre_enqueue": contract.PreEnqueuePlugin,
+    "pre_filter": contract.PreFilterPlugin,
+    "filter": contract.FilterPlugin,
+    "post_filter": contract.PostFilterPlugin,
+    "pre_score": contract.PreScorePlugin,
+    "score": contract.ScorePlugin,
+    "tier": contract.TierPlugin,
+    "reserve": contract.ReservePlugin,
+    "permit": contract.PermitPlugin,
+    "pre_bind": contract.PreBindPlugin,
+    "bind": contract.BindPlugin,
+    "post_bind": contract.PostBindPlugin,
 }
 """The method that makes a class part of a point, and all that the point asks for."""
 

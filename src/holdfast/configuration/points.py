@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.framework.plugin import (
-    AfterRejects,
-    Binds,
-    Filters,
-    Permits,
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
     Plugin,
-    PostBinds,
-    PreBinds,
-    PreEnqueues,
-    Prepares,
-    PreScores,
-    Reserves,
-    Scores,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
     implements,
 )
 
@@ -34,15 +34,15 @@ class Point(NamedTuple):
 
 
 QUEUE_SORT = Point("queue_sort", "queueSort", "QueueSortPlugin", None)
-PRE_FILTER = Point("pre_filter", "preFilter", "PreFilterPlugin", Prepares)
-FILTER = Point("filter", "filter", "FilterPlugin", Filters)
-POST_FILTER = Point("post_filter", "postFilter", "PostFilterPlugin", AfterRejects)
-PRE_SCORE = Point("pre_score", "preScore", "PreScorePlugin", PreScores)
-SCORE = Point("score", "score", "ScorePlugin", Scores)
-RESERVE = Point("reserve", "reserve", "ReservePlugin", Reserves)
-BIND = Point("bind", "bind", "BindPlugin", Binds)
+PRE_FILTER = Point("pre_filter", "preFilter", "PreFilterPlugin", PreFilterPlugin)
+FILTER = Point("filter", "filter", "FilterPlugin", FilterPlugin)
+POST_FILTER = Point("post_filter", "postFilter", "PostFilterPlugin", PostFilterPlugin)
+PRE_SCORE = Point("pre_score", "preScore", "PreScorePlugin", PreScorePlugin)
+SCORE = Point("score", "score", "ScorePlugin", ScorePlugin)
+RESERVE = Point("reserve", "reserve", "ReservePlugin", ReservePlugin)
+BIND = Point("bind", "bind", "BindPlugin", BindPlugin)
 POINTS = (
-    Point("pre_enqueue", "preEnqueue", "PreEnqueuePlugin", PreEnqueues),
+    Point("pre_enqueue", "preEnqueue", "PreEnqueuePlugin", PreEnqueuePlugin),
     QUEUE_SORT,
     PRE_FILTER,
     FILTER,
@@ -50,10 +50,10 @@ POINTS = (
     PRE_SCORE,
     SCORE,
     RESERVE,
-    Point("permit", "permit", "PermitPlugin", Permits),
-    Point("pre_bind", "preBind", "PreBindPlugin", PreBinds),
+    Point("permit", "permit", "PermitPlugin", PermitPlugin),
+    Point("pre_bind", "preBind", "PreBindPlugin", PreBindPlugin),
     BIND,
-    Point("post_bind", "postBind", "PostBindPlugin", PostBinds),
+    Point("post_bind", "postBind", "PostBindPlugin", PostBindPlugin),
 )
 """In the order of upstream's framework."""
 

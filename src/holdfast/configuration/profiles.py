@@ -16,7 +16,7 @@ from holdfast.configuration.instances import REMOVED, Instances, removed
 from holdfast.configuration.points import POINTS, Point
 from holdfast.engine.profile import Profile
 from holdfast.errors import Cause
-from holdfast.framework.plugin import Plugin, Prepares, implements
+from holdfast.framework.plugin import Plugin, PreFilterPlugin, implements
 from holdfast.plugins.reservation import ReservationPlugin
 
 MOST_TOTAL = 2**63 - 1
@@ -59,7 +59,7 @@ class ProfileReading:
         }
         # Whoever filters must prepare, and what it says then counts.
         preparing = self._chosen((*lists[points.PRE_FILTER], *lists[points.FILTER]))
-        by_protocol[Prepares] = tuple(p for p in preparing if implements(p, Prepares))
+        by_protocol[PreFilterPlugin] = tuple(p for p in preparing if implements(p, PreFilterPlugin))
         return Profile(self._name, plugins, self._weights(), by_protocol)
 
     def _chosen(self, names: Iterable[str]) -> tuple[Plugin, ...]:

@@ -103,7 +103,7 @@ class Record:
         self.states: dict[str, Any] = {}
         self.fresh: list[Prepared] = []
         self.domain: list[Prepared] = []
-        self.sliced = True
+        self.accepts_slices = True
         """Whether all filters that are not kept take a slice of rows, and nothing else counts."""
         self.narrowing: list[Prepared] = []
         self._of_nodes: list[Answers] = []
@@ -128,8 +128,8 @@ class Record:
                 if p.answers is None:
                     if p.filters:
                         self.domain.append(p)
-                        self.sliced &= p.use.sliced
-                    self.sliced &= p.narrow is None
+                        self.accepts_slices &= p.use.accepts_slices
+                    self.accepts_slices &= p.narrow is None
                 else:
                     self._sort_answers(p.answers, of_node=p.use.of_node)
                 if p.tiers:
@@ -153,7 +153,7 @@ class Record:
         answers = p.answers
         if answers is None:
             self.apart.append(p)
-        elif p.use.opaque or p.mistake:
+        elif p.use.opaque or p.score_error:
             self.summed = False
         elif p.use.scales:
             self._settled = False

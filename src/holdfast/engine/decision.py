@@ -33,7 +33,7 @@ from holdfast.engine.objections import common_rows, first_objections, refused, r
 from holdfast.engine.prepared import Prepared, filters_of, in_turn
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import best_tier, score_rows, total, weighted_apart
-from holdfast.framework.plugin import AnyRows, Code, Placement, PreEnqueues, Reject, Rows
+from holdfast.framework.plugin import AnyRows, Code, Placement, PreEnqueuePlugin, Reject, Rows
 from holdfast.framework.rejection import SILENCE, Rejection, Words
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -96,7 +96,7 @@ def closed_gate(
 ) -> tuple[str, Reject] | None:
     """Which plugin keeps a pod out of the queue and why, or None; the first one speaks."""
     view = View(world, pod, now)
-    for plugin in profile.having(PreEnqueues):
+    for plugin in profile.having(PreEnqueuePlugin):
         refusal: Reject | None = plugin.pre_enqueue(pod, view)
         if refusal is not None:
             return plugin.name, refusal
@@ -180,7 +180,7 @@ def _strike_out(found: Feasible) -> str:
     An error on any row fails the attempt, unless the pod goes where it is nominated to.
     """
     record = found.record
-    if record.sliced and found.active is record.prepared:
+    if record.accepts_slices and found.active is record.prepared:
         size = found.view.nodes.size
         # Cheaper over all rows than picking some; such a plugin never fails.
         everywhere = slice(0, size)
@@ -202,7 +202,7 @@ def _ask_in_turn(found: Feasible) -> str:
             left &= allowed
         if not prepared.filters:
             continue
-        if prepared.use.sliced:
+        if prepared.use.accepts_slices:
             left &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
             continue
         rows = (left & _passing_until(found, prepared)).nonzero()[0]

@@ -15,10 +15,10 @@ from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, closed_gate, feasible
 from holdfast.engine.objections import first_objections
-from holdfast.engine.post_filter import after_reject
+from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import InvalidScore, Score, best_tier, score_rows, total
-from holdfast.framework.plugin import Code, Effect, Reject, Rows
+from holdfast.framework.plugin import Code, PostFilterResult, Reject, Rows
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
 
@@ -72,7 +72,7 @@ def _unplaced(pod: Pod, world: World, *, stands_in: bool) -> tuple[PodInfo, Worl
 
 
 def _status(plugin: str, reject: Reject) -> Json:
-    return {"plugin": plugin, "code": reject.code.word, "reasons": list(reject.reasons)}
+    return {"plugin": plugin, "code": reject.code.upstream_name, "reasons": list(reject.reasons)}
 
 
 def _tell_rejection(
@@ -92,7 +92,7 @@ def _tell_rejection(
         told["preFilter"] = _status(*rejection.prefilter)
     told["nodes"] = [_rejected(rejection, int(row)) for row in world.nodes.rows]
     if preempt:
-        effect = after_reject(profile, rejection, world, now)
+        effect = run_post_filter_plugins(profile, rejection, world, now)
         told["preemption"] = effect and _preemption(effect)
 
 
@@ -101,18 +101,18 @@ def _rejected(rejection: Rejection, row: int) -> Json:
         "name": rejection.view.nodes.names[row],
         "feasible": False,
         "plugin": rejection.plugin_at(row) or None,
-        "code": Code(int(rejection.codes[row])).word,
+        "code": Code(int(rejection.codes[row])).upstream_name,
         "reasons": list(rejection.reasons(row)),
         "scores": {},
         "total": None,
     }
 
 
-def _preemption(effect: Effect) -> Json:
+def _preemption(effect: PostFilterResult) -> Json:
     return {
-        "nominatedNode": effect.nominate or None,
-        "victims": sorted(pod.key for pod in effect.evict),
-        "tied": sorted(effect.tied),
+        "nominatedNode": effect.nominated_node or None,
+        "victims": sorted(pod.key for pod in effect.victims),
+        "tied": sorted(effect.tied_nodes),
         "candidates": [
             {
                 "node": candidate.node,
@@ -176,5 +176,5 @@ def _scores(rows: Rows, scores: list[Score]) -> dict[int, Json]:
 
 
 _PASSED: Json = {
-    "name": "", "feasible": True, "plugin": None, "code": Code.PASS.word, "reasons": [],
+    "name": "", "feasible": True, "plugin": None, "code": Code.PASS.upstream_name, "reasons": [],
 }  # fmt: skip

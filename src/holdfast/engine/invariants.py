@@ -80,6 +80,6 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
 def counted_elsewhere(world: World, resource: int, has: int) -> bool:
     """An extended resource the node does not have may be served by devices; others by others."""
     name = world.nodes.resources[resource]
-    if world.uncounted(name):
+    if world.ignores_resource(name):
         return True
     return not has and world.devices is not None and world.devices.class_for(name) is not None

@@ -51,7 +51,7 @@ class Scaled:
         self.weight = weight
         self.low = self.high = self.constant = UNKNOWN
         self._state = answers.state
-        self._scale = answers.plugin.scale
+        self._scale = answers.plugin.normalize_by_range
         self._seen_at: Cells[float] | None = None
 
     @property

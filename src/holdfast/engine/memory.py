@@ -16,7 +16,7 @@ from holdfast.engine.class_evaluation import Record
 from holdfast.engine.plugin_use import PluginUse, deciding
 from holdfast.engine.prepared import Answers, Possible, Prepared, ask, take
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Code, Filters, Plugin, Skip
+from holdfast.framework.plugin import Code, FilterPlugin, Plugin, Skip
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -47,7 +47,7 @@ class Memory:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.offers = any(p.traits.serves_owners for p in profile.having(Filters))
+        self.offers = any(p.traits.allocates_reservations for p in profile.having(FilterPlugin))
         self._deciding = deciding(profile)
         self._uses = {use.name: use for use in self._deciding}
         self._asked = {
@@ -56,9 +56,11 @@ class Memory:
         self._by_amounts = tuple(
             (i, use)
             for i, use in enumerate(self._deciding)
-            if not (use.asked or use.ignores_amounts)
+            if not (use.asked or use.ignores_requests)
         )
-        self._beyond = tuple(t.beyond for t in self._deciding if t.beyond is not None)
+        self._beyond = tuple(
+            t.key_outside_spec for t in self._deciding if t.key_outside_spec is not None
+        )
         self._records = Recent[Record](_FEW)
         self._prepared = Recent[Prepared](2 * _FEW)
         self._frames = Recent[tuple[int, tuple[Prepared, ...]]](_FEW)
@@ -89,7 +91,7 @@ class Memory:
         fresh: dict[str, Prepared] = {}
         for prepared in record.fresh:
             use = prepared.use
-            answer = use.plugin.prepare(pod, view) if use.prepares else None
+            answer = use.plugin.pre_filter(pod, view) if use.prepares else None
             if not isinstance(answer, Skip):
                 fresh[use.name] = take(use, answer, prepared.versions)
         if not fresh:
@@ -101,7 +103,7 @@ class Memory:
         for record in self._records:
             yield from record.faults()
 
-    def prepare(self, plugin: Plugin, pod: PodInfo, view: View) -> Prepared:
+    def pre_filter(self, plugin: Plugin, pod: PodInfo, view: View) -> Prepared:
         """What the plugin, whose scope is not CLUSTER, makes of the pod; remembered."""
         return self._prepare(self._uses[plugin.name], pod, view)
 
@@ -116,7 +118,7 @@ class Memory:
             found.stamp = epochs.stamp
             return found
         old, found = found, ask(use, pod, view, versions)
-        if old is not None and use.comparable and _alike(old, found):
+        if old is not None and use.comparable_states and _alike(old, found):
             found = old
             found.versions = versions
         found.stamp = epochs.stamp

@@ -11,12 +11,12 @@ from holdfast.columns.journal import Follower
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import RequestFit, short_bits, short_bits_at
 from holdfast.framework.plugin import (
-    NONE,
-    Change,
+    NO_CHANGE,
     Code,
-    Filters,
-    JudgesOne,
-    NeedsRoom,
+    FilterPlugin,
+    FilterRowPlugin,
+    PodChange,
+    RequiredResourcesPlugin,
     Rows,
     Scope,
     State,
@@ -25,16 +25,16 @@ from holdfast.framework.plugin import (
 from holdfast.framework.rejection import Word, Words
 from holdfast.framework.world import World
 
-FilterPair = tuple[Filters, State]
+FilterPair = tuple[FilterPlugin, State]
 Bools = NDArray[np.bool_]
 
 
-def judge(filters: Iterable[FilterPair], row: int, change: Change = NONE) -> Word | None:
+def judge(filters: Iterable[FilterPair], row: int, change: PodChange = NO_CHANGE) -> Word | None:
     """The first objection to the row under a change, or None if it passes."""
     rows: Rows | None = None
     for plugin, state in filters:
-        if implements(plugin, JudgesOne):
-            verdict = plugin.verdict(state, row, change)
+        if implements(plugin, FilterRowPlugin):
+            verdict = plugin.filter_row(state, row, change)
         else:
             rows = np.array([row], np.intp) if rows is None else rows
             verdict = int(plugin.filter(state, rows, change)[0])
@@ -47,7 +47,7 @@ def judge_beside_nominated(
     filters: Sequence[FilterPair],
     row: int,
     nominated: Mapping[str, PodInfo],
-    change: Change = NONE,
+    change: PodChange = NO_CHANGE,
 ) -> Word | None:
     """Judge a row twice if pods are nominated to it: with them there, and as it is.
 
@@ -56,7 +56,7 @@ def judge_beside_nominated(
     """
     if nominated:
         added = {**change.added, row: (*change.added.get(row, ()), *nominated.values())}
-        objection = judge(filters, row, Change(added, change.removed))
+        objection = judge(filters, row, PodChange(added, change.removed))
         if objection is not None:
             return objection
     return judge(filters, row, change)
@@ -110,7 +110,7 @@ class Crowd:
             return None
         ahead = self._world.nominations.at_least(self._priority, row)
         ahead = [pod for pod in ahead if pod.uid != but] if but else ahead
-        return judge(self._filters, row, Change(added={row: ahead})) if ahead else None
+        return judge(self._filters, row, PodChange(added={row: ahead})) if ahead else None
 
     def aside(self, row: int) -> Word | None:
         """What is said first of a row that will not do anyway, those pods being there."""
@@ -120,7 +120,7 @@ class Crowd:
 
     def _judge(self, row: int) -> Word | None:
         ahead = self._world.nominations.at_least(self._priority, row)
-        return judge(self._filters, row, Change(added={row: ahead}))
+        return judge(self._filters, row, PodChange(added={row: ahead}))
 
     def faults(self) -> Iterator[str]:
         """Judge every row again and name those of which something else is kept."""
@@ -184,7 +184,9 @@ def _room_alone(world: World, filters: Sequence[FilterPair]) -> RequestFit | Non
     if len(looking) != 1:
         return None
     plugin, state = looking[0]
-    needs = plugin.needs(state) if implements(plugin, NeedsRoom) else None
-    if needs is None or needs.apart is not None:
+    if not implements(plugin, RequiredResourcesPlugin):
         return None
-    return RequestFit.of(world.nodes.amounts, needs.amounts, needs.waived)
+    needs = plugin.required_resources(state)
+    if needs.unknown_rows is not None:
+        return None
+    return RequestFit.of(world.nodes.amounts, needs.amounts, needs.ignored_if_absent)

@@ -17,9 +17,9 @@ from holdfast.engine.nominated_pods import Crowd, judge
 from holdfast.engine.prepared import Prepared, differing, filters_of, in_turn, reached, states_of
 from holdfast.framework.plugin import (
     AnyRows,
-    Change,
     Code,
-    GroupsReasons,
+    PodChange,
+    ReasonGroupsPlugin,
     Reject,
     Rows,
     Verdicts,
@@ -137,7 +137,7 @@ def _beside_nominated(told: Rejection, crowd: Crowd | None) -> bool:
             told.words.put(row, crowd.aside(row))
         else:
             others = tuple(nominations.beside(pod, row).values())
-            word = judge(told.filters, row, Change({row: others})) if others else None
+            word = judge(told.filters, row, PodChange({row: others})) if others else None
             told.words.put(row, word)
     return len(rows) > 0
 
@@ -180,7 +180,7 @@ class Objections:
         self._counts: list[int] = []
         self.memo: list[Mapping[str, int]] = []
         """What these objections come to, put there by the first who asks."""
-        self._grouping = [implements(plugin, GroupsReasons) for plugin, _ in self.filters]
+        self._grouping = [implements(plugin, ReasonGroupsPlugin) for plugin, _ in self.filters]
         self._steady = False
         """Whether single rows have changed since all were looked at: then keeping words pays."""
         self._said: Words | None = None
@@ -260,9 +260,9 @@ class Objections:
         said = Words(self._nodes.capacity)
         for index in self.objectors:
             plugin, state = self.filters[index]
-            if implements(plugin, GroupsReasons):
+            if implements(plugin, ReasonGroupsPlugin):
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
-                groups = plugin.groups(state, rows)
+                groups = plugin.reason_groups(state, rows)
                 for group in sorted(set(groups.tolist())):
                     alike = rows[groups == group]
                     said.put_all(alike, self._word(index, int(alike[0])))

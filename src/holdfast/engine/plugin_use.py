@@ -6,25 +6,25 @@ from typing import Protocol, cast
 
 from holdfast.engine.profile import Profile, Role
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
-    Filters,
-    Normalizes,
+    FilterPlugin,
+    NormalizeByRangePlugin,
+    NormalizeScorePlugin,
+    OutsideSpecKeyPlugin,
     Plugin,
-    Prepares,
-    PreScores,
+    PodChange,
+    PreFilterPlugin,
+    PreScorePlugin,
     RawScores,
-    ReadsBeyondSpec,
     Reject,
     Rows,
-    Scales,
     Scope,
-    Scores,
+    ScorePlugin,
+    ScoreTablePlugin,
     Skip,
     State,
-    Tabulates,
-    Tiers,
+    TierPlugin,
     Verdicts,
     implements,
 )
@@ -34,83 +34,95 @@ WHOLE = Role()
 
 
 class Deciding(
-    Prepares, Filters, PreScores, Scores, Normalizes, Scales, Tabulates, Tiers, Protocol
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    NormalizeScorePlugin,
+    NormalizeByRangePlugin,
+    ScoreTablePlugin,
+    TierPlugin,
+    Protocol,
 ):
     """All that a plugin may be asked while a pod is decided on; ``PluginUse`` tells what it has.
 
-    Rows are a slice only where the plugin is ``sliced``.
+    Rows are a slice only where the plugin is ``accepts_slices``.
     """
 
-    def filter(self, state: State, rows: AnyRows, change: Change = NONE) -> Verdicts:
-        """As ``Filters``."""
+    def filter(self, state: State, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """As ``FilterPlugin``."""
         ...
 
     def pre_score(self, state: State, feasible: AnyRows) -> Skip | Reject | None:
-        """As ``PreScores``."""
+        """As ``PreScorePlugin``."""
         ...
 
     def score(self, state: State, rows: AnyRows) -> RawScores:
-        """As ``Scores``."""
+        """As ``ScorePlugin``."""
         ...
 
-    def normalize(self, state: State, rows: AnyRows, raw: RawScores) -> RawScores:
-        """As ``Normalizes``."""
+    def normalize_score(self, state: State, rows: AnyRows, raw: RawScores) -> RawScores:
+        """As ``NormalizeScorePlugin``."""
         ...
 
-    def tabulate(self, state: State, rows: AnyRows) -> tuple[Rows, RawScores] | None:
-        """As ``Tabulates``."""
+    def score_table(self, state: State, rows: AnyRows) -> tuple[Rows, RawScores] | None:
+        """As ``ScoreTablePlugin``."""
         ...
 
 
 class PluginUse:
     """Which extension points a plugin has, and how its answers may be kept.
 
-    ``asked``: from ``prepare`` on for every pod (scope CLUSTER). ``kept``: verdicts and raw scores
-    are remembered, ``of_node`` even while pods come and go.
+    ``asked``: from ``pre_filter`` on for every pod (scope CLUSTER). ``kept``: verdicts and raw
+    scores are remembered, ``of_node`` even while pods come and go.
     ``opaque``: its scores depend on which rows are feasible in a way that only the plugin knows.
     ``speaks``: what it says before any node
     is looked at counts. ``place`` is its turn among the filters.
     """
 
-    __slots__ = ("asked", "beyond", "bounded", "comparable", "epochs", "filters",
-                 "ignores_amounts", "kept", "name", "normalizes", "of_node", "opaque", "place",
-                 "plugin", "pre_scores", "prepares", "scales", "scores", "sliced", "speaks",
-                 "tabulates", "tiers")  # fmt: skip
+    __slots__ = ("accepts_slices", "asked", "bounded_scores", "comparable_states", "epochs",
+                 "filters", "ignores_requests", "kept", "key_outside_spec", "name", "normalizes",
+                 "of_node", "opaque", "place", "plugin", "pre_scores", "prepares", "scales",
+                 "scores", "speaks", "tabulates", "tiers")  # fmt: skip
 
     def __init__(self, plugin: Plugin, role: Role = WHOLE) -> None:
         traits = plugin.traits
         self.plugin = asked = cast("Deciding", plugin)
         self.name = plugin.name
         self.epochs: tuple[str, ...] = ("layout", *traits.epochs)
-        self.prepares = implements(plugin, Prepares)
+        self.prepares = implements(plugin, PreFilterPlugin)
         self.speaks = role.prepares
         self.place = role.place
-        self.filters = role.filters and implements(plugin, Filters)
-        self.scores = role.scores and implements(plugin, Scores)
-        self.tiers = role.scores and implements(plugin, Tiers)
-        self.scales = implements(plugin, Scales)
-        self.normalizes = implements(plugin, Normalizes)
-        self.pre_scores = implements(plugin, PreScores)
-        self.tabulates = implements(plugin, Tabulates)
+        self.filters = role.filters and implements(plugin, FilterPlugin)
+        self.scores = role.scores and implements(plugin, ScorePlugin)
+        self.tiers = role.scores and implements(plugin, TierPlugin)
+        self.scales = implements(plugin, NormalizeByRangePlugin)
+        self.normalizes = implements(plugin, NormalizeScorePlugin)
+        self.pre_scores = implements(plugin, PreScorePlugin)
+        self.tabulates = implements(plugin, ScoreTablePlugin)
         self.opaque = self.normalizes or self.pre_scores
         self.asked = traits.scope is Scope.CLUSTER
-        self.kept = traits.scope.kept
+        self.kept = traits.scope.cacheable
         self.of_node = traits.scope is Scope.NODE
-        self.sliced = traits.sliced
-        self.bounded = traits.bounded
-        self.comparable = traits.comparable
-        self.ignores_amounts = traits.ignores_amounts
-        self.beyond = None
-        if traits.beyond_spec:
-            self.beyond = plugin.beyond if implements(plugin, ReadsBeyondSpec) else asked.reads
+        self.accepts_slices = traits.accepts_slices
+        self.bounded_scores = traits.bounded_scores
+        self.comparable_states = traits.comparable_states
+        self.ignores_requests = traits.ignores_requests
+        self.key_outside_spec = None
+        if traits.reads_outside_spec:
+            self.key_outside_spec = (
+                plugin.key_outside_spec if implements(plugin, OutsideSpecKeyPlugin) else asked.reads
+            )
 
 
 def deciding(profile: Profile) -> tuple[PluginUse, ...]:
     """Plugins that have a say in where a pod goes, those that prepare in the order of preFilter."""
     asked = [
-        p for p in profile.plugins if any(implements(p, x) for x in (Prepares, Filters, Scores))
+        p
+        for p in profile.plugins
+        if any(implements(p, x) for x in (PreFilterPlugin, FilterPlugin, ScorePlugin))
     ]
     if profile.lists:
-        first = profile.having(Prepares)
+        first = profile.having(PreFilterPlugin)
         asked = [*first, *(p for p in asked if p not in first)]
     return tuple(PluginUse(plugin, profile.role(plugin)) for plugin in asked)

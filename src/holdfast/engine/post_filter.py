@@ -7,11 +7,11 @@ from dataclasses import replace
 from holdfast.engine.memory import memory_of
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
-    AfterRejects,
     Code,
-    Effect,
     Plugin,
-    Prepares,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreFilterPlugin,
     implements,
 )
 from holdfast.framework.rejection import Rejection
@@ -19,7 +19,9 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 
 
-def after_reject(profile: Profile, rejection: Rejection, world: World, now: float) -> Effect | None:
+def run_post_filter_plugins(
+    profile: Profile, rejection: Rejection, world: World, now: float
+) -> PostFilterResult | None:
     """Ask the plugins what to do about a pod that fits nowhere (PostFilter).
 
     They are asked in order until one succeeds or says that nothing can help; what they say is
@@ -28,13 +30,13 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
     if rejection.error or not rejection.nodes or rejection.pod.excess:
         return None
     view = View(world, rejection.pod, now, offers=memory_of(profile, world).offers)
-    effects: list[Effect] = []
-    for plugin in profile.having(AfterRejects):
+    effects: list[PostFilterResult] = []
+    for plugin in profile.having(PostFilterPlugin):
         if _missed(plugin, rejection):
             # Another plugin's word ended preparing before this one's turn; upstream's says this.
-            effect = Effect(plugin.name, "not found", code=Code.ERROR)
+            effect = PostFilterResult(plugin.name, "not found", code=Code.ERROR)
         else:
-            effect = plugin.after_reject(rejection.states.get(plugin.name), rejection, view)
+            effect = plugin.post_filter(rejection.states.get(plugin.name), rejection, view)
         effects.append(effect)
         if effect.code is not Code.UNSCHEDULABLE:
             break
@@ -43,26 +45,28 @@ def after_reject(profile: Profile, rejection: Rejection, world: World, now: floa
 
 def _missed(plugin: Plugin, rejection: Rejection) -> bool:
     """Whether a plugin that needs what it prepared did not get to prepare."""
-    if plugin.traits.asked_unprepared or not implements(plugin, Prepares):
+    if plugin.traits.post_filter_without_state or not implements(plugin, PreFilterPlugin):
         return False
     return plugin.name not in rejection.prepared
 
 
-def _merged(effects: list[Effect]) -> Effect:
+def _merged(effects: list[PostFilterResult]) -> PostFilterResult:
     """What they want together; one that ended the asking has the only word, but writes stand."""
     last = effects[-1]
     calls = tuple([call for e in effects for call in e.calls])
-    notes = tuple([note for e in effects for note in e.notes])
+    notes = tuple([note for e in effects for note in e.events])
     if last.code is not Code.UNSCHEDULABLE:
         # Most times nobody else has anything to write.
-        alone = calls == last.calls and notes == last.notes
-        return last if alone else replace(last, calls=calls, notes=notes)
-    return Effect(
+        alone = calls == last.calls and notes == last.events
+        return last if alone else replace(last, calls=calls, events=notes)
+    return PostFilterResult(
         plugin=", ".join(e.plugin for e in effects),
         message=", ".join(e.message for e in effects if e.message),
-        nominate=next((e.nominate for e in reversed(effects) if e.nominate is not None), None),
-        evict=tuple(pod for e in effects for pod in e.evict),
+        nominated_node=next(
+            (e.nominated_node for e in reversed(effects) if e.nominated_node is not None), None
+        ),
+        victims=tuple(pod for e in effects for pod in e.victims),
         calls=calls,
         code=last.code,
-        notes=notes,
+        events=notes,
     )

@@ -1,6 +1,6 @@
 """What one plugin made of a pod, and its answers about every row.
 
-``Prepared`` is the outcome of ``prepare``, before any node is looked at. ``Answers`` are the
+``Prepared`` is the outcome of ``pre_filter``, before any node is looked at. ``Answers`` are the
 verdicts and raw scores of all rows, kept for pods that the plugin cannot tell apart; ``Possible``
 is the part of the verdict that several plugins give on nodes alone.
 """
@@ -22,12 +22,12 @@ from holdfast.engine.plugin_use import Deciding, PluginUse
 from holdfast.framework.plugin import (
     AnyRows,
     Code,
-    Filters,
-    Narrow,
-    Part,
+    FilterAndScoreRowPlugin,
+    FilterPlugin,
+    PreFilterResult,
+    PreFilterState,
     Reject,
     Rows,
-    ScalarTwin,
     Scope,
     Skip,
     State,
@@ -47,8 +47,8 @@ class Prepared:
     ``versions`` were last found true.
     """
 
-    __slots__ = ("answers", "filters", "kept", "mistake", "narrow", "plugin", "reject", "scores",
-                 "skip", "stamp", "state", "tiers", "use", "versions")  # fmt: skip
+    __slots__ = ("answers", "filters", "kept", "narrow", "plugin", "reject", "score_error",
+                 "scores", "skip", "stamp", "state", "tiers", "use", "versions")  # fmt: skip
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Prepared:
         *,
         skip: bool = False,
         state: State = None,
-        part: Part | None = None,
+        part: PreFilterState | None = None,
         narrow: Rows | None = None,
         reject: Reject | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class Prepared:
         self.stamp = -1
         self.skip = skip
         self.state = state
-        self.mistake = part.mistake if part is not None else ""
+        self.score_error = part.score_error if part is not None else ""
         self.narrow = narrow
         self.reject = reject
         self.answers: Answers | None = None
@@ -75,18 +75,18 @@ class Prepared:
         self.filters = active and use.filters and (part is None or part.filters)
         self.scores = active and use.scores and (part is None or part.scores)
         self.tiers = active and use.tiers
-        self.kept = active and (use.kept or (part is not None and part.by_row))
+        self.kept = active and (use.kept or (part is not None and part.row_scope))
 
 
 def ask(use: PluginUse, pod: PodInfo, view: View, versions: tuple[int, ...]) -> Prepared:
     """Let the plugin prepare; one that does not is always ready, with no state."""
     if not use.prepares:
         return Prepared(use, versions)
-    return take(use, use.plugin.prepare(pod, view), versions)
+    return take(use, use.plugin.pre_filter(pod, view), versions)
 
 
 def take(use: PluginUse, answer: Any, versions: tuple[int, ...]) -> Prepared:
-    """Read what ``prepare`` answered; where it is off at preFilter it rules nothing out."""
+    """Read what ``pre_filter`` answered; where it is off at preFilter it rules nothing out."""
     match answer:
         case Skip():
             return Prepared(use, versions, skip=True)
@@ -94,18 +94,18 @@ def take(use: PluginUse, answer: Any, versions: tuple[int, ...]) -> Prepared:
             if not use.speaks:
                 return Prepared(use, versions, skip=True)
             return Prepared(use, versions, reject=answer)
-        case Narrow():
+        case PreFilterResult():
             inner = answer.state
-            part = inner if isinstance(inner, Part) else None
+            part = inner if isinstance(inner, PreFilterState) else None
             state = inner if part is None else part.state
             rows = np.unique(answer.rows) if use.speaks else None
             return Prepared(use, versions, state=state, part=part, narrow=rows)
-        case Part():
+        case PreFilterState():
             return Prepared(use, versions, state=answer.state, part=answer)
     return Prepared(use, versions, state=answer)
 
 
-def filters_of(active: Iterable[Prepared]) -> tuple[tuple[Filters, State], ...]:
+def filters_of(active: Iterable[Prepared]) -> tuple[tuple[FilterPlugin, State], ...]:
     """Plugins that filter for this pod, with their states, in order."""
     return tuple((p.plugin, p.state) for p in in_turn(active))
 
@@ -154,8 +154,10 @@ class Answers:
         self._journal = nodes.node_journal if plugin.traits.scope is Scope.NODE else nodes.journal
         self.cursor = -1
         self._span: tuple[int, float, float] | None = None
-        self._sliced = plugin.traits.sliced
-        self._twin = plugin.row if implements(plugin, ScalarTwin) else None
+        self._sliced = plugin.traits.accepts_slices
+        self._twin = (
+            plugin.filter_and_score_row if implements(plugin, FilterAndScoreRowPlugin) else None
+        )
         self.verdicts: Verdicts | None = np.empty(nodes.capacity, np.int8) if filters else None
         self.raw: NDArray[np.float64] | None = np.empty(nodes.capacity) if scores else None
         self.verdict_at: Cells[int] | None = cells(self.verdicts) if filters else None  # type: ignore[arg-type]

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from holdfast.errors import BadConfiguration
 from holdfast.framework.arguments import Args
 from holdfast.framework.plugin import (
-    Binds,
-    Filters,
-    NeedsRoom,
+    BindPlugin,
+    FilterPlugin,
     Plugin,
-    Prepares,
-    Scores,
+    PreFilterPlugin,
+    RequiredResourcesPlugin,
+    ScorePlugin,
     State,
     implements,
 )
@@ -80,17 +80,18 @@ class Profile:
         found = self._prepared.get(point)
         if found is None:
             found = self._prepared[point] = tuple(
-                (plugin, plugin.name, implements(plugin, Prepares)) for plugin in self.having(point)
+                (plugin, plugin.name, implements(plugin, PreFilterPlugin))
+                for plugin in self.having(point)
             )
         return [plugin for plugin, name, prepares in found if name in states or not prepares]
 
     def role(self, plugin: Plugin) -> Role:
         """What a plugin may do about deciding."""
-        filtering = self.having(Filters)
+        filtering = self.having(FilterPlugin)
         return Role(
-            prepares=plugin in self.having(Prepares),
+            prepares=plugin in self.having(PreFilterPlugin),
             filters=plugin in filtering,
-            scores=plugin in self.lists.get(Scores, self.plugins),
+            scores=plugin in self.lists.get(ScorePlugin, self.plugins),
             place=filtering.index(plugin) if plugin in filtering else len(filtering),
         )
 
@@ -98,9 +99,11 @@ class Profile:
         """The score weight of a plugin."""
         return self.weights.get(plugin, 1)
 
-    def uncounted(self, resource: str) -> bool:
+    def ignores_resource(self, resource: str) -> bool:
         """Tell whether a plugin leaves a resource to somebody else to count."""
-        return any(plugin.uncounted(resource) for plugin in self.having(NeedsRoom))
+        return any(
+            plugin.ignores_resource(resource) for plugin in self.having(RequiredResourcesPlugin)
+        )
 
     def plugin(self, name: str) -> Plugin:
         """The plugin of that name; KeyError if it is not part of the profile."""
@@ -135,7 +138,7 @@ def build(
     for plugin in arguments:
         _lookup(known, plugin, name)
     profile = Profile(name, tuple(plugins), weights)
-    if not profile.having(Binds):
+    if not profile.having(BindPlugin):
         raise BadConfiguration(
             f'at least one bind plugin is needed for profile with scheduler name "{name}"'
         )

@@ -71,13 +71,13 @@ def weighted_apart(
     Rows are a slice when every row of the picture is ranked.
     """
     asked = rows
-    if isinstance(rows, slice) and not prepared.use.sliced:
+    if isinstance(rows, slice) and not prepared.use.accepts_slices:
         asked = np.arange(rows.stop, dtype=np.intp)
     if not _ready(prepared, asked):
         return 0.0
     weight = profile.weight(prepared.use.name)
     if prepared.use.tabulates:
-        found = prepared.plugin.tabulate(prepared.state, asked)
+        found = prepared.plugin.score_table(prepared.state, asked)
         if found is not None:
             places, table = found
             scores: RawScores = (table if weight == 1 else table * weight).take(places)
@@ -96,8 +96,8 @@ def _score(profile: Profile, prepared: Prepared, rows: Rows) -> Score | None:
 def _ready(prepared: Prepared, rows: AnyRows) -> bool:
     """Let a plugin look at the rows to be scored; tell whether it adds anything to the sum."""
     plugin = prepared.plugin
-    if prepared.mistake:
-        raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.mistake}')
+    if prepared.score_error:
+        raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.score_error}')
     if prepared.use.pre_scores:
         answer = plugin.pre_score(prepared.state, rows)
         if isinstance(answer, Reject):
@@ -120,10 +120,14 @@ def _normalized(prepared: Prepared, rows: AnyRows, raw: RawScores) -> RawScores:
     plugin, state, use = prepared.plugin, prepared.state, prepared.use
     normalized = raw
     if use.normalizes:
-        normalized = plugin.normalize(state, rows, raw)
+        normalized = plugin.normalize_score(state, rows, raw)
     elif use.scales:
-        normalized = plugin.scale(state, raw, float(raw.min()), float(raw.max()))
-    if not use.bounded and len(normalized) and (normalized.min() < 0 or normalized.max() > 100):
+        normalized = plugin.normalize_by_range(state, raw, float(raw.min()), float(raw.max()))
+    if (
+        not use.bounded_scores
+        and len(normalized)
+        and (normalized.min() < 0 or normalized.max() > 100)
+    ):
         wrong = int(np.argmax((normalized < 0) | (normalized > 100)))
         raise InvalidScore(
             f'plugin "{plugin.name}" returns an invalid score {int(normalized[wrong])}, '

@@ -1,10 +1,9 @@
-"""What a plugin author reads: the contract, its values, and the world a plugin sees.
+"""What a plugin author imports: the plugin contract, its values, and the world that plugins read.
 
-Lives here: what a plugin may implement (``plugin``, ``fast_paths``, ``making_room``, ``per_node``)
-and what it declares of itself (``traits``, ``arguments``), the values it is asked with and answers
-with (``values``, ``events``, ``rejection``, ``waiting``, ``extender``), and what it looks at
-(``view``, ``world`` and the parts of it that no lower package keeps: ``nominations``,
-``evictions``, ``workload_selectors``). May not live here: the machinery that runs plugins
-(``engine``), any particular plugin, I/O, clocks, dice: ``now`` and a seeded generator are
-arguments.
+Lives here: the extension points (``plugin``, ``fast_paths``, ``preemption_support``, ``per_node``)
+and what a plugin declares (``traits``, ``arguments``); arguments and results of plugin methods
+(``values``, ``events``, ``rejection``, ``waiting``, ``extender``); and what plugins read (``view``,
+``world``, ``nominations``, ``evictions``, ``workload_selectors``). May not live here: the code that
+runs plugins (``engine``), any plugin, I/O, clocks or random numbers: ``now`` and a seeded
+generator are arguments.
 """

@@ -1,7 +1,7 @@
-"""What authors who need speed may implement: the same answers, for less.
+"""Optional methods for plugins that must be fast: the same answers at a lower cost.
 
-Nothing here changes what a plugin decides. ``check_plugin`` proves each of these equal to the form
-that every author writes.
+Nothing here changes what a plugin decides. ``check_plugin`` compares each of these methods with the
+ordinary one that it replaces.
 """
 
 from __future__ import annotations
@@ -13,70 +13,70 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.framework.traits import Plugin
-from holdfast.framework.values import AnyRows, Change, RawScores, Rows, State
+from holdfast.framework.values import AnyRows, PodChange, RawScores, Rows, State
 
 if TYPE_CHECKING:
     from holdfast.columns.pod_info import PodInfo
     from holdfast.framework.view import View
 
 
-class ReadsBeyondSpec(Plugin, Protocol):
-    """Tell apart by less than ``reads`` what a plugin with the trait ``beyond_spec`` looks at."""
+class OutsideSpecKeyPlugin(Plugin, Protocol):
+    """A cheap part of the cache key, for plugins with the trait ``reads_outside_spec``."""
 
-    def beyond(self, pod: PodInfo, view: View) -> Hashable:
-        """What ``reads`` takes from outside the pod's spec, namespace and visible labels."""
+    def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
+        """Return the part of ``reads`` outside the pod's spec, namespace and visible labels."""
         ...
 
 
-class ScalarTwin(Plugin, Protocol):
-    """Answer for one row in plain integers: what makes the next pod of a class cheap."""
+class FilterAndScoreRowPlugin(Plugin, Protocol):
+    """Filter and score one row in plain integers; after a placement only one row has changed."""
 
-    def row(self, state: State, row: int) -> tuple[int, float]:
-        """The same verdict and raw score as filter and score give, for one row.
+    def filter_and_score_row(self, state: State, row: int) -> tuple[int, float]:
+        """Return the verdict of ``filter`` and the raw score of ``score`` for one row.
 
-        A plugin that only filters answers 0 as its score, one that only scores 0 as verdict.
+        The part that the plugin does not implement is 0.
         """
         ...
 
 
-class JudgesOne(Plugin, Protocol):
-    """Answer for one row under a change in plain integers: what preemption asks by the thousand."""
+class FilterRowPlugin(Plugin, Protocol):
+    """Filter one row under hypothetical pod changes; preemption does this thousands of times."""
 
-    def verdict(self, state: State, row: int, change: Change) -> int:
-        """The same verdict as filter gives, for one row."""
+    def filter_row(self, state: State, row: int, change: PodChange) -> int:
+        """Return the verdict of ``filter`` for one row."""
         ...
 
 
-class Scales(Plugin, Protocol):
-    """Normalize by the lowest and highest raw score alone, so that one row can be renewed."""
+class NormalizeByRangePlugin(Plugin, Protocol):
+    """Normalize with the lowest and highest raw score only, so that one row can be updated."""
 
-    def scale(self, state: State, raw: Any, low: float, high: float) -> Any:
-        """Bring raw scores (an array, or one number) into 0..100, cell by cell."""
+    def normalize_by_range(self, state: State, raw: Any, low: float, high: float) -> Any:
+        """Return raw scores, an array or one number, in 0..100; each element by itself."""
         ...
 
 
-class Tabulates(Plugin, Protocol):
-    """Score through a table, where rows are of few kinds: cheaper than score and normalize."""
+class ScoreTablePlugin(Plugin, Protocol):
+    """Score by a lookup table, where many rows share few scores; replaces score and normalize."""
 
-    def tabulate(self, state: State, rows: Rows) -> tuple[Rows, RawScores] | None:
-        """Where in a table each of ``rows`` finds its normalized score, and the table.
+    def score_table(self, state: State, rows: Rows) -> tuple[Rows, RawScores] | None:
+        """Return an index per row into a table of normalized scores, and the table.
 
-        Rows are all the feasible ones. None: there is no such table for them.
+        ``rows`` are all feasible rows. None: use ``score`` and ``normalize_score``.
         """
         ...
 
 
-class Tallies(Plugin, Protocol):
-    """Count reasons over many rejected rows at once, so that nobody walks over nodes."""
+class CountReasonsPlugin(Plugin, Protocol):
+    """Count the reasons of many rejected rows at once, without a loop over nodes."""
 
-    def tally(self, state: State, rows: Rows) -> Mapping[str, int]:
-        """How many of these rows, all rejected by this plugin, give each reason."""
+    def count_reasons(self, state: State, rows: Rows) -> Mapping[str, int]:
+        """Return the number of ``rows`` per reason; this plugin rejected all of them."""
         ...
 
 
-class GroupsReasons(Plugin, Protocol):
-    """Tell rejected rows apart by their reasons, so that these are kept and not counted anew."""
+class ReasonGroupsPlugin(Plugin, Protocol):
+    """Group rejected rows by their reasons, so that reasons are computed once per group."""
 
-    def groups(self, state: State, rows: AnyRows) -> NDArray[np.int64]:
-        """A number for each of these rows; rows of the same number give the same reasons."""
+    def reason_groups(self, state: State, rows: AnyRows) -> NDArray[np.int64]:
+        """Return a group number per row; rows of one group have the same reasons."""
         ...

@@ -20,10 +20,10 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Args
 from holdfast.framework.plugin import (
-    NONE,
-    Change,
+    NO_CHANGE,
     Code,
     Plugin,
+    PodChange,
     RawScores,
     Rows,
     Scope,
@@ -42,7 +42,7 @@ class NodeInfo:
 
     __slots__ = ("_change", "_nodes", "row")
 
-    def __init__(self, nodes: NodeTable, row: int, change: Change = NONE) -> None:
+    def __init__(self, nodes: NodeTable, row: int, change: PodChange = NO_CHANGE) -> None:
         self._nodes = nodes
         self._change = change
         self.row = row
@@ -85,7 +85,7 @@ class NodeInfo:
         """What is left of it, beside everything taken or held."""
         left = self._of(self._nodes.amounts.allocatable, resource)
         left -= self._of(self._nodes.amounts.requested, resource)
-        freed, slots = self._change.freed(self.row)
+        freed, slots = self._change.freed_resources(self.row)
         if resource == "pods":
             return left + slots
         return left + freed.get(self._nodes.resources.find(resource), 0)
@@ -140,7 +140,7 @@ class _Columns:
         self.name = plugin.name
         self._keyed = _wrote(plugin, "reads")
         scope = Scope.ROW if self._keyed else Scope.CLUSTER
-        self.traits = Traits(scope=scope, epochs=("pod_labels",), beyond_spec=True)
+        self.traits = Traits(scope=scope, epochs=("pod_labels",), reads_outside_spec=True)
 
     def reads(self, pod: PodInfo, _view: View) -> Hashable:
         """What the author says, or this very version of the pod."""
@@ -148,7 +148,7 @@ class _Columns:
             return self.plugin.reads(pod.pod)
         return (pod.uid, pod.pod.metadata.resource_version)
 
-    def prepare(self, pod: PodInfo, view: View) -> _State:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State:
         """Keep the pod; it stands for all that read alike."""
         return _State(view.nodes, pod.pod)
 
@@ -156,7 +156,7 @@ class _Columns:
 class _Filtering(_Columns):
     """The part that filters."""
 
-    def filter(self, state: _State, rows: Rows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Ask about each row; preemption may help where the answer is no."""
         verdicts = np.zeros(len(rows), np.int8)
         for i, row in enumerate(rows.tolist()):
@@ -164,11 +164,11 @@ class _Filtering(_Columns):
                 verdicts[i] = Code.UNSCHEDULABLE
         return verdicts
 
-    def reasons(self, state: _State, row: int, change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, state: _State, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """The author's words."""
         return (self._fits(state, row, change) or f"node(s) rejected by {self.name}",)
 
-    def _fits(self, state: _State, row: int, change: Change) -> str | None:
+    def _fits(self, state: _State, row: int, change: PodChange) -> str | None:
         answer = self.plugin.fits(state.pod, NodeInfo(state.nodes, row, change))
         if answer is None or (isinstance(answer, str) and answer):
             return answer

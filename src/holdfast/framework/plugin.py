@@ -1,28 +1,28 @@
-"""The plugin contract: each extension point is a small protocol, implement only those you need.
+"""The plugin contract: one small protocol per extension point; implement only those you need.
 
-A plugin sees all nodes at once: it is asked about an array of rows and answers with an array.
-It never does I/O. What must be written to the API server is *yielded* as a ``Call`` from
-``pre_bind``, ``bind`` or ``undo_bind`` and the answer is sent back into the generator; whoever
-drives it (the scheduler, a test, a what-if) decides what a call means.
+The points are those of the Kubernetes scheduling framework, but a plugin sees all nodes at once: it
+is called with an array of rows and returns an array. It does no I/O. It *yields* what must be
+written to the API server as an ``ApiCall`` from ``pre_bind``, ``bind``, ``post_bind`` or
+``undo_pre_bind``; the scheduler sends the call and sends the stored object back into the generator.
+A test or a simulation may answer the calls itself.
 
-One pod's way through a plugin::
+The order of the calls for one pod::
 
-    pre_enqueue ────────────── keep the pod out of the queue until something about it changes
-    prepare ─┬─ Skip ───────── this plugin has nothing to say about this pod
-             ├─ Reject ─────── no node will do
-             └─ state
-                  filter ───── which rows pass (0), fail but preemption may help (1), fail (2)
-                  │  └─ no row passes: reasons, after_reject; then hint, event by event
-                  pre_score, score, normalize, tier
-                  reserve ──── enter the promise in the ledgers   ⇄ unreserve
-                  permit ───── go on, or wait for a word, or not at all
-                  pre_bind ─── write claims, annotations          ⇄ undo_bind
-                  bind
-                  post_bind ── the pod has its node
+    pre_enqueue ─────────────── keep the pod out of the active queue
+    pre_filter ─┬─ Skip ─────── the plugin does not filter or score this pod
+                ├─ Reject ───── no node is suitable
+                └─ state
+                     filter ─── per row: passes (0), unschedulable (1), unresolvable (2)
+                     │  └─ no row passes: reasons, post_filter; later queueing_hint per event
+                     pre_score, score, normalize_score, tier
+                     reserve ── reserve resources in the ledgers    ⇄ unreserve
+                     permit ─── approve, wait or reject
+                     pre_bind ─ write claims and annotations        ⇄ undo_pre_bind
+                     bind
+                     post_bind  the pod is bound
 
-This module is for every author. All that makes a plugin faster and is optional stands in
-``fast_paths``; what a filter that looks at the pods of a node may tell preemption, in
-``making_room``. Both can be imported from here.
+This module is for every author. Optional methods that make a plugin faster are in ``fast_paths``;
+those that make preemption faster, in ``preemption_support``. Both can be imported from here.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ from numpy.typing import NDArray
 
 from holdfast.framework.events import ClusterEvent
 from holdfast.framework.fast_paths import (
-    GroupsReasons,
-    JudgesOne,
-    ReadsBeyondSpec,
-    ScalarTwin,
-    Scales,
-    Tabulates,
-    Tallies,
+    CountReasonsPlugin,
+    FilterAndScoreRowPlugin,
+    FilterRowPlugin,
+    NormalizeByRangePlugin,
+    OutsideSpecKeyPlugin,
+    ReasonGroupsPlugin,
+    ScoreTablePlugin,
 )
-from holdfast.framework.making_room import (
-    Limit,
-    Limits,
-    LimitsPods,
-    NeedsRoom,
-    RestsOnPods,
-    RulesEviction,
+from holdfast.framework.preemption_support import (
+    DependsOnPodsPlugin,
+    PodLimit,
+    PodLimits,
+    PodLimitsPlugin,
+    PreemptionRulesPlugin,
+    RequiredResourcesPlugin,
 )
 from holdfast.framework.traits import Plugin, Scope, Traits, implements
 from holdfast.framework.values import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Call,
-    Calls,
+    ApiCall,
+    ApiCalls,
     Candidate,
-    Change,
     Code,
-    Effect,
-    Narrow,
-    Needs,
-    Part,
     Placement,
+    PodChange,
+    PostFilterResult,
+    PreFilterResult,
+    PreFilterState,
     RawScores,
     Reject,
+    RequiredResources,
     Rows,
     Skip,
     State,
@@ -81,215 +81,226 @@ if TYPE_CHECKING:
     from holdfast.framework.waiting import Waiting
 
 
-class PreEnqueues(Plugin, Protocol):
-    """Keep a pod out of the queue until something about it changes."""
+class PreEnqueuePlugin(Plugin, Protocol):
+    """Keep a pod out of the active queue until something about it changes."""
 
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
-        """Say why the pod must not be queued yet, or None."""
+        """Return why the pod must not be queued yet, or None."""
         ...
 
 
-class Prepares(Plugin, Protocol):
+class PreFilterPlugin(Plugin, Protocol):
     """Look at the pod once, before any node."""
 
-    def prepare(self, pod: PodInfo, view: View) -> State | Skip | Reject | Narrow | Part:
-        """Digest the pod; may rule itself out, or every node, or all but some rows.
+    def pre_filter(
+        self, pod: PodInfo, view: View
+    ) -> State | Skip | Reject | PreFilterResult | PreFilterState:
+        """Return the plugin's state for the pod, passed to its other methods.
 
-        Unless the scope is CLUSTER the state serves every pod with the same ``reads``: it may
-        keep arrays of the picture, but nothing of this pod alone, and not the view.
+        Skip, Reject and PreFilterResult (only some rows are suitable) end or restrict filtering.
+        Unless the scope is CLUSTER the state is shared by all pods with the same ``reads``: it may
+        hold arrays of the columns, but neither the view nor anything of this pod alone.
         """
         ...
 
 
-class Filters(Plugin, Protocol):
-    """Rule nodes out."""
+class FilterPlugin(Plugin, Protocol):
+    """Reject nodes."""
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Everything of the pod that filter and score depend on, hashable: the cache key."""
+        """Return everything of the pod that filter and score depend on: the cache key."""
         ...
 
-    def filter(self, state: State, rows: Rows, change: Change = NONE) -> Verdicts:
-        """Answer for each row with 0, 1 or 2 (see Code).
+    def filter(self, state: State, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
+        """Return 0, 1 or 2 per row (see Code).
 
-        DOMAIN and CLUSTER plugins may also answer 4 (ERROR): it fails the whole attempt.
+        DOMAIN and CLUSTER plugins may also return 4 (ERROR): it fails the whole attempt.
         """
         ...
 
-    def reasons(self, state: State, row: int, change: Change = NONE) -> tuple[str, ...]:
-        """Put a rejection into upstream's words; asked only when someone wants to know."""
+    def reasons(self, state: State, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
+        """Return why the row is rejected; called only when a message is written."""
         ...
 
 
-class AfterRejects(Plugin, Protocol):
-    """Do something about a pod that fits nowhere (PostFilter)."""
+class PostFilterPlugin(Plugin, Protocol):
+    """Try to make a pod schedulable that fits on no node."""
 
-    def after_reject(self, state: State | None, rejection: Rejection, view: View) -> Effect:
-        """Answer with an effect; its message becomes part of the pod's condition."""
+    def post_filter(
+        self, state: State | None, rejection: Rejection, view: View
+    ) -> PostFilterResult:
+        """Return what the scheduler is to do; the message becomes part of the pod's condition."""
         ...
 
 
-class Hints(Plugin, Protocol):
-    """Name the events that may make a pod it rejected schedulable.
+class QueueingHintPlugin(Plugin, Protocol):
+    """Select the events that may make a pod schedulable that this plugin rejected.
 
-    It is asked about the events that ``Traits.hears`` names. A plugin without ``hint`` is taken to
-    say yes to every event.
+    It is called for the events in ``Traits.events_to_register``. For a plugin without this method
+    every event requeues the pod.
     """
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
-        """Tell whether ``event`` is worth another try of ``pod``."""
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+        """Return whether ``event`` may make ``pod`` schedulable, so that it is tried again."""
         ...
 
 
-class PreScores(Plugin, Protocol):
-    """Look at the feasible rows once before scoring; Skip leaves this plugin out of the sum."""
+class PreScorePlugin(Plugin, Protocol):
+    """Look at the feasible rows once before scoring."""
 
     def pre_score(self, state: State, feasible: Rows) -> Skip | Reject | None:
-        """Prepare for scoring these rows."""
+        """Prepare to score these rows; Skip leaves this plugin out of the weighted sum."""
         ...
 
 
-class Scores(Plugin, Protocol):
+class ScorePlugin(Plugin, Protocol):
     """Prefer some nodes."""
 
     def reads(self, pod: PodInfo, view: View) -> Hashable:
-        """Everything of the pod that filter and score depend on, hashable: the cache key."""
+        """Return everything of the pod that filter and score depend on: the cache key."""
         ...
 
     def score(self, state: State, rows: Rows) -> RawScores:
-        """Raw score of each row; whole numbers, exact in float64."""
+        """Return the raw score of each row; whole numbers, exact in float64."""
         ...
 
 
-class Normalizes(Plugin, Protocol):
-    """Bring raw scores of the feasible rows into 0..100."""
+class NormalizeScorePlugin(Plugin, Protocol):
+    """Bring the raw scores of the feasible rows into 0..100."""
 
-    def normalize(self, state: State, rows: Rows, raw: RawScores) -> RawScores:
-        """Scores of ``rows`` in 0..100; rows are all the feasible ones."""
+    def normalize_score(self, state: State, rows: Rows, raw: RawScores) -> RawScores:
+        """Return the scores of ``rows``, which are all feasible rows, in 0..100."""
         ...
 
 
-class Tiers(Plugin, Protocol):
-    """Strict pools: a lower tier wins whatever the scores say."""
+class TierPlugin(Plugin, Protocol):
+    """Divide nodes into strict pools: the lowest tier wins whatever the scores are."""
 
     def tier(self, state: State, rows: Rows) -> NDArray[np.int32]:
-        """Tier of each row; only rows of the lowest feasible tier are ranked."""
+        """Return the tier of each row; only rows of the lowest feasible tier are compared."""
         ...
 
 
-class Reserves(Plugin, Protocol):
-    """Enter and withdraw promises in the ledgers; in memory, at once, symmetrical."""
+class ReservePlugin(Plugin, Protocol):
+    """Reserve resources for a placed pod in the ledgers; in memory, without waiting."""
 
     def reserve(self, state: State, placement: Placement) -> Reject | None:
-        """Enter the promise; a Reject undoes every plugin's reserve in reverse order."""
+        """Reserve; after a Reject every plugin's ``unreserve`` is called in reverse order."""
         ...
 
     def unreserve(self, state: State, placement: Placement) -> None:
-        """Withdraw it; must be idempotent and never fail."""
+        """Undo ``reserve``; must be idempotent and must not fail."""
         ...
 
 
-class Permits(Plugin, Protocol):
-    """Have the last word before a pod is bound: go on, wait, or not at all."""
+class PermitPlugin(Plugin, Protocol):
+    """Approve, delay or reject a placed pod before it is bound."""
 
     def permit(self, state: State, placement: Placement, waiting: Waiting) -> Wait | Reject | None:
-        """None lets the pod go on; Wait keeps its room until a word comes, or time is up.
+        """Return None to approve; after Wait the pod keeps its resources until it is allowed.
 
-        The word is given through ``waiting``, which has every pod that waits now: by this plugin
-        when another pod comes, or by whoever holds the scheduler. 15 minutes are the longest wait.
+        ``waiting`` holds all waiting pods, so a plugin can allow or reject them when it is called
+        for another pod. A pod waits 15 minutes at most.
         """
         ...
 
 
-class PreBinds(Plugin, Protocol):
+class PreBindPlugin(Plugin, Protocol):
     """Write to the API server before the pod is bound."""
 
-    def pre_bind(self, state: State, placement: Placement) -> Calls:
+    def pre_bind(self, state: State, placement: Placement) -> ApiCalls:
         """Yield the writes in order; each yield returns the stored object."""
         ...
 
-    def undo_bind(self, state: State, placement: Placement) -> Calls:
-        """Yield the writes that undo pre_bind; errors are logged, not raised."""
+    def undo_pre_bind(self, state: State, placement: Placement) -> ApiCalls:
+        """Yield the writes that undo ``pre_bind``; errors are logged, not raised."""
         ...
 
 
-class Binds(Plugin, Protocol):
+class BindPlugin(Plugin, Protocol):
     """Bind the pod."""
 
-    def bind(self, state: State, placement: Placement) -> Calls | Skip:
-        """Yield the binding call, or Skip to leave it to the next binder."""
+    def bind(self, state: State, placement: Placement) -> ApiCalls | Skip:
+        """Yield the binding call, or return Skip to leave it to the next bind plugin."""
         ...
 
 
-class PostBinds(Plugin, Protocol):
-    """Hear that a pod has its node."""
+class PostBindPlugin(Plugin, Protocol):
+    """Clean up after a pod is bound."""
 
-    def post_bind(self, state: State, placement: Placement) -> Calls | None:
-        """Tidy up; writes may be yielded. Nothing can fail the pod any more, errors are logged."""
+    def post_bind(self, state: State, placement: Placement) -> ApiCalls | None:
+        """Clean up; writes may be yielded. Errors are logged: the pod stays bound."""
         ...
 
 
-def hears(plugin: Plugin, event: ClusterEvent) -> bool:
-    """Tell whether a plugin is to be asked about such events; one without hints hears all."""
-    return not implements(plugin, Hints) or plugin.traits.hear(event)
+def is_registered_for(plugin: Plugin, event: ClusterEvent) -> bool:
+    """Return whether an event may requeue pods that the plugin rejected.
+
+    True for every event if the plugin has no ``queueing_hint``.
+    """
+    return not implements(plugin, QueueingHintPlugin) or plugin.traits.registers(event)
 
 
-def concerned(plugin: Plugin, placement: Placement) -> bool:
-    """Tell whether a placement is a plugin's business: it prepared for the pod, or never does."""
-    return plugin.name in placement.states or not implements(plugin, Prepares)
+def runs_for(plugin: Plugin, placement: Placement) -> bool:
+    """Return whether a plugin's later points run for a placement.
+
+    They do if its ``pre_filter`` returned a state for the pod, or if it has no ``pre_filter``.
+    """
+    return plugin.name in placement.states or not implements(plugin, PreFilterPlugin)
 
 
 __all__ = [
-    "NONE",
-    "AfterRejects",
+    "NO_CHANGE",
     "AnyRows",
-    "Binds",
-    "Call",
-    "Calls",
+    "ApiCall",
+    "ApiCalls",
+    "BindPlugin",
     "Candidate",
-    "Change",
     "ClusterEvent",
     "Code",
-    "Effect",
-    "Filters",
-    "GroupsReasons",
-    "Hints",
-    "JudgesOne",
-    "Limit",
-    "Limits",
-    "LimitsPods",
-    "Narrow",
-    "Needs",
-    "NeedsRoom",
-    "Normalizes",
-    "Part",
-    "Permits",
+    "CountReasonsPlugin",
+    "DependsOnPodsPlugin",
+    "FilterAndScoreRowPlugin",
+    "FilterPlugin",
+    "FilterRowPlugin",
+    "NormalizeByRangePlugin",
+    "NormalizeScorePlugin",
+    "OutsideSpecKeyPlugin",
+    "PermitPlugin",
     "Placement",
     "Plugin",
-    "PostBinds",
-    "PreBinds",
-    "PreEnqueues",
-    "PreScores",
-    "Prepares",
+    "PodChange",
+    "PodLimit",
+    "PodLimits",
+    "PodLimitsPlugin",
+    "PostBindPlugin",
+    "PostFilterPlugin",
+    "PostFilterResult",
+    "PreBindPlugin",
+    "PreEnqueuePlugin",
+    "PreFilterPlugin",
+    "PreFilterResult",
+    "PreFilterState",
+    "PreScorePlugin",
+    "PreemptionRulesPlugin",
+    "QueueingHintPlugin",
     "RawScores",
-    "ReadsBeyondSpec",
+    "ReasonGroupsPlugin",
     "Reject",
-    "Reserves",
-    "RestsOnPods",
+    "RequiredResources",
+    "RequiredResourcesPlugin",
+    "ReservePlugin",
     "Rows",
-    "RulesEviction",
-    "ScalarTwin",
-    "Scales",
     "Scope",
-    "Scores",
+    "ScorePlugin",
+    "ScoreTablePlugin",
     "Skip",
     "State",
-    "Tabulates",
-    "Tallies",
-    "Tiers",
+    "TierPlugin",
     "Traits",
     "Verdicts",
     "Wait",
-    "concerned",
-    "hears",
     "implements",
+    "is_registered_for",
+    "runs_for",
 ]  # fmt: skip

@@ -11,12 +11,20 @@ from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.extender import Agreement
-from holdfast.framework.plugin import Code, Filters, Reject, Rows, State, Tallies, implements
+from holdfast.framework.plugin import (
+    Code,
+    CountReasonsPlugin,
+    FilterPlugin,
+    Reject,
+    Rows,
+    State,
+    implements,
+)
 from holdfast.framework.view import View
 
 NO_NODES = "no nodes available to schedule pods"
 EXCLUDED = -2
-"""In ``plugin_of``: the row was never filtered, a plugin's ``prepare`` left it out."""
+"""In ``plugin_of``: the row was never filtered, a plugin's ``pre_filter`` left it out."""
 PASSED = -1
 
 
@@ -144,7 +152,7 @@ class Rejection:
     nodes: int
     codes: NDArray[np.int8]
     plugin_of: NDArray[np.int8]
-    filters: tuple[tuple[Filters, State], ...] = ()
+    filters: tuple[tuple[FilterPlugin, State], ...] = ()
     states: Mapping[str, State] = field(default_factory=dict)
     prepared: frozenset[str] = frozenset()
     prefilter: tuple[str, Reject] | None = None
@@ -262,10 +270,10 @@ class Rejection:
         return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.narrowed_by))}]"
 
 
-def count_reasons(plugin: Filters, state: State, rows: Rows) -> Mapping[str, int]:
+def count_reasons(plugin: FilterPlugin, state: State, rows: Rows) -> Mapping[str, int]:
     """Count a plugin's reasons over the rows it rejected."""
-    if implements(plugin, Tallies):
-        tally: Mapping[str, int] = plugin.tally(state, rows)
+    if implements(plugin, CountReasonsPlugin):
+        tally: Mapping[str, int] = plugin.count_reasons(state, rows)
         return tally
     reasons: Iterable[str] = (word for row in rows for word in plugin.reasons(state, int(row)))
     return Counter(reasons)

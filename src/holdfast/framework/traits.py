@@ -1,4 +1,4 @@
-"""What every plugin has: a name, and a frozen ``Traits`` value that it declares for all pods."""
+"""What every plugin declares: a name, and ``Traits`` that hold for all pods."""
 
 from __future__ import annotations
 
@@ -11,68 +11,71 @@ from holdfast.framework.events import ClusterEvent
 
 
 class Scope(Enum):
-    """What a plugin's answer for a row depends on, and so what may be remembered."""
+    """What a plugin's verdict and score of a row depend on, and so what may be cached."""
 
     NODE = "node"
-    """The node itself (labels, taints, flags): pods that come and go change nothing."""
+    """The Node object (labels, taints, flags), not the pods on it."""
     ROW = "row"
-    """That row alone: kept per ``reads(pod)``, patched for changed rows only."""
+    """That row alone: cached per ``reads(pod)``, recomputed for changed rows only."""
     DOMAIN = "domain"
-    """Counters over topology domains, which the plugin keeps incrementally: the state is kept
-    per ``reads(pod)``, filter and score are asked every time."""
+    """Counters per topology domain, which the plugin updates incrementally: the state is cached
+    per ``reads(pod)``, filter and score are called for every pod."""
     CLUSTER = "cluster"
-    """Anything: asked every time, from ``prepare`` on."""
+    """Anything: every method is called for every pod."""
 
     @property
-    def kept(self) -> bool:
-        """Whether verdicts and raw scores are remembered between pods."""
+    def cacheable(self) -> bool:
+        """Whether verdicts and raw scores are cached between pods."""
         return self in (Scope.NODE, Scope.ROW)
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """How long a plugin's answers hold and how it may be asked; ``check_plugin`` proves it.
+    """How long a plugin's results may be cached and how it may be called.
 
-    ``Traits()`` is right for every plugin and costs the most. With another scope, ``epochs`` and
-    ``beyond_spec`` must tell what answers rest on; all other values are promises.
+    ``Traits()`` is correct for every plugin, and the slowest. With another scope, ``epochs`` and
+    ``reads_outside_spec`` must name everything else that the results depend on. ``check_plugin``
+    tests these declarations.
     """
 
     scope: Scope = Scope.CLUSTER
-    """What an answer for a row depends on. Default: anything, so nothing is remembered."""
+    """What the result for a row depends on. Default: anything, so nothing is cached."""
     epochs: tuple[str, ...] = ()
-    """What else remembered answers depend on, besides rows and ``layout``. Default: nothing."""
-    hears: Mapping[str, tuple[str, ...]] | None = None
-    """Events ``hint`` may say yes to: actions by resource, () for all. Default: every event."""
-    beyond_spec: bool = False
-    """``reads`` looks at more of a pod than its spec, namespace, visible labels. Default: no."""
-    ignores_amounts: bool = False
-    """``reads`` does not look at what a pod requests. Default: it does."""
-    comparable: bool = False
-    """An equal state after an epoch moved means equal answers. Default: all is asked again."""
-    sliced: bool = False
-    """Also takes a slice of rows, some of them no nodes; never answers ERROR. Default: arrays."""
-    bounded: bool = False
+    """Epochs that cached results depend on, besides rows and ``layout``. Default: none."""
+    events_to_register: Mapping[str, tuple[str, ...]] | None = None
+    """Events for which ``queueing_hint`` is called: actions by resource, () for all actions.
+    Default: every event."""
+    reads_outside_spec: bool = False
+    """``reads`` uses more of a pod than its spec, namespace and visible labels. Default: no."""
+    ignores_requests: bool = False
+    """``reads`` does not use the pod's resource requests. Default: it does."""
+    comparable_states: bool = False
+    """Equal states mean equal results, also after an epoch changed. Default: recompute then."""
+    accepts_slices: bool = False
+    """``rows`` may be a slice, which includes unused rows; ERROR is never returned. Default: no."""
+    bounded_scores: bool = False
     """Normalized scores are in 0..100 by construction. Default: they are checked every time."""
-    serves_owners: bool = False
-    """Where room is held for a pod, ``filter`` answers for amounts in the place of others; without
-    such a plugin held room is simply taken. Default: no."""
-    asked_unprepared: bool = False
-    """``after_reject`` is asked even if ``prepare`` was not. Default: that is an error."""
+    allocates_reservations: bool = False
+    """``filter`` decides about resources on nodes with a reservation that the pod owns. Without
+    such a plugin in the profile, reserved resources are in use for every pod. Default: no."""
+    post_filter_without_state: bool = False
+    """``post_filter`` accepts None as state, when ``pre_filter`` did not run. Default: that fails
+    the attempt."""
 
-    def hear(self, event: ClusterEvent) -> bool:
-        """Tell whether ``hears`` names such an event.
+    def registers(self, event: ClusterEvent) -> bool:
+        """Return whether ``events_to_register`` includes the event.
 
-        ``Pod`` means pods on nodes and pods without, ``Update`` every kind of update.
+        ``Pod`` includes assigned and unassigned pods, ``Update`` every update action.
         """
-        listens = self.hears
+        registered = self.events_to_register
         return (
-            listens is None
-            or _named(listens.get(event.resource), event.action)
-            or (event.about_pod and _named(listens.get("Pod"), event.action))
+            registered is None
+            or _includes(registered.get(event.resource), event.action)
+            or (event.about_pod and _includes(registered.get("Pod"), event.action))
         )
 
 
-def _named(actions: tuple[str, ...] | None, action: str) -> bool:
+def _includes(actions: tuple[str, ...] | None, action: str) -> bool:
     if actions is None:
         return False
     every = not actions or ("Update" in actions and action.startswith("Update"))
@@ -80,20 +83,20 @@ def _named(actions: tuple[str, ...] | None, action: str) -> bool:
 
 
 class Plugin(Protocol):
-    """What every plugin has; the rest of the contract are protocols it may implement besides.
+    """What every plugin has. The extension points are protocols that it may implement in addition.
 
-    They stand in ``plugin`` (for every author), ``fast_paths`` (for authors who need speed) and
-    ``making_room`` (for authors whose filter looks at the pods of a node).
+    They are in ``plugin``, ``fast_paths`` (optional, for speed) and ``preemption_support``
+    (optional, for filters that depend on the pods of a node).
     """
 
     @property
     def name(self) -> str:
-        """The name messages, metrics and weights go by."""
+        """The name in the configuration, in messages and in metrics."""
         ...
 
     @property
     def traits(self) -> Traits:
-        """How long its answers hold and how it may be asked."""
+        """How long its results may be cached and how it may be called."""
         ...
 
 
@@ -102,7 +105,7 @@ _IMPLEMENTED: dict[tuple[type, type], bool] = {}
 
 
 def implements(plugin: Plugin, point: type[P]) -> TypeGuard[P]:
-    """Tell whether a plugin has all methods of an extension point; looked up once per class."""
+    """Return whether a plugin has all methods of an extension point; cached per class."""
     key = (type(plugin), point)
     found = _IMPLEMENTED.get(key)
     if found is None:
@@ -113,27 +116,39 @@ def implements(plugin: Plugin, point: type[P]) -> TypeGuard[P]:
 
 
 def methods_of(point: type[Plugin]) -> list[str]:
-    """The methods that an extension point asks for."""
+    """Return the names of the methods of an extension point."""
     return sorted(method for method in vars(point) if not method.startswith("_"))
 
 
-NAMES = tuple(field.name for field in fields(Traits))
+TRAIT_NAMES = tuple(field.name for field in fields(Traits))
+FORMER_NAMES = {
+    "prepare": "pre_filter",
+    "after_reject": "post_filter",
+    "hint": "queueing_hint",
+    "normalize": "normalize_score",
+    "undo_bind": "undo_pre_bind",
+}
+"""Methods of the contract that were renamed: a plugin that has only the old one is rejected."""
 
 
 def declaration_fault(plugin: object) -> str:
-    """Say what is wrong with how a plugin declares its traits, "" for nothing.
+    """Return what is wrong with a plugin's declarations, or "".
 
-    A trait that is set as an attribute of the plugin itself has no effect.
+    Wrong are a missing ``traits``, a trait that is an attribute of the plugin itself (it would have
+    no effect) and a method that has only a former name (it would never be called).
     """
     kind = type(plugin).__name__
-    told = "(from holdfast.framework.plugin import Traits)"
-    stray = [name for name in NAMES if hasattr(plugin, name)]
-    if stray:
-        fixed = ", ".join(f"{name}=..." for name in stray)
+    hint = "(from holdfast.framework.plugin import Traits)"
+    misplaced = [name for name in TRAIT_NAMES if hasattr(plugin, name)]
+    if misplaced:
+        fixed = ", ".join(f"{name}=..." for name in misplaced)
         return (
-            f"class {kind} sets {', '.join(stray)}, which is not read: write "
-            f"`traits = Traits({fixed})` instead {told}"
+            f"class {kind} sets {', '.join(misplaced)}, which has no effect: write "
+            f"`traits = Traits({fixed})` instead {hint}"
         )
     if not isinstance(getattr(plugin, "traits", None), Traits):
-        return f"class {kind} has no traits: write `traits = Traits()` in it {told}"
+        return f"class {kind} has no traits: write `traits = Traits()` in it {hint}"
+    for old, new in FORMER_NAMES.items():
+        if callable(getattr(plugin, old, None)) and not hasattr(plugin, new):
+            return f"class {kind} has a method {old}, which is never called: rename it to {new}"
     return ""

@@ -1,4 +1,4 @@
-"""What plugins are asked with and answer with: codes, states, changes, calls, effects."""
+"""Arguments and results of plugin methods: codes, states, pod changes, API calls, placements."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.intp]
 AnyRows = Rows | slice
-"""What a ``sliced`` plugin is asked about: all rows as a slice, or some as an array."""
+"""Some rows as an array, or all as a slice for plugins with the trait ``accepts_slices``."""
 Verdicts = NDArray[np.int8]
 RawScores = NDArray[np.float64]
 State = Any
 
 
 class Code(IntEnum):
-    """What became of a pod (at a node, or as a whole), defined by what the queue then does."""
+    """The result for a pod, on one node or as a whole; it decides how the pod is queued again."""
 
     PASS = 0
-    """Go on."""
+    """Upstream's Success."""
     UNSCHEDULABLE = 1
-    """Wait for a hinted event; preemption may help here."""
+    """Wait for an event that a queueing hint selects; preemption may help on this node."""
     UNRESOLVABLE = 2
-    """Wait for a hinted event; preemption cannot help here."""
+    """Wait for an event that a queueing hint selects; preemption cannot help on this node."""
     PENDING = 3
-    """Wait for an event outside; when it comes skip backoff."""
+    """Wait for something outside the scheduler; the event that reports it skips backoff."""
     ERROR = 4
-    """The attempt failed, not the pod: retry with error backoff, blame no plugin."""
+    """The attempt failed: retry after error backoff; no plugin has rejected the pod."""
     SKIP = 5
-    """The plugin has nothing to say."""
+    """The plugin does not take part for this pod."""
     WAIT = 6
-    """Permit only: assumed, waiting for a word."""
+    """Permit only: the pod is assumed and waits for approval."""
 
     @property
-    def word(self) -> str:
-        """The name upstream uses in metrics and explanations."""
-        return _WORDS[self]
+    def upstream_name(self) -> str:
+        """The name of the code in kube-scheduler, for metrics and explanations."""
+        return _UPSTREAM_NAMES[self]
 
 
-_WORDS = {
+_UPSTREAM_NAMES = {
     Code.PASS: "Success", Code.UNSCHEDULABLE: "Unschedulable",
     Code.UNRESOLVABLE: "UnschedulableAndUnresolvable", Code.PENDING: "Pending",
     Code.ERROR: "Error", Code.SKIP: "Skip", Code.WAIT: "Wait",
@@ -54,12 +54,12 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The plugin has nothing to say about this pod: its filter and score are off this cycle."""
+    """The plugin does not filter or score this pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """No node will do; the code and the reasons count for every node."""
+    """The pod is rejected; the code and the reasons hold for every node."""
 
     code: Code
     reasons: tuple[str, ...]
@@ -67,16 +67,16 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Permit only: keep the room, but bind nothing until a word comes, or refuse the pod then."""
+    """Permit only: keep the pod assumed until it is allowed; reject it after ``seconds``."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Narrow:
-    """Only these rows can do; every other row is excluded in this plugin's name.
+class PreFilterResult:
+    """Only these rows are suitable; this plugin rejects all others.
 
-    ``state`` may be a Part.
+    ``state`` may be a PreFilterState.
     """
 
     state: State
@@ -84,27 +84,27 @@ class Narrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The plugin has something to say, but only about filtering or only about scoring.
+class PreFilterState:
+    """A state, and how it is used: the plugin may filter only, or score only.
 
-    ``mistake`` says what is wrong with what it was to score by: once nodes are to be compared,
-    the attempt fails with these words. ``by_row``: for pods that read like this one the answer for
-    a row depends on that row alone, although the plugin's scope is DOMAIN; so it is kept.
+    ``score_error`` is why the pod cannot be scored: if nodes must be compared, the attempt fails
+    with this message. ``row_scope``: the results for this state depend on the row alone, although
+    the plugin's scope is DOMAIN, so they are cached.
     """
 
     state: State
     filters: bool = True
     scores: bool = True
-    mistake: str = ""
-    by_row: bool = False
+    score_error: str = ""
+    row_scope: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A hypothesis: pods added to or taken from rows, for one question only.
+class PodChange:
+    """Pods that are hypothetically added to and removed from rows.
 
-    Nominated pods, preemption victims and what-if all ask through it. ``added`` and ``removed``
-    map a row to the pods concerned. An empty change is ``NONE``.
+    Used for nominated pods, preemption victims and simulations, like upstream's AddPod and
+    RemovePod. ``added`` and ``removed`` map a row to pods. The empty change is ``NO_CHANGE``.
     """
 
     added: Mapping[int, Sequence[PodInfo]] = field(default_factory=dict)
@@ -113,47 +113,47 @@ class Change:
     def __bool__(self) -> bool:
         return bool(self.added or self.removed)
 
-    def touches(self, rows: AnyRows) -> list[tuple[int, int]]:
-        """Rows concerned that are among ``rows``: (position in ``rows``, row)."""
-        mine = {*self.added, *self.removed}
+    def positions_in(self, rows: AnyRows) -> list[tuple[int, int]]:
+        """Return the changed rows that are in ``rows``, as (position in ``rows``, row)."""
+        changed = {*self.added, *self.removed}
         if isinstance(rows, slice):
-            return [(row - (rows.start or 0), row) for row in mine]
-        return [(i, row) for i, row in enumerate(rows.tolist()) if row in mine]
+            return [(row - (rows.start or 0), row) for row in changed]
+        return [(i, row) for i, row in enumerate(rows.tolist()) if row in changed]
 
-    def freed(self, row: int) -> tuple[dict[int, int], int]:
-        """Room that becomes free on a row (negative: taken) per resource id, and pod slots."""
-        room: dict[int, int] = {}
-        gone, come = self.removed.get(row, ()), self.added.get(row, ())
-        for sign, pods in ((1, gone), (-1, come)):
+    def freed_resources(self, row: int) -> tuple[dict[int, int], int]:
+        """Return what the change frees on a row (negative: uses) per resource id, and pod slots."""
+        amounts: dict[int, int] = {}
+        removed, added = self.removed.get(row, ()), self.added.get(row, ())
+        for sign, pods in ((1, removed), (-1, added)):
             for pod in pods:
                 for resource, amount in pod.request:
-                    room[resource] = room.get(resource, 0) + sign * amount
-        return room, len(gone) - len(come)
+                    amounts[resource] = amounts.get(resource, 0) + sign * amount
+        return amounts, len(removed) - len(added)
 
 
-NONE = Change()
+NO_CHANGE = PodChange()
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class RequiredResources:
     """What must be free on a row, besides a pod slot: amounts by resource id.
 
-    Where a node has nothing of a ``waived`` resource, none is needed. Of the rows in ``apart``
-    (None: there are none) it tells nothing.
+    A resource in ``ignored_if_absent`` is not required on nodes that have none of it. Nothing is
+    known about ``unknown_rows`` (None: no rows).
     """
 
     amounts: tuple[tuple[int, int], ...]
-    waived: frozenset[int] = frozenset()
-    apart: NDArray[np.bool_] | None = None
+    ignored_if_absent: frozenset[int] = frozenset()
+    unknown_rows: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One API write a plugin asks for; the driver answers with the stored object (raw JSON).
+class ApiCall:
+    """An API request that a plugin yields; the stored object (raw JSON) is sent back to it.
 
-    ``verb`` is create, update, patch, delete, get or bind; ``path`` is as ``Resource.path`` builds
-    it. The verb sleep writes nothing: ``body`` is how many seconds to wait before going on.
-    A failure is thrown into the generator as the HoldfastError it is.
+    ``verb`` is create, update, patch, delete, get or bind; ``path`` is built by ``Resource.path``.
+    The verb sleep sends nothing: ``body`` is how many seconds to wait. If the request fails, its
+    HoldfastError is raised in the generator.
     """
 
     verb: str
@@ -162,47 +162,48 @@ class Call:
     content_type: str = "application/json"
 
 
-Calls = Generator[Call, Any, None]
+ApiCalls = Generator[ApiCall, Any, None]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node on which evicting the victims, most important first, would make room."""
+    """A node where the pod fits without the victims; these are sorted, most important first."""
 
     node: str
     victims: tuple[PodInfo, ...]
     violations: int
-    """Victims that a disruption budget would have spared."""
+    """Number of victims whose eviction violates a PodDisruptionBudget."""
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
-    """What ``after_reject`` wants done about a pod that fits nowhere; the scheduler does it."""
+class PostFilterResult:
+    """What the scheduler is to do for a pod that fits on no node."""
 
     plugin: str
-    """Who wants it; several are joined by commas."""
+    """The name of the plugin that returned it; several are joined by commas."""
     message: str = ""
-    nominate: str | None = None
+    nominated_node: str | None = None
     """Node to nominate; "" clears the nomination, None keeps it."""
-    evict: tuple[PodInfo, ...] = ()
-    calls: tuple[Call, ...] = ()
-    """Writes to carry out now (deallocate a claim, delete a leftover)."""
+    victims: tuple[PodInfo, ...] = ()
+    calls: tuple[ApiCall, ...] = ()
+    """Requests to send now, such as the deallocation of a claim."""
     code: Code = Code.UNSCHEDULABLE
-    """PASS ends the chain with success; UNRESOLVABLE and ERROR end it too."""
+    """After PASS (success), UNRESOLVABLE and ERROR no further plugin is called."""
     candidates: Sequence[Candidate] = ()
-    """For explanations: every node that was considered good enough, and those equally good.
-    Look at them before the world moves on: they may be worked out only then."""
-    tied: Sequence[str] = ()
-    notes: tuple[tuple[str, str], ...] = ()
-    """(reason, message) of warning events to write about the pod."""
+    """For explanations: all nodes where preemption helps. May be computed when it is first read,
+    so read it before the world changes."""
+    tied_nodes: Sequence[str] = ()
+    """The candidates that are as good as the chosen one; computed like ``candidates``."""
+    events: tuple[tuple[str, str], ...] = ()
+    """(reason, message) of warning events to record for the pod."""
 
 
 @dataclass(slots=True)
 class Placement:
-    """A decision: this pod on that node, with what each plugin prepared for it.
+    """A decision: this pod on that node, with the state of each plugin.
 
-    Reserving plugins add to ``annotations``; the binder sends them with the Binding, so that the
-    pod carries them from the very write that binds it.
+    Reserve plugins add to ``annotations``, which are sent in the Binding: the pod has them from the
+    moment it is bound.
     """
 
     pod: PodInfo
@@ -211,12 +212,12 @@ class Placement:
     states: dict[str, State]
     annotations: dict[str, str] = field(default_factory=dict)
     now: float = 0.0
-    """When it was decided, for the time stamps of what is written."""
-    notes: list[tuple[str, str]] = field(default_factory=list)
-    """(reason, message) of events to write once the pod is bound."""
-    activate: set[str] = field(default_factory=set)
-    """Uids of waiting pods that have a better chance now: they are tried at once."""
-    promised: str = ""
-    """Node the pod was nominated to until it was placed."""
-    recalled: str = ""
-    """Why it must not be bound after all, if somebody decided so meanwhile."""
+    """When it was decided; for timestamps in written objects."""
+    events: list[tuple[str, str]] = field(default_factory=list)
+    """(reason, message) of events to record when the pod is bound."""
+    pods_to_activate: set[str] = field(default_factory=set)
+    """Uids of pods to move to the active queue."""
+    nominated_node: str = ""
+    """Node that the pod was nominated to before."""
+    abort_reason: str = ""
+    """If not "": why the pod must not be bound any more."""

@@ -114,7 +114,7 @@ class World:
         self.insiders = Insiders(self)
         self.evictions = Evictions(self.nodes)
         self.waiting = Waiting()
-        self.uncounted = uncounted
+        self.ignores_resource = uncounted
         """Tells resources that nobody here counts, by configuration: somebody else does."""
         self.auditor = None if auditor is None else auditor(self)
         self.remembered: dict[Hashable, Any] = {}
@@ -204,7 +204,7 @@ class World:
             devices=self.devices.fork(nodes),
             volumes=self.volumes.fork(nodes),
             selectors=self.selectors.fork(nodes),
-            uncounted=self.uncounted,
+            uncounted=self.ignores_resource,
         )
         copy.budgets = dict(self.budgets)
         copy.nominations = self.nominations.fork(nodes)

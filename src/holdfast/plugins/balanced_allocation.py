@@ -71,7 +71,7 @@ class BalancedAllocation:
     """Score how much more even the node becomes with the pod."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    traits: Traits = Traits(scope=Scope.ROW, sliced=True)
+    traits: Traits = Traits(scope=Scope.ROW, accepts_slices=True)
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)
@@ -101,7 +101,7 @@ class BalancedAllocation:
             (id_, asked.get(id_, 0)) for id_, name in ids if id_ in asked or not is_scalar(name)
         )
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod that asks for none of the resources."""
         nodes = view.nodes
         terms = self._terms(pod, nodes)
@@ -153,7 +153,7 @@ class BalancedAllocation:
         score: RawScores = with_pod + (_BOTH_FIFTIES - without)
         return score
 
-    def row(self, state: _State, row: int) -> tuple[int, float]:
+    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
         amounts, before = state.nodes.amounts, state.before
         if state.lifted is not None and (less := state.lifted.at(row)):

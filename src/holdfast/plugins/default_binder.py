@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from holdfast.api.scheme import PODS
-from holdfast.framework.plugin import Call, Calls, Placement, Skip, Traits
+from holdfast.framework.plugin import ApiCall, ApiCalls, Placement, Skip, Traits
 
 
 class DefaultBinder:
@@ -18,13 +18,13 @@ class DefaultBinder:
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
 
-    def bind(self, _state: None, placement: Placement) -> Calls | Skip:
+    def bind(self, _state: None, placement: Placement) -> ApiCalls | Skip:
         """A stand-in for a Reservation is no pod: somebody else writes that."""
         if placement.pod.stands_in:
             return Skip()
         return self._write(placement)
 
-    def _write(self, placement: Placement) -> Calls:
+    def _write(self, placement: Placement) -> ApiCalls:
         pod = placement.pod
         metadata: dict[str, Any] = {"namespace": pod.namespace, "name": pod.name}
         if pod.pod.uid:
@@ -35,4 +35,4 @@ class DefaultBinder:
             "apiVersion": "v1", "kind": "Binding", "metadata": metadata,
             "target": {"kind": "Node", "name": placement.node},
         }  # fmt: skip
-        yield Call("bind", PODS.path(pod.namespace, pod.name, "binding"), body)
+        yield ApiCall("bind", PODS.path(pod.namespace, pod.name, "binding"), body)

@@ -41,7 +41,11 @@ class ImageLocality:
 
     name: ClassVar[str] = "ImageLocality"
     traits: ClassVar[Traits] = Traits(
-        scope=Scope.DOMAIN, epochs=("images",), ignores_amounts=True, comparable=True, sliced=True
+        scope=Scope.DOMAIN,
+        epochs=("images",),
+        ignores_requests=True,
+        comparable_states=True,
+        accepts_slices=True,
     )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
@@ -51,7 +55,7 @@ class ImageLocality:
         """The images, and how many containers share them."""
         return image_names(pod.pod), _containers(pod.pod)
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
         """Find the images; nothing to say while no node has any of them."""
         names = image_names(pod.pod)
         images = view.nodes.images.find(names)

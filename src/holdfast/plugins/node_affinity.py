@@ -26,13 +26,13 @@ from holdfast.columns.selection import required_selected, term_selected, terms_s
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
-    Narrow,
-    Part,
+    PodChange,
+    PreFilterResult,
+    PreFilterState,
     RawScores,
     Reject,
     Rows,
@@ -71,9 +71,9 @@ class NodeAffinityPlugin:
     traits: ClassVar[Traits] = Traits(
         scope=Scope.NODE,
         epochs=("nodes",),
-        hears={"Node": ("Add", "UpdateNodeLabel")},
-        ignores_amounts=True,
-        sliced=True,
+        events_to_register={"Node": ("Add", "UpdateNodeLabel")},
+        ignores_requests=True,
+        accepts_slices=True,
     )
     # A node that comes may be one that matchFields name.
 
@@ -101,7 +101,9 @@ class NodeAffinityPlugin:
         affinity = spec.affinity.node_affinity if spec.affinity else None
         return (tuple(sorted(spec.node_selector.items())), affinity)
 
-    def prepare(self, pod: PodInfo, view: View) -> Skip | Reject | Narrow | Part:
+    def pre_filter(
+        self, pod: PodInfo, view: View
+    ) -> Skip | Reject | PreFilterResult | PreFilterState:
         """Compile; when every term names its nodes, only those are looked at."""
         required, mistake = required_nodes(pod.pod), ""
         try:
@@ -114,16 +116,16 @@ class NodeAffinityPlugin:
             return Skip()
         preferred = PreferredNodes((*preferred.terms, *self._added.terms))
         state = _State(view.nodes, self._enforced, required, preferred)
-        part = Part(state, filters, scores, mistake)
+        part = PreFilterState(state, filters, scores, mistake)
         names = named_nodes(pod.pod)
         if names is None:
             return part
         if not names:
             return Reject(Code.UNRESOLVABLE, (CONFLICT,))
         rows = [view.nodes.row_of[name] for name in names if name in view.nodes.row_of]
-        return Narrow(part, np.array(rows, np.intp))
+        return PreFilterResult(part, np.array(rows, np.intp))
 
-    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
         """Unresolvable where the labels do not fit."""
         passes = required_selected(state.nodes, state.required, rows)
         if state.enforced is not None:
@@ -137,11 +139,11 @@ class NodeAffinityPlugin:
             raw += weight * term_selected(state.nodes, term, rows)
         return raw
 
-    def scale(self, _state: _State, raw: Any, _low: float, high: float) -> Any:
+    def normalize_by_range(self, _state: _State, raw: Any, _low: float, high: float) -> Any:
         """The best gets 100."""
         return raw * 0.0 if high == 0 else (100.0 * raw) // high
 
-    def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """What the scheduler demands comes before what the pod does."""
         node = state.nodes.nodes[row]
         if state.enforced is None or node is None:
@@ -149,14 +151,14 @@ class NodeAffinityPlugin:
         own = state.enforced.matches(node.metadata.labels, node.name)
         return (REASON,) if own else (ENFORCED,)
 
-    def tally(self, state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
         """Count both reasons."""
         if state.enforced is None:
             return {REASON: len(rows)}
         own = int(np.count_nonzero(terms_selected(state.nodes, state.enforced, rows)))
         return {REASON: own, ENFORCED: len(rows) - own}
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node matches that did not before."""
         required = required_nodes(pod.pod)
 

@@ -13,11 +13,11 @@ from holdfast.columns.node_rows import Rows
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
+    PodChange,
     Scope,
     Skip,
     Traits,
@@ -42,12 +42,12 @@ class NodeDeclaredFeatures:
     name: ClassVar[str] = "NodeDeclaredFeatures"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.NODE,
-        hears={
+        events_to_register={
             "Node": ("Add", "UpdateNodeDeclaredFeature"),
             "UnschedulablePod": (),
         },
-        ignores_amounts=True,
-        sliced=True,
+        ignores_requests=True,
+        accepts_slices=True,
     )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
@@ -57,12 +57,12 @@ class NodeDeclaredFeatures:
         """The features."""
         return needed_features(pod.pod)
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod that any node can run."""
         needed = needed_features(pod.pod)
         return _State(view.nodes, needed) if needed else Skip()
 
-    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
         """Unresolvable where a feature is missing."""
         verdict_of = [
             Code.PASS if state.needed <= known else Code.UNRESOLVABLE
@@ -70,15 +70,15 @@ class NodeDeclaredFeatures:
         ]
         return np.array(verdict_of, np.int8)[state.nodes.feature_set[rows]]
 
-    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """There is only one."""
         return (REASON,)
 
-    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node with other features, or a pod that needs others than it did."""
         if event.resource == "Node":
             old, new = event.old, event.new

@@ -11,11 +11,11 @@ import numpy as np
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
+    PodChange,
     Rows,
     Scope,
     Skip,
@@ -38,7 +38,10 @@ class NodeName:
 
     name: ClassVar[str] = "NodeName"
     traits: ClassVar[Traits] = Traits(
-        scope=Scope.NODE, hears={"Node": ("Add",)}, ignores_amounts=True, sliced=True
+        scope=Scope.NODE,
+        events_to_register={"Node": ("Add",)},
+        ignores_requests=True,
+        accepts_slices=True,
     )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
@@ -48,12 +51,12 @@ class NodeName:
         """The name."""
         return pod.pod.spec.node_name
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod that names none."""
         name = pod.pod.spec.node_name
         return _State(view.nodes, name) if name else Skip()
 
-    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
         """Unresolvable everywhere else."""
         verdicts = np.full(state.nodes.capacity, Code.UNRESOLVABLE, np.int8)
         here = state.nodes.row_of.get(state.node)
@@ -61,18 +64,18 @@ class NodeName:
             verdicts[here] = Code.PASS
         return verdicts[rows]
 
-    def row(self, state: _State, row: int) -> tuple[int, float]:
+    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
         return (0 if state.nodes.names[row] == state.node else 2), 0.0
 
-    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """There is only one."""
         return (REASON,)
 
-    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, _pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, _pod: PodInfo, _view: View) -> bool:
         """Any new node may be the one."""
         return event.resource == "Node" and event.action == "Add"

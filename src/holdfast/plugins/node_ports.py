@@ -16,13 +16,13 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.ports import HostPort, clash, clashes
 from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
-    Limit,
-    Limits,
+    PodChange,
+    PodLimit,
+    PodLimits,
     Scope,
     Skip,
     Traits,
@@ -47,9 +47,9 @@ class NodePorts:
     name: ClassVar[str] = "NodePorts"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.ROW,
-        hears={"Node": ("Add",), "Pod": ("Delete",)},
-        ignores_amounts=True,
-        sliced=True,
+        events_to_register={"Node": ("Add",), "Pod": ("Delete",)},
+        ignores_requests=True,
+        accepts_slices=True,
     )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
@@ -59,21 +59,21 @@ class NodePorts:
         """The ports, and whose of them are the pod's own."""
         return (pod.host_ports, view.unseen) if pod.host_ports else None
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod without host ports."""
         return _State(view.nodes, pod.host_ports, view.unseen) if pod.host_ports else Skip()
 
-    def filter(self, state: _State, rows: AnyRows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Unschedulable where a port is taken."""
         verdicts = np.zeros(state.nodes.capacity, np.int8)
         taken = list(state.nodes.ports.rows_taken(state.wanted))
-        verdicts[taken] = [self.verdict(state, row, NONE) for row in taken]
+        verdicts[taken] = [self.filter_row(state, row, NO_CHANGE) for row in taken]
         answer: Verdicts = verdicts[rows]
-        for position, row in change.touches(rows):
-            answer[position] = self.verdict(state, row, change)
+        for position, row in change.positions_in(rows):
+            answer[position] = self.filter_row(state, row, change)
         return answer
 
-    def verdict(self, state: _State, row: int, change: Change) -> int:
+    def filter_row(self, state: _State, row: int, change: PodChange) -> int:
         """The same for one row, under a change."""
         gone = (*change.removed.get(row, ()), *laden_on(state.unseen, row))
         less = [port for pod in gone for port in pod.host_ports]
@@ -82,13 +82,13 @@ class NodePorts:
         come = [port for pod in change.added.get(row, ()) for port in pod.host_ports]
         return Code.UNSCHEDULABLE if clash(state.wanted, come) else Code.PASS
 
-    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+    def depends_on_pods(self, state: _State) -> NDArray[np.bool_]:
         """Where a port is taken, its holder may leave."""
         taken = np.zeros(state.nodes.capacity, np.bool_)
         taken[list(state.nodes.ports.rows_taken(state.wanted))] = True
         return taken
 
-    def limits(self, state: _State) -> Limits:
+    def pod_limits(self, state: _State) -> PodLimits:
         """Nobody may stay who holds a wanted port."""
         left = -state.nodes.ports.count(state.wanted, state.nodes.capacity)
         apart = None
@@ -96,21 +96,21 @@ class NodePorts:
             apart = np.zeros(state.nodes.capacity, np.bool_)
             apart[[*state.unseen.laden]] = True
         counts = partial(_clashing, state.wanted)
-        return Limits((Limit((self.name, state.wanted), left, counts),), apart)
+        return PodLimits((PodLimit((self.name, state.wanted), left, counts),), apart)
 
-    def row(self, state: _State, row: int) -> tuple[int, float]:
+    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
-        return self.verdict(state, row, NONE), 0.0
+        return self.filter_row(state, row, NO_CHANGE), 0.0
 
-    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """There is only one."""
         return (REASON,)
 
-    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """A new node, or a pod that went and held one of our ports."""
         if event.resource == "Node":
             return event.action == "Add"

@@ -14,11 +14,11 @@ from holdfast.columns.cells import Cells, cells
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
+    PodChange,
     Rows,
     Scope,
     Skip,
@@ -43,12 +43,12 @@ class NodeUnschedulable:
     name: ClassVar[str] = "NodeUnschedulable"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.NODE,
-        hears={
+        events_to_register={
             "Node": ("Add", "UpdateNodeTaint"),
             "Pod": ("UpdatePodToleration",),
         },
-        ignores_amounts=True,
-        sliced=True,
+        ignores_requests=True,
+        accepts_slices=True,
     )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
@@ -58,30 +58,30 @@ class NodeUnschedulable:
         """Whether the pod tolerates a cordon."""
         return tolerated(pod.pod.spec.tolerations, CORDON)
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
         """Nothing to say about a pod that tolerates it."""
         if self.reads(pod, view):
             return Skip()
         return _State(view.nodes, cells(view.nodes.unschedulable))
 
-    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
         """Unresolvable where cordoned."""
         verdicts: Verdicts = state.nodes.unschedulable[rows].astype(np.int8)
         return verdicts * np.int8(Code.UNRESOLVABLE)
 
-    def row(self, state: _State, row: int) -> tuple[int, float]:
+    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
         return (2 if state.unschedulable_at[row] else 0), 0.0
 
-    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """There is only one."""
         return (REASON,)
 
-    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node became or is schedulable, or the pod now tolerates cordons."""
         if event.resource == "Node":
             return _opened(event.old, event.new)

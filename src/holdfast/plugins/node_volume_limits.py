@@ -18,10 +18,10 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.columns.volumes import Attachments, Volumes
 from holdfast.framework.plugin import (
-    NONE,
-    Change,
+    NO_CHANGE,
     ClusterEvent,
     Code,
+    PodChange,
     Scope,
     Skip,
     Traits,
@@ -51,13 +51,13 @@ class NodeVolumeLimits:
     traits: ClassVar[Traits] = Traits(
         scope=Scope.DOMAIN,
         epochs=("volumes",),
-        hears={
+        events_to_register={
             "CSINode": ("Add", "Update"),
             "AssignedPod": ("Delete",),
             "PersistentVolumeClaim": ("Add",),
             "VolumeAttachment": ("Delete",),
         },
-        ignores_amounts=True,
+        ignores_requests=True,
     )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ class NodeVolumeLimits:
         own = pod.pod.uid if mounts.ephemeral else ""
         return (pod.namespace, mounts.claims, mounts.handles, own, view.unseen)
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip:
         """Name the pod's volumes by driver and handle."""
         mounts, volumes = pod.mounts, view.world.volumes
         if not (mounts.claims or mounts.handles):
@@ -83,7 +83,7 @@ class NodeVolumeLimits:
         by_driver = {driver: frozenset(handles) for driver, handles in wanted.items()}
         return _State(view.nodes, volumes.attachments, by_driver, failure, view.unseen)
 
-    def filter(self, state: _State, rows: Rows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Unschedulable where one driver has not enough room left."""
         if state.failure is not None:
             return np.full(len(rows), state.failure[0], np.int8)
@@ -98,10 +98,10 @@ class NodeVolumeLimits:
         if state.wanted and (doubts := state.attachments.doubts()):
             answer[np.isin(rows, list(doubts))] = Code.ERROR
         for position in np.isin(rows, _judged_alone(state, change)).nonzero()[0]:
-            answer[position] = self.verdict(state, int(rows[position]), change)
+            answer[position] = self.filter_row(state, int(rows[position]), change)
         return answer
 
-    def verdict(self, state: _State, row: int, change: Change) -> int:
+    def filter_row(self, state: _State, row: int, change: PodChange) -> int:
         """The same for one row, under a change."""
         if state.failure is not None:
             return state.failure[0]
@@ -119,25 +119,25 @@ class NodeVolumeLimits:
                 return Code.UNSCHEDULABLE
         return Code.PASS
 
-    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+    def depends_on_pods(self, state: _State) -> NDArray[np.bool_]:
         """Where a pod mounts anything, its leaving may make room, or detach what is shared."""
         mounting = np.zeros(state.nodes.capacity, np.bool_)
         if state.failure is None:
             mounting[list(state.nodes.mounts.rows)] = True
         return mounting
 
-    def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """There is only one, unless the volumes cannot be named."""
         if state.failure is not None:
             return (state.failure[1],)
         return (state.attachments.doubts().get(row, REASON) if state.wanted else REASON,)
 
-    def tally(self, state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
         """There is only one where any can be given."""
         words = REASON if state.failure is None else state.failure[1]
         return {words: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node can attach more, a volume went, or a claim of ours came."""
         match event.resource, event.action:
             case "CSINode", "Add":
@@ -172,7 +172,7 @@ def _failure(pod: PodInfo, volumes: Volumes) -> tuple[Code, str] | None:
     return None
 
 
-def _judged_alone(state: _State, change: Change) -> list[int]:
+def _judged_alone(state: _State, change: PodChange) -> list[int]:
     """Rows where not everybody counts, or more than are there."""
     unseen = () if state.unseen is None else state.unseen.laden
     return [*change.removed, *change.added, *unseen]

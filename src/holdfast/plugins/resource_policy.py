@@ -19,11 +19,11 @@ from holdfast.columns.counters import SelectorCount
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
-    NONE,
-    Change,
+    NO_CHANGE,
     ClusterEvent,
     Code,
     Placement,
+    PodChange,
     RawScores,
     Reject,
     Rows,
@@ -57,7 +57,7 @@ class PolicyState:
             self._pools = np.stack(masks) if masks else np.zeros((0, self.nodes.capacity), np.bool_)
         return self._pools
 
-    def counts(self, change: Change = NONE) -> NDArray[np.int64]:
+    def counts(self, change: PodChange = NO_CHANGE) -> NDArray[np.int64]:
         """How many pods of the group stand in each pool."""
         on_row = self.counter.all if self.policy.counts_terminating else self.counter.live
         found: NDArray[np.int64] = np.dot(self.pools.astype(np.int64), on_row.astype(np.int64))
@@ -66,7 +66,7 @@ class PolicyState:
                 found += sign * self.pools[:, row] * sum(self._counts(pod) for pod in pods)
         return found
 
-    def full(self, change: Change = NONE) -> NDArray[np.bool_]:
+    def full(self, change: PodChange = NO_CHANGE) -> NDArray[np.bool_]:
         """Which pools take no further pod."""
         limits = [2**62 if p.limit is None else p.limit for p in self.policy.pools]
         found: NDArray[np.bool_] = np.greater_equal(self.counts(change), limits)
@@ -95,13 +95,13 @@ class ResourcePolicyPlugin:
     traits: ClassVar[Traits] = Traits(
         scope=Scope.DOMAIN,
         epochs=("policies", "nodes", "labels", "counters"),
-        hears={
+        events_to_register={
             "ResourcePolicy": (),
             "Node": ("Add", "UpdateNodeLabel"),
             "AssignedPod": ("Delete", "UpdatePodLabel", "UpdatePodTerminating"),
             "UnschedulablePod": ("UpdatePodLabel",),
         },
-        ignores_amounts=True,
+        ignores_requests=True,
     )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
@@ -116,7 +116,7 @@ class ResourcePolicyPlugin:
             for policy in view.world.policies.governing(pod)
         )
 
-    def prepare(self, pod: PodInfo, view: View) -> PolicyState | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> PolicyState | Skip | Reject:
         """Find the one policy that governs the pod; two are a conflict."""
         found = view.world.policies.governing(pod) if view.world.policies else []
         if not found:
@@ -129,7 +129,7 @@ class ResourcePolicyPlugin:
         counter = view.nodes.counter(pod.namespace, group, real=True)
         return PolicyState(view.nodes, found[0], group, counter)
 
-    def filter(self, state: PolicyState, rows: Rows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: PolicyState, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Close the nodes of full pools; under `required` also those of no pool."""
         inside = state.pools[:, rows]
         verdicts = (state.full(change) @ inside.astype(np.int64) > 0).astype(np.int8)
@@ -137,12 +137,14 @@ class ResourcePolicyPlugin:
             verdicts[~inside.any(axis=0)] = Code.UNRESOLVABLE
         return verdicts
 
-    def rests_on_pods(self, state: PolicyState) -> NDArray[np.bool_]:
+    def depends_on_pods(self, state: PolicyState) -> NDArray[np.bool_]:
         """Where pods of the group stand, their leaving makes room in the pool."""
         found: NDArray[np.bool_] = state.counter.all > 0
         return found
 
-    def reasons(self, state: PolicyState, row: int, change: Change = NONE) -> tuple[str, ...]:
+    def reasons(
+        self, state: PolicyState, row: int, change: PodChange = NO_CHANGE
+    ) -> tuple[str, ...]:
         """Name the full pools, or say that the node is in none."""
         inside = state.pools[:, row]
         if not inside.any():
@@ -157,7 +159,7 @@ class ResourcePolicyPlugin:
         found: RawScores = 20.0 * np.maximum(state.priorities(rows), 0)
         return found
 
-    def normalize(self, state: PolicyState, rows: Rows, raw: RawScores) -> RawScores:
+    def normalize_score(self, state: PolicyState, rows: Rows, raw: RawScores) -> RawScores:
         """The best gets 100; a pool of priority 0 still comes before a node of no pool."""
         highest = raw.max(initial=0.0)
         scores = np.floor(100.0 * raw / highest) if highest > 0 else raw.copy()
@@ -182,13 +184,13 @@ class ResourcePolicyPlugin:
         here = int(state.priorities(np.array([placement.row]))[0])
         for i, pool in enumerate(state.policy.pools):
             if pool.limit is not None and counts[i] >= pool.limit and pool.priority > here:
-                placement.notes.append((UNIT_FULL, _full(state, i, counts)))
+                placement.events.append((UNIT_FULL, _full(state, i, counts)))
         return None
 
     def unreserve(self, _state: PolicyState, _placement: Placement) -> None:
         """Do nothing: the pod counts while it stands in the columns, and no longer."""
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """A pod of the group that goes, a node that comes or moves, a policy that changes."""
         if event.resource == "ResourcePolicy":
             return bool((event.new or event.old).namespace == pod.namespace)

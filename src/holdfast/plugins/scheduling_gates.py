@@ -14,7 +14,9 @@ class SchedulingGates:
     """Keep pods out of the queue while ``spec.schedulingGates`` is not empty."""
 
     name: ClassVar[str] = "SchedulingGates"
-    traits: ClassVar[Traits] = Traits(hears={"Pod": ("UpdatePodSchedulingGatesEliminated",)})
+    traits: ClassVar[Traits] = Traits(
+        events_to_register={"Pod": ("UpdatePodSchedulingGatesEliminated",)}
+    )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
         pass
@@ -27,6 +29,6 @@ class SchedulingGates:
         names = " ".join(gate.name for gate in gates)
         return Reject(Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{names}]",))
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """The pod itself lost its last gate."""
         return event.is_about(pod) and event.action == "UpdatePodSchedulingGatesEliminated"

@@ -21,11 +21,11 @@ from holdfast.columns.node_rows import TaintSet
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
+    PodChange,
     RawScores,
     Rows,
     Scope,
@@ -78,12 +78,12 @@ class TaintToleration:
     name: ClassVar[str] = "TaintToleration"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.NODE,
-        hears={
+        events_to_register={
             "Node": ("Add", "UpdateNodeTaint"),
             "Pod": ("UpdatePodToleration",),
         },
-        ignores_amounts=True,
-        sliced=True,
+        ignores_requests=True,
+        accepts_slices=True,
     )
 
     def __init__(self, _args: Mapping[str, Any], *, comparisons: bool = False) -> None:
@@ -93,14 +93,14 @@ class TaintToleration:
         """The tolerations."""
         return pod.pod.spec.tolerations
 
-    def prepare(self, pod: PodInfo, view: View) -> _State:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State:
         """Sort out the tolerations that speak about preferences."""
         tolerations = pod.pod.spec.tolerations
         preferring = tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
         sets = cells(view.nodes.taint_set)
         return _State(view.nodes, tolerations, preferring, sets, self._comparisons)
 
-    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
         """Unresolvable where a taint is not tolerated."""
         state.learn()
         verdicts: Verdicts = state.verdicts.take(state.nodes.taint_set[rows])
@@ -112,27 +112,27 @@ class TaintToleration:
         raw: RawScores = state.unwanted.take(state.nodes.taint_set[rows])
         return raw
 
-    def row(self, state: _State, row: int) -> tuple[int, float]:
+    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
         state.learn()
         taints = state.set_at[row]
         return int(state.verdicts[taints]), float(state.unwanted[taints])
 
-    def scale(self, _state: _State, raw: Any, _low: float, high: float) -> Any:
+    def normalize_by_range(self, _state: _State, raw: Any, _low: float, high: float) -> Any:
         """The most advised against gets 0, none 100; all get 100 if nobody advises."""
         if high == 0:
             return raw * 0 + 100.0
         return 100.0 - (100.0 * raw) // high
 
-    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """There is only one; which taint it was, upstream does not say."""
         return (REASON,)
 
-    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A node is tolerated that was not, or the pod tolerates something else now."""
         if event.resource == "Node":
             return _passes(event.new, pod) and not (event.old and _passes(event.old, pod))

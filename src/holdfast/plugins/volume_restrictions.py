@@ -16,11 +16,11 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.unseen import Unseen, laden_on
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
+    PodChange,
     Reject,
     Scope,
     Skip,
@@ -46,7 +46,7 @@ class _State:
     unseen: Unseen | None
     """Reserve pods whose volumes are the pod's own."""
 
-    def in_use(self, change: Change) -> bool:
+    def in_use(self, change: PodChange) -> bool:
         """Tell whether some pod anywhere uses one of the exclusive claims.
 
         A claim in use counts once, whoever uses it: as upstream, one of its users gone is enough.
@@ -82,13 +82,13 @@ class VolumeRestrictions:
     traits: ClassVar[Traits] = Traits(
         scope=Scope.ROW,
         epochs=("volumes", "mounts"),
-        hears={
+        events_to_register={
             "Node": ("Add",),
             "AssignedPod": ("Delete",),
             "PersistentVolumeClaim": ("Add",),
         },
-        ignores_amounts=True,
-        sliced=True,
+        ignores_requests=True,
+        accepts_slices=True,
     )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
@@ -99,7 +99,7 @@ class VolumeRestrictions:
         mounts = pod.mounts
         return (pod.namespace, mounts.persistent, mounts.disks, view.unseen) if mounts else None
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
         """Find out which claims are exclusive; nothing to say while nobody uses them."""
         exclusive = []
         for name in pod.mounts.persistent:
@@ -110,26 +110,26 @@ class VolumeRestrictions:
                 exclusive.append(name)
         disks = pod.mounts.disks
         state = _State(view.nodes, pod.namespace, frozenset(exclusive), disks, view.unseen)
-        return state if disks or state.in_use(NONE) else Skip()
+        return state if disks or state.in_use(NO_CHANGE) else Skip()
 
-    def filter(self, state: _State, rows: AnyRows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Unschedulable where a disk is taken, everywhere if a claim is."""
         if state.in_use(change):
             return np.full(len(state.nodes.taint_set[rows]), Code.UNSCHEDULABLE, np.int8)
         verdicts = np.zeros(state.nodes.capacity, np.int8)
         taken = list(state.nodes.mounts.rows_taken(state.disks))
-        verdicts[taken] = [self._disk_taken(state, row, NONE) for row in taken]
+        verdicts[taken] = [self._disk_taken(state, row, NO_CHANGE) for row in taken]
         answer: Verdicts = verdicts[rows]
-        for position, row in change.touches(rows):
+        for position, row in change.positions_in(rows):
             answer[position] = self._disk_taken(state, row, change)
         return answer
 
-    def verdict(self, state: _State, row: int, change: Change) -> int:
+    def filter_row(self, state: _State, row: int, change: PodChange) -> int:
         """The same for one row, under a change."""
         taken = state.in_use(change) or self._disk_taken(state, row, change)
         return Code.UNSCHEDULABLE if taken else Code.PASS
 
-    def rests_on_pods(self, state: _State) -> NDArray[np.bool_]:
+    def depends_on_pods(self, state: _State) -> NDArray[np.bool_]:
         """Where a disk or a claim is taken, its user may leave."""
         taken = np.zeros(state.nodes.capacity, np.bool_)
         taken[list(state.nodes.mounts.rows_taken(state.disks))] = True
@@ -137,22 +137,22 @@ class VolumeRestrictions:
             taken[list(state.nodes.mounts.users(f"{state.namespace}/{name}").values())] = True
         return taken
 
-    def row(self, state: _State, row: int) -> tuple[int, float]:
+    def filter_and_score_row(self, state: _State, row: int) -> tuple[int, float]:
         """The same for one row."""
-        return int(self.verdict(state, row, NONE)), 0.0
+        return int(self.filter_row(state, row, NO_CHANGE)), 0.0
 
-    def reasons(self, state: _State, row: int, change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, state: _State, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Disks are looked at first."""
         return (DISK,) if self._disk_taken(state, row, change) else (IN_USE,)
 
-    def tally(self, state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
         """Count both reasons."""
         taken = state.nodes.mounts.rows_taken(state.disks) & set(rows.tolist())
-        disks = sum(self._disk_taken(state, row, NONE) for row in taken)
+        disks = sum(self._disk_taken(state, row, NO_CHANGE) for row in taken)
         return {DISK: disks, IN_USE: len(rows) - disks}
 
     @staticmethod
-    def _disk_taken(state: _State, row: int, change: Change) -> bool:
+    def _disk_taken(state: _State, row: int, change: PodChange) -> bool:
         if not state.disks:
             return False
         gone = {pod.uid for pod in (*change.removed.get(row, ()), *laden_on(state.unseen, row))}
@@ -162,7 +162,7 @@ class VolumeRestrictions:
             for pod in (*stay, *change.added.get(row, ()))
         )
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """A new node, a claim of ours that came, or a pod that held what we want and went."""
         if event.resource == "Node":
             return event.action == "Add"

@@ -16,11 +16,11 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
+    PodChange,
     Reject,
     Scope,
     Skip,
@@ -73,14 +73,14 @@ class VolumeZone:
     traits: ClassVar[Traits] = Traits(
         scope=Scope.NODE,
         epochs=("volumes",),
-        hears={
+        events_to_register={
             "Node": ("Add", "UpdateNodeLabel"),
             "StorageClass": ("Add",),
             "PersistentVolumeClaim": ("Add", "Update"),
             "PersistentVolume": ("Add", "Update"),
         },
-        ignores_amounts=True,
-        sliced=True,
+        ignores_requests=True,
+        accepts_slices=True,
     )
 
     def __init__(self, _args: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ class VolumeZone:
         """The claims."""
         return (pod.namespace, pod.mounts.persistent) if pod.mounts.claims else None
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
         """Find the volumes behind the claims; those still to be chosen are VolumeBinding's."""
         volumes = view.world.volumes
         zones: list[Zones] = []
@@ -111,26 +111,26 @@ class VolumeZone:
             zones += zones_of(volume)
         return _State(view.nodes, tuple(zones)) if zones else Skip()
 
-    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
         """Unresolvable elsewhere."""
         return np.where(state.fits()[rows], Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
 
-    def verdict(self, state: _State, row: int, _change: Change) -> int:
+    def filter_row(self, state: _State, row: int, _change: PodChange) -> int:
         """The same for one row."""
         return Code.PASS if state.fits()[row] else Code.UNRESOLVABLE
 
-    def rests_on_pods(self, _state: _State) -> None:
+    def depends_on_pods(self, _state: _State) -> None:
         """Nowhere: it looks at nodes and volumes."""
 
-    def reasons(self, _state: _State, _row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, _state: _State, _row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """There is only one."""
         return (REASON,)
 
-    def tally(self, _state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, _state: _State, rows: Rows) -> Mapping[str, int]:
         """There is only one."""
         return {REASON: len(rows)}
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """Nodes with other labels, volumes with other zones, claims of ours, classes that wait."""
         match event.resource, event.action:
             case "Node", "Add" | "UpdateNodeLabel":

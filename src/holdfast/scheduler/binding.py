@@ -1,6 +1,6 @@
 """How a decision leaves the house: pre-bind writes, the Binding, and undo when one fails.
 
-Plugins yield ``Call`` values and never do I/O; here each call is carried out and its answer (or
+Plugins yield ``ApiCall`` values and never do I/O; here each call is carried out and its answer (or
 its failure) goes back into the plugin's generator.
 """
 
@@ -23,14 +23,14 @@ from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError, NotFound, from_status
 from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import (
-    Binds,
-    Call,
-    Calls,
+    ApiCall,
+    ApiCalls,
+    BindPlugin,
     Placement,
-    PostBinds,
-    PreBinds,
+    PostBindPlugin,
+    PreBindPlugin,
     Skip,
-    concerned,
+    runs_for,
 )
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
@@ -62,7 +62,7 @@ class BindFailed(Exception):
     the failed write may have taken effect all the same.
     """
 
-    begun: tuple[PreBinds, ...] = ()
+    begun: tuple[PreBindPlugin, ...] = ()
 
     @classmethod
     def at(cls, plugin: str, point: str, cause: Exception) -> BindFailed:
@@ -84,7 +84,7 @@ class ApiCallRunner:
         """Note how long the plugins of an extension point took."""
         self.watch.tell(self.watch.read() - began, point, status, profile.name)
 
-    async def run(self, steps: Generator[Call, Any, None]) -> None:
+    async def run(self, steps: Generator[ApiCall, Any, None]) -> None:
         """Run a plugin's generator to its end; what it raises comes through."""
         try:
             call = next(steps)
@@ -98,7 +98,7 @@ class ApiCallRunner:
         except StopIteration:
             return
 
-    async def _answer(self, call: Call) -> Any:
+    async def _answer(self, call: ApiCall) -> Any:
         """Carry one call out; a read is repeated until the server answers.
 
         Whoever reads wants to know what became of a write: no answer is none.
@@ -153,8 +153,8 @@ async def undo(call_runner: ApiCallRunner, placement: Placement, failure: BindFa
 
 async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
     """Tell the plugins that the pod has its node; what they make of it changes nothing."""
-    for plugin in profile.having(PostBinds):
-        if not concerned(plugin, placement):
+    for plugin in profile.having(PostBindPlugin):
+        if not runs_for(plugin, placement):
             continue
         try:
             steps = plugin.post_bind(placement.states.get(plugin.name), placement)
@@ -164,7 +164,7 @@ async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Pla
             log.warning("PostBind plugin %s for %s: %s", plugin.name, placement.pod.key, failure)
 
 
-async def send_call(client: Client, call: Call) -> Any:
+async def send_call(client: Client, call: ApiCall) -> Any:
     """Perform one write and return the stored object; failures raise."""
     body = b"" if call.body is None else msgspec.json.encode(call.body)
     headers = {"accept": "application/json", "content-type": call.content_type}
@@ -177,14 +177,14 @@ async def send_call(client: Client, call: Call) -> Any:
 
 
 def _stop_if_recalled(placement: Placement) -> None:
-    if placement.recalled:
-        raise BindFailed(placement.recalled)
+    if placement.abort_reason:
+        raise BindFailed(placement.abort_reason)
 
 
 def _preparing(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> Iterator[Any]:
     """Everybody who writes before the pod is bound."""
-    for plugin in profile.having(PreBinds):
-        if concerned(plugin, placement):
+    for plugin in profile.having(PreBindPlugin):
+        if runs_for(plugin, placement):
             yield plugin
     binder = call_runner.binder
     if placement.annotations and binder is not None and binder.is_binder(placement.pod):
@@ -196,21 +196,21 @@ class AnnotationWriter:
 
     name = "Annotator"
 
-    def pre_bind(self, _state: None, placement: Placement) -> Calls:
+    def pre_bind(self, _state: None, placement: Placement) -> ApiCalls:
         """Write the annotations."""
         yield self._write(placement, placement.annotations)
 
-    def undo_bind(self, _state: None, placement: Placement) -> Calls:
+    def undo_pre_bind(self, _state: None, placement: Placement) -> ApiCalls:
         """Write what was there before."""
         before = placement.pod.pod.metadata.annotations
         yield self._write(placement, {key: before.get(key) for key in placement.annotations})
 
     @staticmethod
-    def _write(placement: Placement, annotations: Mapping[str, str | None]) -> Call:
+    def _write(placement: Placement, annotations: Mapping[str, str | None]) -> ApiCall:
         pod = placement.pod
         meta = {"uid": pod.pod.uid, "annotations": dict(annotations)}
         path = PODS.path(pod.namespace, pod.name)
-        return Call("patch", path, {"metadata": meta}, PatchType.MERGE.value)
+        return ApiCall("patch", path, {"metadata": meta}, PatchType.MERGE.value)
 
 
 async def _bind_pod(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
@@ -219,7 +219,7 @@ async def _bind_pod(call_runner: ApiCallRunner, profile: Profile, placement: Pla
             return
     except ExtenderFailed as failure:
         raise BindFailed(str(failure)) from failure
-    for plugin in profile.having(Binds):
+    for plugin in profile.having(BindPlugin):
         steps = plugin.bind(placement.states.get(plugin.name), placement)
         if not isinstance(steps, Skip):
             await _run(call_runner, plugin.name, "Bind", steps)
@@ -228,7 +228,7 @@ async def _bind_pod(call_runner: ApiCallRunner, profile: Profile, placement: Pla
 
 
 async def _run(
-    call_runner: ApiCallRunner, plugin: str, point: str, steps: Generator[Call, Any, None]
+    call_runner: ApiCallRunner, plugin: str, point: str, steps: Generator[ApiCall, Any, None]
 ) -> None:
     try:
         await call_runner.run(steps)
@@ -240,9 +240,9 @@ async def _run(
         raise BindFailed.at(plugin, point, bug) from bug
 
 
-async def _undo(call_runner: ApiCallRunner, plugin: PreBinds, placement: Placement) -> None:
+async def _undo(call_runner: ApiCallRunner, plugin: PreBindPlugin, placement: Placement) -> None:
     try:
-        await call_runner.run(plugin.undo_bind(placement.states.get(plugin.name), placement))
+        await call_runner.run(plugin.undo_pre_bind(placement.states.get(plugin.name), placement))
     except NotFound:
         return
     except Exception as failure:

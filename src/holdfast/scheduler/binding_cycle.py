@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreBinds, concerned
+from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreBindPlugin, runs_for
 from holdfast.framework.waiting import Outcome, WaitingPod
 from holdfast.framework.world import World
 from holdfast.scheduler.background_tasks import BackgroundTasks, Task
@@ -44,8 +44,8 @@ class AssumedPod:
     @property
     def slow(self) -> bool:
         """Whether plugins write, or wait for something, before the pod is bound."""
-        preparing = self.profile.having(PreBinds)
-        return any(concerned(plugin, self.placement) for plugin in preparing)
+        preparing = self.profile.having(PreBindPlugin)
+        return any(runs_for(plugin, self.placement) for plugin in preparing)
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +72,7 @@ class BindingTasks:
             return False
         assumed_pod, task = self._under_way[uid]
         placement = assumed_pod.placement
-        placement.recalled = why
+        placement.abort_reason = why
         waiting = self.world.waiting.get(uid)
         if waiting is not None:
             waiting.preempt(PREEMPTING, "preempted")
@@ -112,7 +112,7 @@ class BindingCycle:
         """Bind a pod that has its room, once it is permitted."""
         if self.result_handler.world.waiting.get(assumed_pod.queued.uid) is None:
             self.result_handler.on_permitted(assumed_pod.queued)
-        self.result_handler.queue.activate(assumed_pod.placement.activate)
+        self.result_handler.queue.activate(assumed_pod.placement.pods_to_activate)
         self.tasks.begin(assumed_pod, self._bind(assumed_pod))
 
     async def _bind(self, assumed_pod: AssumedPod) -> None:
@@ -141,7 +141,7 @@ class BindingCycle:
         result_handler.on_bound(assumed_pod.queued, self.call_runner.clock.monotonic() - began)
         result_handler.reporter.scheduled(placement)
         await post_bind(self.call_runner, assumed_pod.profile, placement)
-        result_handler.queue.activate(placement.activate)
+        result_handler.queue.activate(placement.pods_to_activate)
 
     async def _permitted(self, assumed_pod: AssumedPod, pod: WaitingPod) -> bool:
         """Wait for a word about the pod, and do what a bad one means."""
@@ -155,7 +155,9 @@ class BindingCycle:
             word = await self.call_runner.idle(wait_on_permit(clock, pod))
         finally:
             result_handler.world.waiting.remove(queued.uid)
-        result_handler.metrics.permit_seconds.observe(clock.monotonic() - began, word.code.word)
+        result_handler.metrics.permit_seconds.observe(
+            clock.monotonic() - began, word.code.upstream_name
+        )
         if word.code is Code.PASS:
             result_handler.on_permitted(queued)
             return True

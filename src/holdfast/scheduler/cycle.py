@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
-from holdfast.engine.post_filter import after_reject
+from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     Code,
-    Effect,
-    Permits,
+    PermitPlugin,
     Placement,
+    PostFilterResult,
     Reject,
-    Reserves,
+    ReservePlugin,
 )
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.world import World
 
-CLEAR_NOMINATION = Effect("", nominate="")
+CLEAR_NOMINATION = PostFilterResult("", nominated_node="")
 """Nothing is to be done, and no node is promised any more."""
 
 
@@ -40,7 +40,7 @@ class SchedulingFailure:
     message: str
     rejectors: frozenset[str]
     pending_on: frozenset[str]
-    effect: Effect | None = None
+    effect: PostFilterResult | None = None
     error: bool = False
     """The attempt failed, not the pod: nobody is to blame, try again."""
 
@@ -80,7 +80,7 @@ def select_and_assume(
 
 def _take(profile: Profile, world: World, placement: Placement) -> Placement | SchedulingFailure:
     """Hold the room a pod was given, with everybody's permission."""
-    placement.promised = world.nominations.node_of(placement.pod.uid)
+    placement.nominated_node = world.nominations.node_of(placement.pod.uid)
     refusal = assume_and_reserve(profile, world, placement)
     if refusal is not None:
         return _refused("Reserve", *refusal)
@@ -97,7 +97,7 @@ def assume_and_reserve(
     """Enter the pod and every plugin's promise in the ledgers; all of them or none."""
     world.assume(placement.pod, placement.row)
     try:
-        for plugin in profile.concerned(Reserves, placement.states):
+        for plugin in profile.concerned(ReservePlugin, placement.states):
             refusal = plugin.reserve(placement.states.get(plugin.name), placement)
             if refusal is not None:
                 unreserve_and_forget(profile, world, placement)
@@ -110,7 +110,7 @@ def assume_and_reserve(
 
 def unreserve_and_forget(profile: Profile, world: World, placement: Placement) -> None:
     """Withdraw everything ``assume_and_reserve`` entered, in reverse order."""
-    for plugin in reversed(profile.concerned(Reserves, placement.states)):
+    for plugin in reversed(profile.concerned(ReservePlugin, placement.states)):
         plugin.unreserve(placement.states.get(plugin.name), placement)
     world.forget(placement.pod.uid)
 
@@ -123,11 +123,11 @@ def rejected_on_node(plugin: str, *reasons: str) -> SchedulingFailure:
 
 def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
     """Ask every plugin for its permission; if one wants to wait, the pod does."""
-    if not profile.having(Permits):
+    if not profile.having(PermitPlugin):
         return None
     seconds: dict[str, float] = {}
     try:
-        for plugin in profile.concerned(Permits, placement.states):
+        for plugin in profile.concerned(PermitPlugin, placement.states):
             answer = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)
             if isinstance(answer, Reject):
                 return plugin.name, answer
@@ -150,7 +150,7 @@ def _refused(point: str, plugin: str, reject: Reject) -> SchedulingFailure:
     return replace(scheduling_failure, pending_on=pending)
 
 
-def fit_error(rejection: Rejection, effect: Effect | None) -> str:
+def fit_error(rejection: Rejection, effect: PostFilterResult | None) -> str:
     """Write why no node will do and, after it, what came of trying to change that."""
     message = rejection.message()
     return f"{message} {effect.message}" if effect is not None and effect.message else message
@@ -162,7 +162,7 @@ def scheduling_failure(
     """Turn a pod away that fits nowhere, once the plugins have said what to do about it."""
     if rejection.code is Code.ERROR:
         return SchedulingFailure(rejection.message(), frozenset(), frozenset(), error=True)
-    effect = after_reject(profile, rejection, world, now)
+    effect = run_post_filter_plugins(profile, rejection, world, now)
     if not rejection.nodes:
         effect = CLEAR_NOMINATION
     return SchedulingFailure(

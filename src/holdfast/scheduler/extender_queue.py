@@ -136,7 +136,7 @@ class ExtenderQueue:
         profile, pod_info = self._profile(queued), queued.pod_info
         outcome = scheduling_failure(profile, rejection, self.world, self.clock.now())
         effect = outcome.effect
-        if effect is None or not effect.evict or not self.extenders.supports_preemption(pod_info):
+        if effect is None or not effect.victims or not self.extenders.supports_preemption(pod_info):
             return outcome
         agreement = await self.extenders.process_preemption(pod_info, effect.candidates)
         again = self._hear(queued, opinion) if _unchanged(queued, pod_info) else None
@@ -144,7 +144,7 @@ class ExtenderQueue:
             return None
         again.agreement = agreement
         outcome = scheduling_failure(profile, again, self.world, self.clock.now())
-        evicts = outcome.effect is not None and bool(outcome.effect.evict)
+        evicts = outcome.effect is not None and bool(outcome.effect.victims)
         return None if agreement.left and not evicts else outcome
 
     def _profile(self, queued: QueuedPodInfo) -> Profile:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from holdfast.engine.profile import Profile
-from holdfast.framework.plugin import Code, Effect, Plugin, Reject, Skip, Wait
+from holdfast.framework.plugin import Code, Plugin, PostFilterResult, Reject, Skip, Wait
 from holdfast.scheduler.metrics import Metrics
 
 SAMPLE_EVERY = 10
@@ -33,17 +33,25 @@ class Measured(NamedTuple):
 
 MEASURED = {
     "pre_enqueue": Measured("PreEnqueue"),
-    "prepare": Measured("PreFilter", counted=True),
+    "pre_filter": Measured("PreFilter", counted=True),
     "filter": Measured("Filter", counted=True, by_row=True),
-    "row": Measured("Filter", counted=True),
-    "after_reject": Measured("PostFilter"),
+    "filter_and_score_row": Measured("Filter", counted=True),
+    "post_filter": Measured("PostFilter"),
     "pre_score": Measured("PreScore", counted=True),
     "score": Measured("Score", counted=True, by_row=True),
     "reserve": Measured("Reserve"),
     "permit": Measured("Permit"),
 }
 """Methods of plugins that answer at once. What takes its time is measured where it is driven."""
-FORWARDED = ("reads", "beyond", "normalize", "scale", "tabulate", "tier", "verdict")
+FORWARDED = (
+    "reads",
+    "key_outside_spec",
+    "normalize_score",
+    "normalize_by_range",
+    "score_table",
+    "tier",
+    "filter_row",
+)
 """Not measured, but asked so often that looking them up on the plugin would be felt."""
 SUCCESS, UNSCHEDULABLE = "Success", "Unschedulable"
 Timer = Callable[[], float]
@@ -104,7 +112,7 @@ class Meter:
         status = _status(answer)
         self._metrics.plugin_seconds.observe(seconds, plugin, point, status)
         self._spent[point] = self._spent.get(point, 0.0) + seconds
-        if self._status.setdefault(point, SUCCESS) == SUCCESS and status != Code.SKIP.word:
+        if self._status.setdefault(point, SUCCESS) == SUCCESS and status != Code.SKIP.upstream_name:
             self._status[point] = status
         return answer
 
@@ -151,8 +159,8 @@ class Meter:
 
 
 def _status(answer: Any) -> str:
-    if isinstance(answer, Reject | Effect):
-        return answer.code.word
+    if isinstance(answer, Reject | PostFilterResult):
+        return answer.code.upstream_name
     if isinstance(answer, Skip):
-        return Code.SKIP.word
-    return Code.WAIT.word if isinstance(answer, Wait) else SUCCESS
+        return Code.SKIP.upstream_name
+    return Code.WAIT.upstream_name if isinstance(answer, Wait) else SUCCESS

@@ -22,7 +22,7 @@ from holdfast.client.client import Client, PatchType
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import NotFound
-from holdfast.framework.plugin import ClusterEvent, Effect
+from holdfast.framework.plugin import ClusterEvent, PostFilterResult
 from holdfast.framework.world import World
 from holdfast.scheduler.event_handlers import with_node_name
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
@@ -53,22 +53,24 @@ class PreemptionExecutor:
     recall: CancelBinding
     watch: DurationRecorder = NO_DURATIONS
 
-    def begin(self, preemptor: PodInfo, effect: Effect) -> list[Coroutine[Any, Any, None]]:
+    def begin(
+        self, preemptor: PodInfo, effect: PostFilterResult
+    ) -> list[Coroutine[Any, Any, None]]:
         """Promise the node and close the gate at once; answers what remains to be written."""
-        assert effect.nominate, f"{effect.plugin} evicts pods without naming a node"
+        assert effect.nominated_node, f"{effect.plugin} evicts pods without naming a node"
         outranked = self._outrank(preemptor, effect)
         # A reservation's promise is written nowhere.
         work = [self.reporter.clear_nomination(pod) for pod in outranked if not pod.stands_in]
-        victims = [pod for pod in effect.evict if not pod.terminating]
+        victims = [pod for pod in effect.victims if not pod.terminating]
         if victims:
             self.world.evictions.begin(preemptor.uid, (pod.uid for pod in victims))
-            work.append(self._evict(preemptor, victims, effect.nominate))
+            work.append(self._evict(preemptor, victims, effect.nominated_node))
         return work
 
-    def _outrank(self, preemptor: PodInfo, effect: Effect) -> list[PodInfo]:
+    def _outrank(self, preemptor: PodInfo, effect: PostFilterResult) -> list[PodInfo]:
         """Take the node's promise back from less important pods: they may no longer fit."""
-        assert effect.nominate
-        there = self.world.nominations.on(effect.nominate).values()
+        assert effect.nominated_node
+        there = self.world.nominations.on(effect.nominated_node).values()
         outranked = [pod for pod in there if pod.priority < preemptor.priority]
         for pod in outranked:
             self.world.nominations.clear(pod.uid)

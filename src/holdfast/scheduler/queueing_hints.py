@@ -10,13 +10,13 @@ from holdfast.engine.decision import closed_gate
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     ClusterEvent,
-    Filters,
-    Hints,
+    FilterPlugin,
+    OutsideSpecKeyPlugin,
     Plugin,
-    ReadsBeyondSpec,
+    QueueingHintPlugin,
     Scope,
-    hears,
     implements,
+    is_registered_for,
 )
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -104,22 +104,23 @@ class QueueingHints:
     def _looks_closer(self, plugin: Plugin | None, pod_info: PodInfo) -> bool:
         if plugin is None:
             return False
-        if plugin.traits.beyond_spec:
+        if plugin.traits.reads_outside_spec:
             view = View(self._world, pod_info, self._now())
             return (
-                not implements(plugin, ReadsBeyondSpec) or plugin.beyond(pod_info, view) is not None
+                not implements(plugin, OutsideSpecKeyPlugin)
+                or plugin.key_outside_spec(pod_info, view) is not None
             )
-        return implements(plugin, Filters) and plugin.traits.scope is Scope.CLUSTER
+        return implements(plugin, FilterPlugin) and plugin.traits.scope is Scope.CLUSTER
 
     def _helps(
         self, plugin: Plugin | None, event: ClusterEvent, pod_info: PodInfo, view: View
     ) -> bool:
         """Ask a plugin's hint; one that fails costs the pod a try, not the scheduler its life."""
-        if plugin is None or not implements(plugin, Hints):
+        if plugin is None or not implements(plugin, QueueingHintPlugin):
             return True
         began = self._watch.read()
         try:
-            helps = bool(plugin.hint(event, pod_info, view))
+            helps = bool(plugin.queueing_hint(event, pod_info, view))
             word = "Queue" if helps else "QueueSkip"
         except Exception:
             log.exception("hint of %s about %s", plugin, event.label)
@@ -135,6 +136,6 @@ class QueueingHints:
                 name
                 for plugins in self._plugins.values()
                 for name, plugin in plugins.items()
-                if hears(plugin, event)
+                if is_registered_for(plugin, event)
             )
         return found

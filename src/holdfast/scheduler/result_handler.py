@@ -11,7 +11,7 @@ from holdfast.client.client import Client
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError
-from holdfast.framework.plugin import Effect
+from holdfast.framework.plugin import PostFilterResult
 from holdfast.framework.world import World
 from holdfast.scheduler.background_tasks import BackgroundTasks
 from holdfast.scheduler.binding import send_call
@@ -85,21 +85,23 @@ class ResultHandler:
             self.reporter.mark_unscheduled(pod_info, "SchedulerError", message, nominated="")
         )
 
-    def _take_effect(self, pod_info: PodInfo, effect: Effect) -> list[Coroutine[Any, Any, None]]:
+    def _take_effect(
+        self, pod_info: PodInfo, effect: PostFilterResult
+    ) -> list[Coroutine[Any, Any, None]]:
         """Do at once what a plugin wants done that needs no writing; answers the rest."""
-        for reason, message in effect.notes:
+        for reason, message in effect.events:
             self.reporter.warn(pod_info, reason, message)
         if PREEMPTING in effect.plugin:
             self.metrics.preemption_attempts.add()
-        if effect.nominate is not None:
-            self.world.nominations.set(pod_info, effect.nominate)
+        if effect.nominated_node is not None:
+            self.world.nominations.set(pod_info, effect.nominated_node)
         work = []
-        if effect.evict:
-            self.metrics.preemption_victims.observe(len(effect.evict))
+        if effect.victims:
+            self.metrics.preemption_victims.observe(len(effect.victims))
             work = self.preemption_executor.begin(pod_info, effect)
         return [*work, self._carry_out(effect)] if effect.calls else work
 
-    async def _carry_out(self, effect: Effect) -> None:
+    async def _carry_out(self, effect: PostFilterResult) -> None:
         try:
             for call in effect.calls:
                 await send_call(self.client, call)

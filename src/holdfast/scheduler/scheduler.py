@@ -254,11 +254,11 @@ class Scheduler:
     def _placed(self, queued: QueuedPodInfo, placement: Placement, took: float) -> None:
         profile = self.profiles[queued.pod_info.scheduler_name]
         self._binding_cycle.begin(AssumedPod(queued, profile, placement, took))
-        if placement.promised and placement.promised != placement.node:
-            self._desk.nomination_ended(queued.pod_info, placement.promised)
+        if placement.nominated_node and placement.nominated_node != placement.node:
+            self._desk.nomination_ended(queued.pod_info, placement.nominated_node)
 
     def _uncounted(self, resource: str) -> bool:
-        return any(profile.uncounted(resource) for profile in self.profiles.values())
+        return any(profile.ignores_resource(resource) for profile in self.profiles.values())
 
     def metrics_page(self) -> bytes:
         """Render /metrics as things are now."""

@@ -72,7 +72,7 @@ class StatusReporter:
     def scheduled(self, placement: Placement) -> None:
         """Tell that the pod (or reservation) has its node, and what plugins noted on the way."""
         pod_info, node = placement.pod, placement.node
-        for reason, words in placement.notes:
+        for reason, words in placement.events:
             self._event(pod_info, "Normal", reason, words, "Scheduling")
         words = f"Successfully assigned {name_of(pod_info)} to {node}"
         self._event(pod_info, "Normal", "Scheduled", words, "Binding")

@@ -20,14 +20,14 @@ from holdfast.engine.prepared import Prepared
 from holdfast.engine.profile import Profile
 from holdfast.framework.per_node import PerNodePlugin, columnar
 from holdfast.framework.plugin import (
-    NONE,
-    AfterRejects,
-    Filters,
-    Hints,
+    NO_CHANGE,
+    FilterPlugin,
     Plugin,
-    Prepares,
+    PostFilterPlugin,
+    PreFilterPlugin,
+    QueueingHintPlugin,
     Scope,
-    Scores,
+    ScorePlugin,
     implements,
 )
 from holdfast.framework.view import View
@@ -44,10 +44,10 @@ from holdfast.testing.plugin_laws import (
 )
 from holdfast.testing.random_cluster import RandomCluster
 from holdfast.testing.trait_laws import (
-    check_after_reject,
     check_comparable,
     check_declaration,
     check_hints,
+    check_post_filter,
     check_reads,
     check_scores,
 )
@@ -56,7 +56,13 @@ _LARGE = 68
 """From this many nodes on, 17 rows are at most a quarter of all."""
 PluginFactory = Callable[[], Plugin | PerNodePlugin]
 Pods = Callable[[RandomCluster], Any]
-_ASKED: tuple[type[Plugin], ...] = (Prepares, Filters, Scores, AfterRejects, Hints)
+_ASKED: tuple[type[Plugin], ...] = (
+    PreFilterPlugin,
+    FilterPlugin,
+    ScorePlugin,
+    PostFilterPlugin,
+    QueueingHintPlugin,
+)
 """The extension points of which there are laws."""
 
 
@@ -112,7 +118,7 @@ def _check_step(plugin: Plugin, memory: Memory, cluster: RandomCluster, pod: Any
     before = _fingerprint(cluster.world.nodes)
     if not case.prepared.skip and case.prepared.reject is None and len(case.rows):
         _check_answers(case, cluster)
-    check_after_reject(case)
+    check_post_filter(case)
     assert _fingerprint(cluster.world.nodes) == before, f"{plugin.name}: inputs unchanged"
 
 
@@ -136,7 +142,7 @@ def _check_incremental(case: Case, memory: Memory, cluster: RandomCluster, pod: 
     plugin, world = case.plugin, cluster.world
     if plugin.traits.scope is Scope.CLUSTER:
         return
-    kept = memory.prepare(plugin, case.pod, View(world, case.pod, 0.0))
+    kept = memory.pre_filter(plugin, case.pod, View(world, case.pod, 0.0))
     anew = prepare(plugin, cluster.rebuilt(shuffled=True), pod)
     law = f"{plugin.name}: incremental equals full"
     assert (kept.skip, kept.reject) == (anew.prepared.skip, anew.prepared.reject), law
@@ -155,7 +161,7 @@ def _check_incremental(case: Case, memory: Memory, cluster: RandomCluster, pod: 
 def _kept_verdicts(plugin: Deciding, kept: Prepared, nodes: NodeTable) -> dict[str, float]:
     if kept.answers is not None and kept.answers.verdicts is not None:
         return _by_name(nodes, kept.answers.verdicts[nodes.rows])
-    return _by_name(nodes, plugin.filter(kept.state, nodes.rows, NONE))
+    return _by_name(nodes, plugin.filter(kept.state, nodes.rows, NO_CHANGE))
 
 
 def _kept_scores(plugin: Deciding, kept: Prepared, nodes: NodeTable) -> dict[str, float]:

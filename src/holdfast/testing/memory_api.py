@@ -14,12 +14,12 @@ from typing import Any
 
 from holdfast.api.meta import Object
 from holdfast.errors import AlreadyExists, Conflict, HoldfastError, NotFound
-from holdfast.framework.plugin import Call
+from holdfast.framework.plugin import ApiCall
 from holdfast.framework.world import World
 from holdfast.testing.builders import Raw, resource_of, typed
 
 
-def _never(_: Call) -> HoldfastError | None:
+def _never(_: ApiCall) -> HoldfastError | None:
     return None
 
 
@@ -27,12 +27,12 @@ class MemoryApi:
     """Objects by path; ``fail`` answers a call with the error to raise, or None."""
 
     def __init__(
-        self, world: World | None = None, fail: Callable[[Call], HoldfastError | None] = _never
+        self, world: World | None = None, fail: Callable[[ApiCall], HoldfastError | None] = _never
     ) -> None:
         self.world = world
         self.fail = fail
         self.objects: dict[str, Raw] = {}
-        self.calls: list[Call] = []
+        self.calls: list[ApiCall] = []
         self._versions = count(100)
         self._made = count()
 
@@ -49,7 +49,7 @@ class MemoryApi:
         """Every stored object of a kind."""
         return [raw for raw in self.objects.values() if raw["kind"] == kind]
 
-    def drive(self, steps: Generator[Call, Any, None]) -> None:
+    def drive(self, steps: Generator[ApiCall, Any, None]) -> None:
         """Run a plugin's generator to its end; what it raises comes through."""
         try:
             call = next(steps)
@@ -63,7 +63,7 @@ class MemoryApi:
         except StopIteration:
             return
 
-    def carry_out(self, call: Call) -> Raw:
+    def carry_out(self, call: ApiCall) -> Raw:
         """Perform one call and return the stored object."""
         self.calls.append(call)
         failure = self.fail(call)
@@ -74,7 +74,7 @@ class MemoryApi:
         }  # fmt: skip
         return copy.deepcopy(verbs[call.verb](call))
 
-    def _create(self, call: Call) -> Raw:
+    def _create(self, call: ApiCall) -> Raw:
         raw = copy.deepcopy(call.body)
         meta, number = raw["metadata"], next(self._made)
         meta["name"] = meta.get("name") or f"{meta['generateName']}{number}"
@@ -85,10 +85,10 @@ class MemoryApi:
         self.objects[path] = raw
         return self._stored(path)
 
-    def _get(self, call: Call) -> Raw:
+    def _get(self, call: ApiCall) -> Raw:
         return self._found(call.path)
 
-    def _patch(self, call: Call) -> Raw:
+    def _patch(self, call: ApiCall) -> Raw:
         path = call.path.removesuffix("/status")
         raw = self._found(path)
         for field, guard in call.body.get("metadata", {}).items():
@@ -99,7 +99,7 @@ class MemoryApi:
         self.objects[path] = merge(raw, change)
         return self._stored(path)
 
-    def _delete(self, call: Call) -> Raw:
+    def _delete(self, call: ApiCall) -> Raw:
         raw = self._found(call.path)
         if raw["metadata"].get("finalizers"):
             raw["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"

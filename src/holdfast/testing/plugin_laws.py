@@ -21,23 +21,23 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.plugin_use import Deciding, PluginUse
 from holdfast.engine.prepared import Prepared, ask
 from holdfast.framework.plugin import (
-    NONE,
-    Change,
+    NO_CHANGE,
     Code,
-    GroupsReasons,
-    JudgesOne,
-    Limits,
-    LimitsPods,
-    Needs,
-    NeedsRoom,
+    CountReasonsPlugin,
+    DependsOnPodsPlugin,
+    FilterAndScoreRowPlugin,
+    FilterRowPlugin,
     Placement,
     Plugin,
-    Reserves,
-    RestsOnPods,
+    PodChange,
+    PodLimits,
+    PodLimitsPlugin,
+    ReasonGroupsPlugin,
+    RequiredResources,
+    RequiredResourcesPlugin,
+    ReservePlugin,
     Rows,
-    ScalarTwin,
-    Tabulates,
-    Tallies,
+    ScoreTablePlugin,
     implements,
 )
 from holdfast.framework.view import View
@@ -59,7 +59,7 @@ class Case:
         """Every row that is a node, ascending."""
         return self.world.nodes.rows
 
-    def verdicts(self, rows: Any, change: Change = NONE) -> NDArray[np.int8]:
+    def verdicts(self, rows: Any, change: PodChange = NO_CHANGE) -> NDArray[np.int8]:
         """What filter answers."""
         found: NDArray[np.int8] = self.plugin.filter(self.prepared.state, rows, change)
         return found
@@ -89,7 +89,7 @@ def check_rows(case: Case, answer: Callable[[Any], Any], random: Random, point: 
     asked = rows[some]
     assert (answer(asked) == whole[some]).all(), f"{name}: {point} subset invariance"
     assert (asked == rows[some]).all(), f"{name}: {point} left its rows unchanged"
-    if case.plugin.traits.sliced:
+    if case.plugin.traits.accepts_slices:
         sliced = answer(slice(0, case.world.nodes.size))
         assert (sliced[rows] == whole).all(), f"{name}: {point} slice equals rows"
 
@@ -100,7 +100,9 @@ def check_verdicts(case: Case) -> None:
     verdicts = case.verdicts(rows)
     assert verdicts.dtype == np.int8, f"{name}: verdicts are int8"
     traits = case.plugin.traits
-    allowed = {0, 1, 2} | (set() if traits.scope.kept or traits.sliced else {int(Code.ERROR)})
+    allowed = {0, 1, 2} | (
+        set() if traits.scope.cacheable or traits.accepts_slices else {int(Code.ERROR)}
+    )
     assert set(verdicts.tolist()) <= allowed, f"{name}: verdicts are codes"
     rejected = rows[verdicts != 0]
     words = Counter(
@@ -108,12 +110,14 @@ def check_verdicts(case: Case) -> None:
     )
     assert bool(words) == bool(len(rejected)), f"{name}: a rejection has reasons"
     plugin, state = case.plugin, case.prepared.state
-    if implements(plugin, Tallies) and len(rejected):
-        tally = {w: n for w, n in plugin.tally(state, rejected).items() if n}
+    if implements(plugin, CountReasonsPlugin) and len(rejected):
+        tally = {w: n for w, n in plugin.count_reasons(state, rejected).items() if n}
         assert tally == words, f"{name}: tally equals reasons"
-    if implements(plugin, GroupsReasons) and len(rejected):
+    if implements(plugin, ReasonGroupsPlugin) and len(rejected):
         said: dict[int, tuple[str, ...]] = {}
-        for row, group in zip(rejected, plugin.groups(state, rejected).tolist(), strict=True):
+        for row, group in zip(
+            rejected, plugin.reason_groups(state, rejected).tolist(), strict=True
+        ):
             reasons = case.plugin.reasons(state, int(row))
             assert said.setdefault(group, reasons) == reasons, f"{name}: groups give one reason"
 
@@ -126,10 +130,10 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
     more = case.world.pod_info(cluster.a_waiting_pod())
     less = cluster.random.choice([*nodes.pods_on(row).values(), None])
     removed = {row: (less,)} if less is not None else {}
-    change = Change(added={row: (more,)}, removed=removed)
+    change = PodChange(added={row: (more,)}, removed=removed)
     asked = case.verdicts(rows, change)
-    if implements(case.plugin, JudgesOne):
-        single = [case.plugin.verdict(case.prepared.state, one, change) for one in rows.tolist()]
+    if implements(case.plugin, FilterRowPlugin):
+        single = [case.plugin.filter_row(case.prepared.state, one, change) for one in rows.tolist()]
         assert asked.tolist() == single, f"{name}: one row under a change equals many"
     assert (case.verdicts(rows) == plain).all(), f"{name}: change then undo is identity"
     drawn_on = offer_for(case.world.offers, row, more)
@@ -155,19 +159,19 @@ def check_leaving(case: Case, random: Random) -> None:
     there = [pod for pod in nodes.pods_on(row).values() if not pod.stands_in]
     gone = [pod for pod in there if random.random() < 0.5]
     asked = np.array([row], np.intp)
-    verdict = int(case.verdicts(asked, Change(removed={row: gone}))[0])
+    verdict = int(case.verdicts(asked, PodChange(removed={row: gone}))[0])
     rests = False
-    if implements(plugin, RestsOnPods):
-        found = plugin.rests_on_pods(state)
+    if implements(plugin, DependsOnPodsPlugin):
+        found = plugin.depends_on_pods(state)
         rests = found is not None and bool(found[row])
-        if not rests and not implements(plugin, NeedsRoom):
+        if not rests and not implements(plugin, RequiredResourcesPlugin):
             plain = int(case.verdicts(asked)[0])
             assert verdict == plain, f"{plugin.name}: a row that rests on no pods keeps its verdict"
-    if implements(plugin, LimitsPods):
-        _check_limits(case, plugin.limits(state), row, gone, verdict)
-    if implements(plugin, NeedsRoom):
-        needs: Needs = plugin.needs(state)
-        if needs.apart is not None and needs.apart[row]:
+    if implements(plugin, PodLimitsPlugin):
+        _check_limits(case, plugin.pod_limits(state), row, gone, verdict)
+    if implements(plugin, RequiredResourcesPlugin):
+        needs: RequiredResources = plugin.required_resources(state)
+        if needs.unknown_rows is not None and needs.unknown_rows[row]:
             return
         enough = _room_left(case, row, gone, needs)
         law = f"{plugin.name}: a row passes where there is room"
@@ -175,21 +179,23 @@ def check_leaving(case: Case, random: Random) -> None:
         assert rests or enough is (verdict == 0), law
 
 
-def _check_limits(case: Case, limits: Limits, row: int, gone: list[PodInfo], verdict: int) -> None:
+def _check_limits(
+    case: Case, limits: PodLimits, row: int, gone: list[PodInfo], verdict: int
+) -> None:
     """A row passes exactly if no limit is exceeded once some have left."""
-    if limits.apart is None or not limits.apart[row]:
-        left = [limit.left[row] + sum(map(limit.counts, gone)) for limit in limits.limits]
+    if limits.unknown_rows is None or not limits.unknown_rows[row]:
+        left = [limit.remaining[row] + sum(map(limit.count_of, gone)) for limit in limits.limits]
         within = bool(min(left, default=0) >= 0)
         assert within is (verdict == 0), f"{case.plugin.name}: a row passes within its limits"
 
 
-def _room_left(case: Case, row: int, gone: list[PodInfo], needs: Needs) -> bool:
+def _room_left(case: Case, row: int, gone: list[PodInfo], needs: RequiredResources) -> bool:
     """Tell whether what a plugin needs would be free on a row without some pods."""
     amounts = case.world.nodes.amounts
-    room, slots = Change(removed={row: gone}).freed(row)
+    room, slots = PodChange(removed={row: gone}).freed_resources(row)
     enough = int(amounts.free[PODS][row]) + slots >= 1
     for resource, amount in needs.amounts:
-        waived = resource in needs.waived and not amounts.allocatable[resource][row]
+        waived = resource in needs.ignored_if_absent and not amounts.allocatable[resource][row]
         free = int(amounts.free[resource][row]) + room.get(resource, 0)
         enough = enough and (waived or free >= amount)
     return enough
@@ -198,24 +204,24 @@ def _room_left(case: Case, row: int, gone: list[PodInfo], needs: Needs) -> bool:
 def check_table(case: Case) -> None:
     """A table of scores says the same as scoring row by row and normalizing."""
     plugin, state = case.plugin, case.prepared.state
-    if not implements(plugin, Tabulates):
+    if not implements(plugin, ScoreTablePlugin):
         return
     assert case.plugin.pre_score(state, case.rows) is None
-    found = plugin.tabulate(state, case.rows)
+    found = plugin.score_table(state, case.rows)
     if found is not None:
-        final = case.plugin.normalize(state, case.rows, case.scores(case.rows))
+        final = case.plugin.normalize_score(state, case.rows, case.scores(case.rows))
         assert (found[1][found[0]] == final).all(), f"{plugin.name}: a table says what rows say"
 
 
 def check_twin(case: Case) -> None:
     """The scalar twin gives the same verdict and raw score as the arrays."""
     plugin, prepared = case.plugin, case.prepared
-    if not implements(plugin, ScalarTwin):
+    if not implements(plugin, FilterAndScoreRowPlugin):
         return
     verdicts = case.verdicts(case.rows) if prepared.filters else None
     scores = case.scores(case.rows) if prepared.scores else None
     for i, row in enumerate(case.rows.tolist()):
-        verdict, score = plugin.row(prepared.state, row)
+        verdict, score = plugin.filter_and_score_row(prepared.state, row)
         same = (verdicts is None or verdict == verdicts[i]) and (
             scores is None or score == scores[i]
         )
@@ -224,7 +230,7 @@ def check_twin(case: Case) -> None:
 
 def check_promise(case: Case, random: Random) -> None:
     """What reserve enters unreserve withdraws, however often it is asked to."""
-    if not implements(case.plugin, Reserves):
+    if not implements(case.plugin, ReservePlugin):
         return
     fork = prepare(case.plugin, case.world.fork(), case.pod.pod)
     world, state, rows = fork.world, fork.prepared.state, fork.rows

@@ -15,7 +15,7 @@ import numpy as np
 from holdfast.api.labels import from_selector
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import Change, Code
+from holdfast.framework.plugin import Code, PodChange
 from holdfast.framework.rejection import Rejection, available
 from holdfast.framework.view import View
 
@@ -99,8 +99,8 @@ def _verdict(
         pod for pod in view.world.nominations.on(view.nodes.names[row]).values()
         if pod.uid != view.pod.uid and pod.priority >= view.pod.priority
     ]  # fmt: skip
-    changes = [Change({row: beside}, {row: gone})] if beside else []
-    for change in (*changes, Change(removed={row: gone})):
+    changes = [PodChange({row: beside}, {row: gone})] if beside else []
+    for change in (*changes, PodChange(removed={row: gone})):
         for plugin, state in rejection.filters:
             code = Code(int(plugin.filter(state, np.array([row], np.intp), change)[0]))
             if code is not Code.PASS:

@@ -12,17 +12,17 @@ from holdfast.api.pod import Pod, Resources
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.objections import rejection_of
 from holdfast.framework.plugin import (
-    AfterRejects,
     AnyRows,
     ClusterEvent,
-    Effect,
-    Hints,
-    Normalizes,
+    NormalizeByRangePlugin,
+    NormalizeScorePlugin,
+    OutsideSpecKeyPlugin,
     Plugin,
-    PreScores,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreScorePlugin,
+    QueueingHintPlugin,
     RawScores,
-    ReadsBeyondSpec,
-    Scales,
     Scope,
     implements,
 )
@@ -38,27 +38,28 @@ def check_declaration(plugin: Plugin) -> None:
     assert isinstance(plugin.name, str) and plugin.name, "a plugin has a name"
     fault = declaration_fault(plugin)
     assert not fault, f"{plugin.name}: {fault}"
-    asked = plugin.traits.beyond_spec or not implements(plugin, ReadsBeyondSpec)
-    assert asked, f"{plugin.name}: beyond is asked only of a plugin with beyond_spec"
+    asked = plugin.traits.reads_outside_spec or not implements(plugin, OutsideSpecKeyPlugin)
+    law = "key_outside_spec is called only for a plugin with reads_outside_spec"
+    assert asked, f"{plugin.name}: {law}"
 
 
 def check_reads(case: Case) -> None:
-    """``ignores_amounts`` and ``beyond_spec``: pods that differ in nothing else read alike."""
+    """``ignores_requests``, ``reads_outside_spec``: equal ``reads`` for pods that differ so."""
     plugin, traits = case.plugin, case.plugin.traits
     if traits.scope is Scope.CLUSTER:
         return
-    if traits.ignores_amounts:
+    if traits.ignores_requests:
         other = case.world.pod_info(_with_other_amounts(case.pod.pod))
-        assert _read_alike(case, other), f"{plugin.name}: reads ignores amounts"
+        assert _read_alike(case, other), f"{plugin.name}: reads ignores requests"
     other = case.world.pod_info(_of_equal_spec(case.pod.pod))
     if other.shape != case.pod.shape:
         return  # an ephemeral volume is the pod's own
-    if not traits.beyond_spec:
+    if not traits.reads_outside_spec:
         assert _read_alike(case, other), f"{plugin.name}: reads looks at the spec alone"
-    elif implements(plugin, ReadsBeyondSpec):
-        one, two = [plugin.beyond(f, _plain_view(case, f)) for f in (case.pod, other)]
+    elif implements(plugin, OutsideSpecKeyPlugin):
+        one, two = [plugin.key_outside_spec(f, _plain_view(case, f)) for f in (case.pod, other)]
         told = one != two or _read_alike(case, other)
-        assert told, f"{plugin.name}: beyond tells what reads takes from beyond the spec"
+        assert told, f"{plugin.name}: key_outside_spec has all that reads uses outside the spec"
 
 
 def _read_alike(case: Case, other: PodInfo) -> bool:
@@ -90,8 +91,8 @@ def _of_equal_spec(pod: Pod) -> Pod:
 
 
 def check_comparable(case: Case) -> None:
-    """``comparable``: states can be compared. That equal ones answer alike, keeping them proves."""
-    if not case.plugin.traits.comparable:
+    """``comparable_states``: states can be compared, and equal ones are interchangeable."""
+    if not case.plugin.traits.comparable_states:
         return
     again = prepare(case.plugin, case.world, case.pod.pod)
     try:
@@ -109,7 +110,7 @@ def check_scores(case: Case, random: Random) -> None:
         final = _normalized(case, left)
         if final is not None:
             assert final.min() >= 0 and final.max() <= 100, f"{name}: scores end in 0..100"
-    if case.plugin.traits.sliced and len(rows) == case.world.nodes.size:
+    if case.plugin.traits.accepts_slices and len(rows) == case.world.nodes.size:
         sliced = _normalized(case, slice(0, len(rows)))
         same = final is sliced if sliced is None else (sliced == final).all()
         assert same, f"{name}: scores of a slice equal those of rows"
@@ -118,23 +119,25 @@ def check_scores(case: Case, random: Random) -> None:
 def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
     """The scores of rows that are all that is left, in 0..100; None if the plugin skips."""
     plugin, state = case.plugin, case.prepared.state
-    if implements(plugin, PreScores) and case.plugin.pre_score(state, rows) is not None:
+    if implements(plugin, PreScorePlugin) and case.plugin.pre_score(state, rows) is not None:
         return None
     raw = case.scores(rows)
-    if implements(plugin, Normalizes):
-        return case.plugin.normalize(state, rows, raw.copy())
-    if implements(plugin, Scales):
+    if implements(plugin, NormalizeScorePlugin):
+        return case.plugin.normalize_score(state, rows, raw.copy())
+    if implements(plugin, NormalizeByRangePlugin):
         low, high = float(raw.min()), float(raw.max())
-        final: RawScores = plugin.scale(state, raw.copy(), low, high)
-        single = [plugin.scale(state, float(one), low, high) for one in raw]
-        assert (final == single).all(), f"{plugin.name}: scale works cell by cell"
+        final: RawScores = plugin.normalize_by_range(state, raw.copy(), low, high)
+        single = [plugin.normalize_by_range(state, float(one), low, high) for one in raw]
+        assert (final == single).all(), (
+            f"{plugin.name}: normalize_by_range treats each row by itself"
+        )
         return final
     return raw
 
 
 def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
     """A hint is asked about every event there is and answers yes or no."""
-    if not implements(plugin, Hints):
+    if not implements(plugin, QueueingHintPlugin):
         return
     pod_info = cluster.world.pod_info(pod)
     view = View(cluster.world, pod_info, 0.0)
@@ -149,20 +152,20 @@ def check_hints(plugin: Plugin, cluster: RandomCluster, pod: Any) -> None:
         events.append(ClusterEvent(resource, "Update", obj, obj))
         events.append(ClusterEvent(resource, "Delete", obj, None))
     for event in events:
-        answer = plugin.hint(event, pod_info, view)
-        assert isinstance(answer, bool), f"{plugin.name}: hint answers {event} with yes or no"
+        answer = plugin.queueing_hint(event, pod_info, view)
+        assert isinstance(answer, bool), f"{plugin.name}: queueing_hint returns a bool for {event}"
 
 
-def check_after_reject(case: Case) -> None:
-    """``asked_unprepared``: asked with what it prepared, or without, it answers with an effect."""
+def check_post_filter(case: Case) -> None:
+    """``post_filter`` returns a result, with ``post_filter_without_state`` also without a state."""
     plugin = case.plugin
-    if not implements(plugin, AfterRejects):
+    if not implements(plugin, PostFilterPlugin):
         return
     view = View(case.world, case.pod, 0.0)
     rejection = rejection_of(view, [case.prepared])
     states = [rejection.states.get(plugin.name)]
-    states += [None] if plugin.traits.asked_unprepared else []
+    states += [None] if plugin.traits.post_filter_without_state else []
     for state in states:
-        effect = plugin.after_reject(state, rejection, view)
-        law = f"{plugin.name}: after_reject answers with an effect of its own"
-        assert isinstance(effect, Effect) and effect.plugin == plugin.name, law
+        effect = plugin.post_filter(state, rejection, view)
+        law = f"{plugin.name}: post_filter returns a PostFilterResult with its own name"
+        assert isinstance(effect, PostFilterResult) and effect.plugin == plugin.name, law

@@ -17,8 +17,8 @@ from holdfast.columns.importance import Importance
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import ENOUGH, RequestFit, SomeRows, short_bits, short_bits_at
 from holdfast.engine.nominated_pods import FilterPair
-from holdfast.framework.making_room import NEVER, Limit, Limits, LimitsPods
-from holdfast.framework.plugin import Needs, NeedsRoom, implements
+from holdfast.framework.plugin import RequiredResources, RequiredResourcesPlugin, implements
+from holdfast.framework.preemption_support import NEVER, PodLimit, PodLimits, PodLimitsPlugin
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.victims import Rest
 
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
     short: int
     slots: int
     columns: list[Sequence[int]]
-    left: list[int]
+    remaining: list[int]
 
 
 class AskedOfMany(NamedTuple):
@@ -52,16 +52,16 @@ class AskedOfMany(NamedTuple):
 class Demand:
     """The needs and limits of a class of pods of one priority; limits may be replaced by newer."""
 
-    def __init__(self, world: World, ceiling: int, needs: Needs) -> None:
+    def __init__(self, world: World, ceiling: int, needs: RequiredResources) -> None:
         self._world = world
         self._ceiling = ceiling
-        self._fit = RequestFit.of(world.nodes.amounts, needs.amounts, needs.waived)
+        self._fit = RequestFit.of(world.nodes.amounts, needs.amounts, needs.ignored_if_absent)
         self._resources = [resource for resource, _ in needs.amounts]
         self._first = min(1 + len(needs.amounts), _ROOM_BITS)
         """The bit with which those of limits begin."""
-        self.limits: Sequence[Limit] = ()
+        self.limits: Sequence[PodLimit] = ()
 
-    def moved(self, limits: Sequence[Limit], size: int) -> Bools | None:
+    def moved(self, limits: Sequence[PodLimit], size: int) -> Bools | None:
         """Take newer limits; tells on which rows they are others, None if on none."""
         before, self.limits = self.limits, limits
         if any(old.version != new.version for old, new in zip(before, limits, strict=False)):
@@ -69,8 +69,8 @@ class Demand:
             return np.ones(size, np.bool_)
         moved: Bools | None = None
         for old, new in zip(before, limits, strict=False):
-            if old.left is not new.left:
-                differs = old.left[:size] != new.left[:size]
+            if old.remaining is not new.remaining:
+                differs = old.remaining[:size] != new.remaining[:size]
                 moved = differs if moved is None else moved | differs
         return moved if moved is not None and moved.any() else None
 
@@ -82,8 +82,8 @@ class Demand:
         """The bits of some limits, by place."""
         return ((1 << 2 * (end - begin)) - 1) << (self._first + 2 * begin)
 
-    def _grid(self, limit: Limit, ranks: Importance) -> Grid:
-        return ranks.grid(limit.key, limit.counts, limit.version, by_kind=limit.by_kind)
+    def _grid(self, limit: PodLimit, ranks: Importance) -> Grid:
+        return ranks.grid(limit.key, limit.count_of, limit.version, by_kind=limit.by_kind)
 
     def at(self, row: int, ranks: Importance, begin: int, end: int) -> Asked:
         """Ask one row, on which pods from ``begin`` to ``end`` might go."""
@@ -103,9 +103,9 @@ class Demand:
         for i, limit in enumerate(self.limits):
             asked = self._grid(limit, ranks).rows[row]
             asked = asked[begin:] if begin else asked
-            rest = int(limit.left[row]) + sum(asked)
-            if not limit.anchor:
-                rest -= sum([limit.counts(pod) for pod in ahead])
+            rest = int(limit.remaining[row]) + sum(asked)
+            if not limit.requires_pods:
+                rest -= sum([limit.count_of(pod) for pod in ahead])
                 columns.append(asked)
                 left.append(rest)
             short |= (int(rest < 0) | int(rest < _HOPELESS) << 1) << (self._first + 2 * i)
@@ -129,7 +129,7 @@ class Demand:
         for rest in left:
             rest[short > 0] = ENOUGH
         rests = [] if (left[0] >= there).all() else [Rest(left[0], lower.astype(np.int64))]
-        anchors = [False] * len(self._resources) + [limit.anchor for limit in self.limits]
+        anchors = [False] * len(self._resources) + [limit.requires_pods for limit in self.limits]
         rests += [
             Rest(rest, taken)
             for rest, taken, anchor in zip(left[1:], asked, anchors, strict=True)
@@ -154,9 +154,9 @@ class Demand:
             coming = nominations.promised.needed(self._ceiling, self._resources)
             left = [rest - taken[rows] for rest, taken in zip(left, coming, strict=True)]
         for limit, gained in zip(self.limits, given[room:], strict=True):
-            rest = limit.left[rows] + gained
-            if nominations and not limit.anchor:
-                rest = rest - nominations.promised.counted(self._ceiling, limit.counts)[rows]
+            rest = limit.remaining[rows] + gained
+            if nominations and not limit.requires_pods:
+                rest = rest - nominations.promised.counted(self._ceiling, limit.count_of)[rows]
             left.append(rest)
         return left
 
@@ -164,26 +164,28 @@ class Demand:
 class Limited:
     """``places`` tells which of the limits are whose, by the plugin's name.
 
-    Rows that are ``apart`` the limits tell nothing about; ``crowded_by`` tells of pods nominated to
-    a row whether the limits say too little there.
+    The limits say nothing about ``unknown_rows``. ``incomplete_for`` tells whether they are too
+    weak on a row to which a pod is nominated.
     """
 
     def __init__(self, filters: Iterable[FilterPair]) -> None:
-        self.limits: tuple[Limit, ...] = ()
+        self.limits: tuple[PodLimit, ...] = ()
         self.places: dict[str, tuple[int, int]] = {}
-        self.apart: list[NDArray[np.bool_]] = []
-        self.crowded_by: list[Callable[[PodInfo], bool]] = []
+        self.unknown_rows: list[NDArray[np.bool_]] = []
+        self.incomplete_for: list[Callable[[PodInfo], bool]] = []
         for plugin, state in filters:
-            if implements(plugin, LimitsPods) and not implements(plugin, NeedsRoom):
-                self._add(plugin.name, plugin.limits(state))
+            if implements(plugin, PodLimitsPlugin) and not implements(
+                plugin, RequiredResourcesPlugin
+            ):
+                self._add(plugin.name, plugin.pod_limits(state))
 
-    def _add(self, name: str, more: Limits) -> None:
+    def _add(self, name: str, more: PodLimits) -> None:
         begin, end = len(self.limits), len(self.limits) + len(more.limits)
         if end > _MOST_LIMITS:
             return
         self.limits += more.limits
         self.places[name] = (begin, end)
-        if more.apart is not None:
-            self.apart.append(more.apart)
-        if more.crowded_by is not None:
-            self.crowded_by.append(more.crowded_by)
+        if more.unknown_rows is not None:
+            self.unknown_rows.append(more.unknown_rows)
+        if more.incomplete_for is not None:
+            self.incomplete_for.append(more.incomplete_for)

@@ -16,9 +16,9 @@ from holdfast.framework.plugin import (
     Candidate,
     ClusterEvent,
     Code,
-    Effect,
+    PostFilterResult,
+    PreemptionRulesPlugin,
     Reject,
-    RulesEviction,
     State,
     Traits,
     implements,
@@ -48,7 +48,7 @@ class DefaultPreemption:
     """Name the node where the least is lost, and who has to go there."""
 
     name: ClassVar[str] = NAME
-    traits: ClassVar[Traits] = Traits(hears={"Pod": ("Delete",)})
+    traits: ClassVar[Traits] = Traits(events_to_register={"Pod": ("Delete",)})
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         wrong = Arguments(self.name)
@@ -72,12 +72,12 @@ class DefaultPreemption:
             return Reject(Code.UNRESOLVABLE, (WAITING,))
         return None
 
-    def after_reject(self, _state: State, rejection: Rejection, view: View) -> Effect:
+    def post_filter(self, _state: State, rejection: Rejection, view: View) -> PostFilterResult:
         """Dry-run every node that eviction could help; nobody is evicted here."""
         pod = view.pod
         refusal = self._not_eligible(pod, rejection, view)
         if refusal is not None:
-            return Effect(self.name, refusal)
+            return PostFilterResult(self.name, refusal)
         if not view.nodes.pods_below(pod.priority):
             # The common case: everybody is as important. No need to look at any node.
             tried = int(np.count_nonzero(rejection.codes == Code.UNSCHEDULABLE))
@@ -86,7 +86,7 @@ class DefaultPreemption:
             )
         search = Search(rejection, view)
         if pod.stands_in and (node := _room_being_made(search, rejection, view)):
-            return Effect(self.name, nominate=node, code=Code.PASS)
+            return PostFilterResult(self.name, nominated_node=node, code=Code.PASS)
         found = search.best()
         if view.world.auditor is not None:
             view.world.auditor.decided(search.faults(() if found is None else found[0][:1]))
@@ -95,43 +95,50 @@ class DefaultPreemption:
             if errors:
                 told = list(dict.fromkeys(errors))
                 text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
-                return Effect(self.name, f"preemption: {text}", code=Code.ERROR)
+                return PostFilterResult(self.name, f"preemption: {text}", code=Code.ERROR)
             return self._no_use(rejection, words)
         if rejection.agreement is not None:
             return self._agreed(search.candidates(), rejection.agreement, view.now)
         rows, names = found[0], view.nodes.names
         best = search.candidate(rows[0])
-        return Effect(
-            self.name, nominate=best.node, evict=best.victims, code=Code.PASS,
-            candidates=Later(search.candidates), tied=Later(lambda: [names[row] for row in rows]),
+        return PostFilterResult(
+            self.name, nominated_node=best.node, victims=best.victims, code=Code.PASS,
+            candidates=Later(search.candidates),
+            tied_nodes=Later(lambda: [names[row] for row in rows]),
         )  # fmt: skip
 
-    def _agreed(self, found: Sequence[Candidate], agreement: Agreement, now: float) -> Effect:
+    def _agreed(
+        self, found: Sequence[Candidate], agreement: Agreement, now: float
+    ) -> PostFilterResult:
         """Take the best of what extenders agreed to."""
         if agreement.error:
-            return Effect(self.name, f"preemption: {agreement.error}", code=Code.ERROR)
+            return PostFilterResult(self.name, f"preemption: {agreement.error}", code=Code.ERROR)
         candidates = agreement.of(found)
         if not candidates:
-            return Effect(self.name, NO_CANDIDATE)
+            return PostFilterResult(self.name, NO_CANDIDATE)
         losses = [loss_of(candidate, now) for candidate in candidates]
         best = candidates[losses.index(min(losses))]
         tied = [c.node for c, loss in zip(candidates, losses, strict=True) if loss == min(losses)]
-        return Effect(
-            self.name, nominate=best.node, evict=best.victims, code=Code.PASS,
-            candidates=tuple(candidates), tied=tuple(tied),
+        return PostFilterResult(
+            self.name, nominated_node=best.node, victims=best.victims, code=Code.PASS,
+            candidates=tuple(candidates), tied_nodes=tuple(tied),
         )  # fmt: skip
 
-    def _no_use(self, rejection: Rejection, words: Mapping[str, int]) -> Effect:
+    def _no_use(self, rejection: Rejection, words: Mapping[str, int]) -> PostFilterResult:
         told = {reason: count for reason, count in words.items() if count}
-        return Effect(self.name, f"preemption: {available(rejection.nodes, told)}", nominate="")
+        return PostFilterResult(
+            self.name, f"preemption: {available(rejection.nodes, told)}", nominated_node=""
+        )
 
     def _not_eligible(self, pod: PodInfo, rejection: Rejection, view: View) -> str | None:
         """Why it may evict nobody, in words or none; None if it may."""
-        rules = [plugin for plugin, _ in rejection.filters if implements(plugin, RulesEviction)]
+        rules = [
+            plugin for plugin, _ in rejection.filters if implements(plugin, PreemptionRulesPlugin)
+        ]
         if pod.stands_in and not rules:
             return ""
         for plugin in rules:
-            forbidden: str | None = plugin.forbids_eviction(rejection)
+            forbidden: str | None = plugin.preemption_refusal(rejection)
             if forbidden is not None:
                 return forbidden
         if pod.pod.spec.preemption_policy == "Never":
@@ -147,7 +154,7 @@ class DefaultPreemption:
         )
         return VICTIM_LEAVING if leaving else None
 
-    def hint(self, _event: ClusterEvent, _pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, _event: ClusterEvent, _pod: PodInfo, _view: View) -> bool:
         """Nothing by itself: what was preempted comes back through the other plugins."""
         return False
 

@@ -20,16 +20,16 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.extender import EXTENDER
 from holdfast.framework.plugin import (
     Candidate,
-    Change,
     Code,
-    Filters,
-    Needs,
-    NeedsRoom,
+    DependsOnPodsPlugin,
+    FilterAndScoreRowPlugin,
+    FilterPlugin,
     Plugin,
-    RestsOnPods,
+    PodChange,
+    PreemptionRulesPlugin,
+    RequiredResources,
+    RequiredResourcesPlugin,
     Rows,
-    RulesEviction,
-    ScalarTwin,
     Scope,
     State,
     implements,
@@ -58,12 +58,12 @@ class Search:
         self._question = Question(view, rejection.filters, trials.budgets, spares_of(rejection))
         self._outcomes: dict[int, Candidate | Word] = {}
         self._room = _by_room(rejection)
-        self._needs: Needs | None = None
+        self._needs: RequiredResources | None = None
         self._trial: Trial | None = None
         self._limited = Limited(rejection.filters if self._room is not None else ())
         if self._room is not None:
             plugin, state = self._room
-            self._needs = plugin.needs(state)
+            self._needs = plugin.required_resources(state)
             self._trial = trials.of(view.pod.priority, self._needs, self._limited.limits)
         self._others = [pair for pair in rejection.filters if not self._counted(pair[0])]
         self._unbounded = self._beyond_room()
@@ -196,7 +196,7 @@ class Search:
             left[rows[verdicts != 0]] = False
 
     def _shortages(
-        self, plugin: Filters, state: State, rows: Rows, short: NDArray[np.int64]
+        self, plugin: FilterPlugin, state: State, rows: Rows, short: NDArray[np.int64]
     ) -> Counter[str]:
         """Count what rows lack even without the lower pods; those that lack the same at once."""
         words: Counter[str] = Counter()
@@ -204,7 +204,7 @@ class Search:
             alike = rows[short == pattern]
             row = int(alike[0])
             beside = self._view.world.nominations.beside(self._view.pod, row)
-            change = Change({row: [*beside.values()]}, {row: self._question.lower_on(row)})
+            change = PodChange({row: [*beside.values()]}, {row: self._question.lower_on(row)})
             for reason in plugin.reasons(state, row, change):
                 words[reason] += len(alike)
         return words
@@ -236,12 +236,12 @@ class Search:
             return np.ones(size, np.bool_)
         beyond: list[Bools] = []
         ranks = self._view.nodes.importance()
-        if self._needs.apart is not None:
-            beyond.append(self._needs.apart[:size])
-        beyond.extend(apart[:size] for apart in self._limited.apart)
+        if self._needs.unknown_rows is not None:
+            beyond.append(self._needs.unknown_rows[:size])
+        beyond.extend(apart[:size] for apart in self._limited.unknown_rows)
         if ranks.latest >= self._view.now:
             beyond.append(ranks.newest[:size] >= self._view.now)
-        if (spares := self._question.spares) is not None:
+        if (spares := self._question.protected_victims) is not None:
             spared = ranks.grid("spared", lambda pod: int(spares(pod)), spares)
             beyond.append(spared.totals[:size] > 0)
         if self._rejection.words and EXTENDER in self._rejection.words.plugins():
@@ -262,8 +262,8 @@ class Search:
         for plugin, state in self._rejection.filters:
             if plugin.traits.scope is Scope.NODE or self._is_limited(plugin):
                 continue
-            if implements(plugin, RestsOnPods):
-                rests = plugin.rests_on_pods(state)
+            if implements(plugin, DependsOnPodsPlugin):
+                rests = plugin.depends_on_pods(state)
                 if rests is not None:
                     found.append(rests[: self._size])
             elif not self._is_room(plugin):
@@ -272,7 +272,7 @@ class Search:
                 promised.append(nominations.promised.rows())
         if nominations:
             of = nominations.promised.rows_of
-            promised.extend(of(crowded, priority) for crowded in self._limited.crowded_by)
+            promised.extend(of(crowded, priority) for crowded in self._limited.incomplete_for)
         for rows in promised:
             found.append(np.zeros(self._size, np.bool_))
             found[-1][rows] = True
@@ -311,25 +311,25 @@ class Search:
 def spares_of(rejection: Rejection) -> Callable[[PodInfo], bool] | None:
     """Who is never evicted for the rejected pod, if any filter says so."""
     for plugin, _ in rejection.filters:
-        if implements(plugin, RulesEviction):
-            rule = plugin.spares(rejection.pod)
+        if implements(plugin, PreemptionRulesPlugin):
+            rule = plugin.protected_victims(rejection.pod)
             if rule is not None:
                 return rule
     return None
 
 
-def _by_room(rejection: Rejection) -> tuple[NeedsRoom, State] | None:
+def _by_room(rejection: Rejection) -> tuple[RequiredResourcesPlugin, State] | None:
     """The filter that asks for room, if there is one."""
     for plugin, state in rejection.filters:
-        if implements(plugin, NeedsRoom):
+        if implements(plugin, RequiredResourcesPlugin):
             return plugin, state
     return None
 
 
-def _verdict(plugin: Filters, state: State, row: int) -> int:
+def _verdict(plugin: FilterPlugin, state: State, row: int) -> int:
     """What a filter says of a row as it is."""
-    if implements(plugin, ScalarTwin):
-        return int(plugin.row(state, row)[0])
+    if implements(plugin, FilterAndScoreRowPlugin):
+        return int(plugin.filter_and_score_row(state, row)[0])
     return int(plugin.filter(state, np.array([row], np.intp))[0])
 
 

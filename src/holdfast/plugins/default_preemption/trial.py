@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from holdfast.columns.importance import UNSTARTED, Importance
 from holdfast.columns.journal import FEW, Follower
 from holdfast.columns.request_fit import SomeRows
-from holdfast.framework.making_room import Limit
-from holdfast.framework.plugin import Candidate, Needs
+from holdfast.framework.plugin import Candidate, RequiredResources
+from holdfast.framework.preemption_support import PodLimit
 from holdfast.framework.world import World
 from holdfast.plugins.default_preemption.budgets import Budgets, Standing
 from holdfast.plugins.default_preemption.demand import MOST_BITS, Demand
@@ -50,7 +50,9 @@ class Trial:
     place of each victim in the row's order of importance, or is 0 if those are too many.
     """
 
-    def __init__(self, world: World, budgets: Budgets, ceiling: int, needs: Needs) -> None:
+    def __init__(
+        self, world: World, budgets: Budgets, ceiling: int, needs: RequiredResources
+    ) -> None:
         nodes = world.nodes
         self._world = world
         self._budgets = budgets
@@ -64,7 +66,7 @@ class Trial:
         self.gone: Ints = np.zeros(nodes.capacity, np.int64)
         self.idle: Bools = np.zeros(nodes.capacity, np.bool_)
 
-    def refresh(self, limits: Sequence[Limit] = ()) -> None:
+    def refresh(self, limits: Sequence[PodLimit] = ()) -> None:
         """Look again at rows that moved, and where budgets or limits did."""
         size = self._world.nodes.size
         ranks = self._world.nodes.importance()
@@ -213,12 +215,12 @@ class Trials:
         self._of: dict[tuple[Any, ...], Trial] = {}
         self.budgets = Budgets(world)
 
-    def of(self, priority: int, needs: Needs, limits: Sequence[Limit] = ()) -> Trial:
+    def of(self, priority: int, needs: RequiredResources, limits: Sequence[PodLimit] = ()) -> Trial:
         """The trial of pods of a priority with these needs and limits, up to date."""
         layout = self._world.nodes.epochs["layout"]
         if layout != self._layout:
             self._of, self._layout = {}, layout
-        key = (priority, needs.amounts, needs.waived, *(limit.key for limit in limits))
+        key = (priority, needs.amounts, needs.ignored_if_absent, *(limit.key for limit in limits))
         trial = self._of.pop(key, None)
         if trial is None:
             if len(self._of) >= _MOST_TRIALS:

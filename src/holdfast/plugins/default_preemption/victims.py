@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.nominated_pods import FilterPair, judge_beside_nominated
-from holdfast.framework.plugin import Candidate, Change, Code, Scope
+from holdfast.framework.plugin import Candidate, Code, PodChange, Scope
 from holdfast.framework.rejection import Word
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.budgets import Budgets
@@ -35,7 +35,7 @@ class Question:
     view: View
     filters: Sequence[FilterPair]
     budgets: Budgets
-    spares: Callable[[PodInfo], bool] | None = None
+    protected_victims: Callable[[PodInfo], bool] | None = None
     """Who is never evicted for this pod."""
 
     def lower_on(self, row: int) -> list[PodInfo]:
@@ -43,12 +43,16 @@ class Question:
         ceiling = self.view.pod.priority
         there = self.view.nodes.pods_on(row).values()
         lower = [pod for pod in there if pod.priority < ceiling and not pod.stands_in]
-        return [p for p in lower if not self.spares(p)] if self.spares is not None else lower
+        return (
+            [p for p in lower if not self.protected_victims(p)]
+            if self.protected_victims is not None
+            else lower
+        )
 
     def objection(self, row: int, gone: Sequence[PodInfo]) -> Word | None:
         """Why the row would still not do were these pods gone, or None."""
         beside = self.view.world.nominations.beside(self.view.pod, row)
-        return judge_beside_nominated(self.filters, row, beside, Change(removed={row: gone}))
+        return judge_beside_nominated(self.filters, row, beside, PodChange(removed={row: gone}))
 
     def about_pods(self) -> Question:
         """The same without the filters that look at the node alone: no eviction moves those."""

@@ -129,7 +129,7 @@ class ClaimDemand:
         code = int(self.judge(rows)[0])
         return self.failure(row) if code == FAILS else _WORDS.get(code, "")
 
-    def tally(self, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, rows: Rows) -> Mapping[str, int]:
         """Count the reasons over rows; those that cannot be judged are asked one by one."""
         codes = self.judge(rows)
         found: Counter[str] = Counter()

@@ -18,14 +18,14 @@ from holdfast.devices.failures import AllocationError
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
-    NONE,
-    Calls,
-    Change,
+    NO_CHANGE,
+    ApiCalls,
     ClusterEvent,
     Code,
-    Effect,
-    Part,
     Placement,
+    PodChange,
+    PostFilterResult,
+    PreFilterState,
     RawScores,
     Reject,
     Rows,
@@ -60,7 +60,7 @@ class DynamicResources:
     name: ClassVar[str] = "DynamicResources"
     traits: ClassVar[Traits] = Traits(
         scope=Scope.CLUSTER,
-        hears={
+        events_to_register={
             "ResourceClaim": (),
             "ResourceSlice": ("Add", "Update"),
             "DeviceClass": ("Add", "Update"),
@@ -89,7 +89,7 @@ class DynamicResources:
         """Keep the pod out until all its claims are there."""
         return self._unmet(pod.pod, view)
 
-    def prepare(self, pod: PodInfo, view: View) -> ClaimDemand | Part | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> ClaimDemand | PreFilterState | Skip | Reject:
         """Find the pod's claims and what of them is still to be allocated."""
         inventory: Inventory | None = view.world.devices
         claimed = bool(pod.pod.spec.resource_claims)
@@ -113,48 +113,52 @@ class DynamicResources:
             pod, inventory, view.nodes, view.now, self._steps, claims, extended, leftover
         )
         alternatives = any(r.first_available for c in claims for r in c.spec.devices.requests)
-        return demand if alternatives else Part(demand, scores=False)
+        return demand if alternatives else PreFilterState(demand, scores=False)
 
-    def filter(self, state: ClaimDemand, rows: Rows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: ClaimDemand, rows: Rows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Ask each row for the devices; pods that come or go do not change the answer."""
         return state.verdicts(rows)
 
-    def rests_on_pods(self, _state: ClaimDemand) -> None:
+    def depends_on_pods(self, _state: ClaimDemand) -> None:
         """Nowhere: a device is free only once its claim is deallocated."""
 
-    def reasons(self, state: ClaimDemand, row: int, change: Change = NONE) -> tuple[str, ...]:
+    def reasons(
+        self, state: ClaimDemand, row: int, change: PodChange = NO_CHANGE
+    ) -> tuple[str, ...]:
         """Say why the row will not do."""
         return (state.words(row),)
 
-    def tally(self, state: ClaimDemand, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, state: ClaimDemand, rows: Rows) -> Mapping[str, int]:
         """Count the reasons of many rows at once."""
-        return state.tally(rows)
+        return state.count_reasons(rows)
 
     def score(self, state: ClaimDemand, rows: Rows) -> RawScores:
         """Prefer nodes where earlier alternatives can be had."""
         return state.scores(rows)
 
-    def normalize(self, state: ClaimDemand, rows: Rows, raw: RawScores) -> RawScores:
+    def normalize_score(self, state: ClaimDemand, rows: Rows, raw: RawScores) -> RawScores:
         """Bring the best to 100."""
         highest = raw.max(initial=0)
         return np.floor(raw * 100 / highest) if highest > 0 else np.zeros(len(raw))
 
-    def after_reject(self, state: ClaimDemand | None, rejection: Rejection, view: View) -> Effect:
+    def post_filter(
+        self, state: ClaimDemand | None, rejection: Rejection, view: View
+    ) -> PostFilterResult:
         """Free a claim that keeps its pod from every node, or delete an old special claim."""
         if state is None:
-            return Effect(self.name, "no new claims to deallocate")
+            return PostFilterResult(self.name, "no new claims to deallocate")
         for number in sorted(state.unavailable):
             claim = state.claims[number]
             if {consumer.uid for consumer in claim.status.reserved_for} <= {state.pod.uid}:
-                return Effect(
+                return PostFilterResult(
                     self.name,
                     "deallocation of ResourceClaim completed",
                     calls=(writing.deallocation(claim),),
                 )
         if state.leftover is not None:
             calls = writing.deletion(state.leftover)
-            return Effect(self.name, "deletion of ResourceClaim completed", calls=calls)
-        return Effect(self.name, "still not schedulable")
+            return PostFilterResult(self.name, "deletion of ResourceClaim completed", calls=calls)
+        return PostFilterResult(self.name, "still not schedulable")
 
     def reserve(self, state: ClaimDemand, placement: Placement) -> Reject | None:
         """Search the chosen node and promise the devices found, before anything is written."""
@@ -187,15 +191,15 @@ class DynamicResources:
             if claims.promised(mine.uid) is mine:
                 claims.withdraw(mine.uid)
 
-    def pre_bind(self, state: ClaimDemand, placement: Placement) -> Calls:
+    def pre_bind(self, state: ClaimDemand, placement: Placement) -> ApiCalls:
         """Write allocations and reservations."""
         yield from writing.bind_claims(state, state.variant_at(placement.row))
 
-    def undo_bind(self, state: ClaimDemand, placement: Placement) -> Calls:
+    def undo_pre_bind(self, state: ClaimDemand, placement: Placement) -> ApiCalls:
         """Take the reservations back and delete the special claim."""
         yield from writing.undo(state)
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Tell whether the event can bring devices, claims or classes the pod waits for."""
         match event.resource:
             case "ResourceClaim":

@@ -17,17 +17,17 @@ from holdfast.devices.claims import reserved_for
 from holdfast.devices.extended import Breakdown
 from holdfast.devices.failures import AllocationError
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.framework.plugin import Call, Calls
+from holdfast.framework.plugin import ApiCall, ApiCalls
 from holdfast.plugins.dynamic_resources.demand import ClaimDemand, Variant
 
 MERGE = "application/merge-patch+json"
 _MOST_TRIES = 5
 
-Writes = Generator[Call, Any, ResourceClaim]
+Writes = Generator[ApiCall, Any, ResourceClaim]
 Body = dict[str, Any]
 
 
-def bind_claims(demand: ClaimDemand, variant: Variant) -> Calls:
+def bind_claims(demand: ClaimDemand, variant: Variant) -> ApiCalls:
     """Write the allocations and reserve every claim for the pod; the special claim comes last."""
     promised = {claim.uid: claim for claim in demand.written.promises}
     for claim in demand.claims:
@@ -39,7 +39,7 @@ def bind_claims(demand: ClaimDemand, variant: Variant) -> Calls:
         yield from _bind_special(demand, special, variant.breakdown)
 
 
-def undo(demand: ClaimDemand) -> Calls:
+def undo(demand: ClaimDemand) -> ApiCalls:
     """Take back what was written; one failure does not keep the rest from being tried."""
     failures: list[HoldfastError] = []
     steps = [_look_again(demand, claim) for claim in _doubtful(demand)]
@@ -66,25 +66,25 @@ def _doubtful(demand: ClaimDemand) -> list[ResourceClaim]:
     return found if demand.written.special is None else [*found, demand.written.special]
 
 
-def _look_again(demand: ClaimDemand, claim: ResourceClaim) -> Calls:
+def _look_again(demand: ClaimDemand, claim: ResourceClaim) -> ApiCalls:
     """Know what a claim really holds before the promise that stands for it is withdrawn."""
-    raw = yield Call("get", _path(claim))
+    raw = yield ApiCall("get", _path(claim))
     demand.inventory.upsert(convert_object(raw, ResourceClaim))
 
 
-def deallocation(claim: ResourceClaim) -> Call:
+def deallocation(claim: ResourceClaim) -> ApiCall:
     """Take a claim's devices away from it."""
     body = _guarded(claim, {"status": {"allocation": None, "reservedFor": None, "devices": None}})
-    return Call("patch", _path(claim, "status"), body, MERGE)
+    return ApiCall("patch", _path(claim, "status"), body, MERGE)
 
 
-def deletion(claim: ResourceClaim) -> tuple[Call, ...]:
+def deletion(claim: ResourceClaim) -> tuple[ApiCall, ...]:
     """Let a special claim go: no finalizer, then no claim."""
     without = [f for f in claim.metadata.finalizers if f != CLAIM_FINALIZER]
-    calls = [Call("delete", _path(claim))]
+    calls = [ApiCall("delete", _path(claim))]
     if len(without) != len(claim.metadata.finalizers):
         body = _guarded(claim, {"metadata": {"finalizers": without}})
-        calls.insert(0, Call("patch", _path(claim), body, MERGE))
+        calls.insert(0, ApiCall("patch", _path(claim), body, MERGE))
     return tuple(calls)
 
 
@@ -138,11 +138,11 @@ def _status(demand: ClaimDemand, current: ResourceClaim, allocation: Allocation 
     return status
 
 
-def _bind_special(demand: ClaimDemand, special: ResourceClaim, breakdown: Breakdown) -> Calls:
+def _bind_special(demand: ClaimDemand, special: ResourceClaim, breakdown: Breakdown) -> ApiCalls:
     """Make the special claim, give it its devices, and tell the pod which request is whose."""
     pod = demand.pod
     try:
-        raw = yield Call("create", RESOURCE_CLAIMS.path(pod.namespace), _creation(special))
+        raw = yield ApiCall("create", RESOURCE_CLAIMS.path(pod.namespace), _creation(special))
     except HoldfastError as failure:
         raise AllocationError(
             f"create claim for extended resources {pod.namespace}/: {failure.message}"
@@ -183,14 +183,14 @@ def _creation(special: ResourceClaim) -> Body:
     }
 
 
-def _tell_pod(demand: ClaimDemand, told: Body | None) -> Calls:
+def _tell_pod(demand: ClaimDemand, told: Body | None) -> ApiCalls:
     pod = demand.pod
     body = {
         "metadata": {"uid": pod.pod.uid},
         "status": {"extendedResourceClaimStatus": told},
     }
     try:
-        yield Call("patch", PODS.path(pod.namespace, pod.name, "status"), body, MERGE)
+        yield ApiCall("patch", PODS.path(pod.namespace, pod.name, "status"), body, MERGE)
     except NotFound:
         raise
     except HoldfastError as failure:
@@ -199,12 +199,12 @@ def _tell_pod(demand: ClaimDemand, told: Body | None) -> Calls:
         ) from failure
 
 
-def _clear_pod_status(demand: ClaimDemand) -> Calls:
+def _clear_pod_status(demand: ClaimDemand) -> ApiCalls:
     yield from _tell_pod(demand, None)
     demand.written.pod_status = False
 
 
-def _unreserve(demand: ClaimDemand, claim: ResourceClaim) -> Calls:
+def _unreserve(demand: ClaimDemand, claim: ResourceClaim) -> ApiCalls:
     """Take the pod out of the claim's consumers; the allocation stays."""
     known = demand.inventory.claims.get(claim.namespace, claim.name)
     if known is None or not reserved_for(known, demand.pod.uid):
@@ -218,7 +218,7 @@ def _unreserve(demand: ClaimDemand, claim: ResourceClaim) -> Calls:
     demand.inventory.upsert((yield from _until_no_conflict(known, write)))
 
 
-def _delete_special(demand: ClaimDemand, special: ResourceClaim) -> Calls:
+def _delete_special(demand: ClaimDemand, special: ResourceClaim) -> ApiCalls:
     def write(current: ResourceClaim) -> Writes:
         without = [f for f in current.metadata.finalizers if f != CLAIM_FINALIZER]
         if len(without) == len(current.metadata.finalizers):
@@ -229,7 +229,7 @@ def _delete_special(demand: ClaimDemand, special: ResourceClaim) -> Calls:
     known = demand.inventory.claims.get(special.namespace, special.name)
     newest = known if known is not None and known.uid == special.uid else special
     current = yield from _until_no_conflict(newest, write)
-    raw = yield Call("delete", _path(current))
+    raw = yield ApiCall("delete", _path(current))
     if (raw.get("metadata") or {}).get("deletionTimestamp"):
         # Somebody's finalizer keeps it, and with it its devices.
         demand.inventory.upsert(convert_object(raw, ResourceClaim))
@@ -243,7 +243,7 @@ def _until_no_conflict(current: ResourceClaim, write: Callable[[ResourceClaim], 
         try:
             return (yield from write(current))
         except Conflict:
-            raw = yield Call("get", _path(current))
+            raw = yield ApiCall("get", _path(current))
             current = convert_object(raw, ResourceClaim)
     return (yield from write(current))
 
@@ -251,7 +251,7 @@ def _until_no_conflict(current: ResourceClaim, write: Callable[[ResourceClaim], 
 def _patch(claim: ResourceClaim, change: Mapping[str, Any], part: str, what: str) -> Writes:
     """Change part of a claim, if it still is what we think it is."""
     try:
-        raw = yield Call("patch", _path(claim, part), _guarded(claim, change), MERGE)
+        raw = yield ApiCall("patch", _path(claim, part), _guarded(claim, change), MERGE)
     except (Conflict, NotFound):
         raise
     except HoldfastError as failure:

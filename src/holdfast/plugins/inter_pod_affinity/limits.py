@@ -11,36 +11,36 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.terms import PodTerms, Term
 from holdfast.columns.unseen import AnyDomains
-from holdfast.framework.making_room import ALWAYS, NEVER, Limit, Limits
+from holdfast.framework.preemption_support import ALWAYS, NEVER, PodLimit, PodLimits
 from holdfast.plugins.inter_pod_affinity.state import AffinityCount, AffinityState, Choices, means
 
 Ints = NDArray[np.int64]
 
 
-def limits_of(state: AffinityState) -> Limits:
+def limits_of(state: AffinityState) -> PodLimits:
     """Nobody may stay who is forbidden or forbids; somebody must whom the pod has to be near to."""
     version = state.nodes.epochs["namespaces"]
     found = []
     for counted in state.far:
         counts = partial(_meant, state.nodes, counted.choices)
         left = _nobody(counted.domains)
-        found.append(Limit(("far", counted.choices), left, counts, version, by_kind=True))
+        found.append(PodLimit(("far", counted.choices), left, counts, version, by_kind=True))
     for held in state.shunned:
         counts = partial(_holds, held.term)
-        found.append(Limit(("held", held.term), _nobody(held.domains), counts))
+        found.append(PodLimit(("held", held.term), _nobody(held.domains), counts))
     if not state.near:
-        return Limits(tuple(found), crowded_by=Forbidding(state))
+        return PodLimits(tuple(found), incomplete_for=Forbidding(state))
     first = state.self_sufficient and not any(_total(c) for c in state.near)
     for counted in state.near:
         counts = partial(_anchors, state.nodes, counted.choices)
         left = _somebody(counted.domains, first=first)
         key = ("near", counted.choices)
-        found.append(Limit(key, left, counts, version, by_kind=True, anchor=True))
+        found.append(PodLimit(key, left, counts, version, by_kind=True, requires_pods=True))
     apart = None
     if state.self_sufficient and not first:
         # Were all of them gone, who stand on one row, the pod would be the first of its kind.
         apart = np.logical_and.reduce([c.domains.per_row >= _total(c) for c in state.near])
-    return Limits(tuple(found), apart, crowded_by=_anybody)
+    return PodLimits(tuple(found), apart, incomplete_for=_anybody)
 
 
 def _total(counted: AffinityCount) -> int:

@@ -14,13 +14,13 @@ from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
-    Limits,
-    Part,
+    PodChange,
+    PodLimits,
+    PreFilterState,
     RawScores,
     Reject,
     Rows,
@@ -56,15 +56,15 @@ class InterPodAffinity:
     traits: ClassVar[Traits] = Traits(
         scope=Scope.DOMAIN,
         epochs=("counters", "held", "namespaces"),
-        hears={
+        events_to_register={
             "Node": ("Add", "UpdateNodeLabel"),
             "AssignedPod": ("Add", "UpdatePodLabel", "Delete"),
             "UnschedulablePod": ("Add", "UpdatePodLabel", "Delete"),
         },
-        ignores_amounts=True,
-        comparable=True,
-        sliced=True,
-        bounded=True,
+        ignores_requests=True,
+        comparable_states=True,
+        accepts_slices=True,
+        bounded_scores=True,
     )
 
     def __init__(self, args: Mapping[str, Any]) -> None:
@@ -83,20 +83,22 @@ class InterPodAffinity:
             return None
         return (view.nodes.kind_of(pod).id, pod.terms, view.unseen)
 
-    def prepare(self, pod: PodInfo, view: View) -> Skip | Reject | Part:
+    def pre_filter(self, pod: PodInfo, view: View) -> Skip | Reject | PreFilterState:
         """Find the counters; nothing to say about a pod that nobody speaks of."""
         if pod.terms.mistakes:
             return Reject(Code.UNRESOLVABLE, (f"parsing pod: {pod.terms.mistakes}",))
         state = digest(view, self._hard_weight, ignore_held_wishes=self._ignore)
         if not state.filters and not state.wishes:
             return Skip()
-        return Part(state, filters=state.filters, scores=bool(state.wishes))
+        return PreFilterState(state, filters=state.filters, scores=bool(state.wishes))
 
-    def filter(self, state: AffinityState, rows: AnyRows, change: Change = NONE) -> Verdicts:
+    def filter(
+        self, state: AffinityState, rows: AnyRows, change: PodChange = NO_CHANGE
+    ) -> Verdicts:
         """Unresolvable where needed pods are missing, unschedulable where unwanted ones are."""
         if change:
             asked = range(rows.stop) if isinstance(rows, slice) else rows.tolist()
-            return np.array([self.verdict(state, row, change) for row in asked], np.int8)
+            return np.array([self.filter_row(state, row, change) for row in asked], np.int8)
         verdicts: Verdicts | None = None
         for label, table in _tables(state).items():
             found = label.read_verdicts(table, rows)
@@ -105,11 +107,11 @@ class InterPodAffinity:
             verdicts = np.zeros(rows.stop if isinstance(rows, slice) else len(rows), np.int8)
         return verdicts
 
-    def verdict(self, state: AffinityState, row: int, change: Change) -> int:
+    def filter_row(self, state: AffinityState, row: int, change: PodChange) -> int:
         """The same for one row."""
         return int(_CODES[_objection(state, row, change)])
 
-    def rests_on_pods(self, state: AffinityState) -> NDArray[np.bool_]:
+    def depends_on_pods(self, state: AffinityState) -> NDArray[np.bool_]:
         """Where pods stand that a term means, or that hold one about this pod."""
         found = np.zeros(state.nodes.capacity, np.bool_)
         counted = [c.domains for c in (*state.near, *state.far)]
@@ -117,15 +119,17 @@ class InterPodAffinity:
             found |= domains.per_row > 0
         return found
 
-    def limits(self, state: AffinityState) -> Limits:
+    def pod_limits(self, state: AffinityState) -> PodLimits:
         """Who may not stay, and of whom somebody must."""
         return limits_of(state)
 
-    def reasons(self, state: AffinityState, row: int, change: Change = NONE) -> tuple[str, ...]:
+    def reasons(
+        self, state: AffinityState, row: int, change: PodChange = NO_CHANGE
+    ) -> tuple[str, ...]:
         """Which of the three rules it was."""
         return (_REASONS[_objection(state, row, change)],)
 
-    def tally(self, state: AffinityState, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, state: AffinityState, rows: Rows) -> Mapping[str, int]:
         """Count the three."""
         found = np.bincount(self._objections(state, rows), minlength=len(_REASONS))
         return {_REASONS[i]: int(found[i]) for i in range(1, len(_REASONS))}
@@ -163,7 +167,7 @@ class InterPodAffinity:
         assert total is not None
         return total
 
-    def scale(self, _state: AffinityState, raw: Any, low: float, high: float) -> Any:
+    def normalize_by_range(self, _state: AffinityState, raw: Any, low: float, high: float) -> Any:
         """From the lowest to the highest; all the same means nothing."""
         if high <= low:
             return raw * 0.0
@@ -172,7 +176,7 @@ class InterPodAffinity:
         scaled *= 100.0
         return np.floor(scaled)
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Pods that begin or cease to match, and nodes that change their domain."""
         return worth_a_try(event, pod, view.nodes)
 
@@ -215,7 +219,7 @@ def _near_to(state: AffinityState) -> Iterator[tuple[LabelColumn, Verdicts]]:
         yield domains.label, missing
 
 
-def _objection(state: AffinityState, row: int, change: Change) -> int:
+def _objection(state: AffinityState, row: int, change: PodChange) -> int:
     nodes = state.nodes
     if state.near and not _near_at(state, row, change):
         return 1
@@ -224,7 +228,7 @@ def _objection(state: AffinityState, row: int, change: Change) -> int:
     return 3 if state.shunned_at(row, change) else 0
 
 
-def _near_at(state: AffinityState, row: int, change: Change) -> bool:
+def _near_at(state: AffinityState, row: int, change: PodChange) -> bool:
     nodes, near = state.nodes, state.near
     if any(counted.domains.label.at[row] < 0 for counted in near):
         return False
@@ -233,5 +237,5 @@ def _near_at(state: AffinityState, row: int, change: Change) -> bool:
     return state.self_sufficient and not any(_some(c, state, change) for c in near)
 
 
-def _some(counted: AffinityCount, state: AffinityState, change: Change) -> bool:
+def _some(counted: AffinityCount, state: AffinityState, change: PodChange) -> bool:
     return counted.anywhere(state.nodes, change) > 0

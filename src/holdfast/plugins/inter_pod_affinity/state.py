@@ -12,7 +12,7 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.terms import PodChoice, PodTerms, Term
 from holdfast.columns.unseen import AnyCount, AnyDomains, AnyTerm
-from holdfast.framework.plugin import Change
+from holdfast.framework.plugin import PodChange
 from holdfast.framework.view import View
 
 Choices = tuple[PodChoice, ...]
@@ -25,7 +25,7 @@ class AffinityCount:
     choices: Choices
     domains: AnyDomains
 
-    def around(self, nodes: NodeTable, row: int, change: Change) -> int:
+    def around(self, nodes: NodeTable, row: int, change: PodChange) -> int:
         """How many there are in the row's domain, were the change to happen."""
         self.domains.refresh()
         here = self.domains.label.at[row]
@@ -34,12 +34,12 @@ class AffinityCount:
         found = self.domains.at(row)
         return found + self._moved(nodes, change, here) if change else found
 
-    def anywhere(self, nodes: NodeTable, change: Change) -> int:
+    def anywhere(self, nodes: NodeTable, change: PodChange) -> int:
         """How many there are in any domain, were the change to happen."""
         self.domains.refresh()
         return self.domains.total + (self._moved(nodes, change, None) if change else 0)
 
-    def _moved(self, nodes: NodeTable, change: Change, here: int | None) -> int:
+    def _moved(self, nodes: NodeTable, change: PodChange, here: int | None) -> int:
         label = self.domains.label
         moved = 0
         for sign, side in ((1, change.added), (-1, change.removed)):
@@ -84,7 +84,7 @@ class AffinityState:
         """Whether any node could be ruled out."""
         return bool(self.near or self.far or self.shunned)
 
-    def shunned_at(self, row: int, change: Change) -> bool:
+    def shunned_at(self, row: int, change: PodChange) -> bool:
         """Tell whether a pod around the row would not have this one near."""
         for held in self.shunned:
             held.domains.refresh()
@@ -93,7 +93,7 @@ class AffinityState:
                 return True
         return self._hypothetically_shunned(row, change)
 
-    def _let_go(self, held: AnyTerm, row: int, change: Change) -> int:
+    def _let_go(self, held: AnyTerm, row: int, change: PodChange) -> int:
         """How many holders of the term in the row's domain the change takes away."""
         label = held.domains.label
         return sum(
@@ -103,7 +103,7 @@ class AffinityState:
             for pod in pods
         )
 
-    def _hypothetically_shunned(self, row: int, change: Change) -> bool:
+    def _hypothetically_shunned(self, row: int, change: PodChange) -> bool:
         for other, pods in change.added.items():
             for pod in pods:
                 for term in pod.terms.forbidden:

@@ -18,14 +18,14 @@ from holdfast.columns.interner import CPU, MEMORY, PODS, ResourceNames
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.request_fit import InsufficientResource, RequestFit, short_bits
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
-    Needs,
+    PodChange,
     RawScores,
     Reject,
+    RequiredResources,
     Rows,
     Scope,
     Traits,
@@ -67,12 +67,12 @@ class NodeResourcesFit:
     traits: Traits = Traits(
         scope=Scope.ROW,
         epochs=("classes",),
-        hears={
+        events_to_register={
             "Node": ("Add", "UpdateNodeAllocatable"),
             "Pod": ("Delete", "UpdatePodScaleDown"),
             "DeviceClass": ("Add", "Update"),
         },
-        sliced=True,
+        accepts_slices=True,
     )
 
     def __init__(self, args: Mapping[str, Any] | FitArgs) -> None:
@@ -87,7 +87,7 @@ class NodeResourcesFit:
         """The request, and on which rows an offer may serve it instead of free room."""
         return (pod.request, _scored(pod), view.lifts)
 
-    def prepare(self, pod: PodInfo, view: View) -> FitState | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> FitState | Reject:
         """Look up the columns of everything asked for."""
         if not self._args.resources:
             return Reject(Code.ERROR, ("resources not found",))
@@ -95,7 +95,7 @@ class NodeResourcesFit:
         amounts, names = nodes.amounts, nodes.resources
         needs = pod.request
         if self._ignores:
-            needs = tuple((r, a) for r, a in needs if not self.uncounted(names[r]))
+            needs = tuple((r, a) for r, a in needs if not self.ignores_resource(names[r]))
         terms = self._terms(pod, names)
         served = view.world.devices.served(id_ for id_, _, _ in terms) if self._scalars else {}
         left, left_rows = None, frozenset[int]()
@@ -109,7 +109,7 @@ class NodeResourcesFit:
         fit, offers = RequestFit.of(amounts, needs, backed), view.world.offers
         return FitState(fit, needs, backed, names, left, left_rows, scorer, scorer.of_row(), offers)
 
-    def uncounted(self, name: str) -> bool:
+    def ignores_resource(self, name: str) -> bool:
         """Tell whether a resource is left to somebody else to count, by configuration."""
         if not is_extended(name):
             return False
@@ -128,7 +128,7 @@ class NodeResourcesFit:
             if amounts.get(id_, 0) or not scalar
         ]
 
-    def filter(self, state: FitState, rows: AnyRows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: FitState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Unschedulable where room is short, unresolvable where there never was enough."""
         fits = state.fit.fits(rows)
         if state.left is not None:
@@ -137,20 +137,20 @@ class NodeResourcesFit:
         if state.request and np.count_nonzero(fits) < len(fits):
             verdicts[~(state.fit.may_fit(rows) | fits)] = Code.UNRESOLVABLE
         if change:
-            for position, row in change.touches(rows):
-                verdicts[position] = self.verdict(state, row, change)
+            for position, row in change.positions_in(rows):
+                verdicts[position] = self.filter_row(state, row, change)
         return verdicts
 
     def score(self, state: FitState, rows: AnyRows) -> RawScores:
         """By the strategy."""
         return state.scorer.many(rows)
 
-    def row(self, state: FitState, row: int) -> tuple[int, float]:
+    def filter_and_score_row(self, state: FitState, row: int) -> tuple[int, float]:
         """The same for one row."""
-        verdict = 0 if state.fit.fits_at(row) else self.verdict(state, row, NONE)
+        verdict = 0 if state.fit.fits_at(row) else self.filter_row(state, row, NO_CHANGE)
         return verdict, state.score_at(row)
 
-    def verdict(self, state: FitState, row: int, change: Change) -> int:
+    def filter_row(self, state: FitState, row: int, change: PodChange) -> int:
         """The same as filter for one row, under a change."""
         if row in state.left_rows:
             return 0
@@ -159,11 +159,11 @@ class NodeResourcesFit:
             return 2
         return 1 if short else 0
 
-    def needs(self, state: FitState) -> Needs:
+    def required_resources(self, state: FitState) -> RequiredResources:
         """The request; rows with a matched offer are judged by what is held there too."""
-        return Needs(state.request, state.backed, state.left)
+        return RequiredResources(state.request, state.backed, state.left)
 
-    def rests_on_pods(self, state: FitState) -> NDArray[np.bool_] | None:
+    def depends_on_pods(self, state: FitState) -> NDArray[np.bool_] | None:
         """What a pod draws on an offer does not become free when it leaves."""
         if not state.offers:
             return None
@@ -171,7 +171,7 @@ class NodeResourcesFit:
         drawn[state.offers.rows_drawn()] = True
         return drawn
 
-    def reasons(self, state: FitState, row: int, change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, state: FitState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Everything that is short, pods first; or that victims would make no room, but for owners.
 
         What a victim drew on a reservation stays held for others like it.
@@ -181,7 +181,7 @@ class NodeResourcesFit:
             return (IN_VAIN,)
         return tuple(state.reason(shortage.resource) for shortage in short)
 
-    def tally(self, state: FitState, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, state: FitState, rows: Rows) -> Mapping[str, int]:
         """Count the shortages of many rows."""
         every = slice(0, len(state.fit.needs[0].free))
         # Comparing all rows is cheaper than picking some.
@@ -194,11 +194,11 @@ class NodeResourcesFit:
         }
         return {reason: count for reason, count in counts.items() if count}
 
-    def groups(self, state: FitState, rows: AnyRows) -> NDArray[np.int64]:
+    def reason_groups(self, state: FitState, rows: AnyRows) -> NDArray[np.int64]:
         """A bit for each thing that is short."""
         return short_bits(state.fit.spare(rows))
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """A node with more room, a pod or reservation that left or shrank, a device class."""
         names = view.nodes.resources
         asked = {names[resource]: amount for resource, amount in pod.request}
@@ -212,26 +212,26 @@ class NodeResourcesFit:
         return hints.pod_helps(pod.pod, asked, event.old, event.new)
 
 
-Freed = Callable[[Offers, int, Change], tuple[dict[int, int], int]]
+Freed = Callable[[Offers, int, PodChange], tuple[dict[int, int], int]]
 
 
-def _freed_at_all(_offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
-    return change.freed(row)
+def _freed_at_all(_offers: Offers, row: int, change: PodChange) -> tuple[dict[int, int], int]:
+    return change.freed_resources(row)
 
 
-def _freed(offers: Offers, row: int, change: Change) -> tuple[dict[int, int], int]:
+def _freed(offers: Offers, row: int, change: PodChange) -> tuple[dict[int, int], int]:
     """Room that becomes free on a row; what a victim drew on an offer stays held for owners.
 
     And who comes to draw on an offer takes what is held already.
     """
     if not offers:
-        return change.freed(row)
+        return change.freed_resources(row)
     freed = given_back(offers, change).rows.get(row, {})
     return freed, freed.get(PODS, 0)
 
 
 def _shortages(
-    state: FitState, row: int, change: Change, freed_by: Freed = _freed
+    state: FitState, row: int, change: PodChange, freed_by: Freed = _freed
 ) -> list[InsufficientResource]:
     """Everything that is short on a row."""
     if not change:

@@ -12,7 +12,7 @@ from holdfast.columns.node_labels import LabelColumn
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.unseen import AnyDomains
-from holdfast.framework.plugin import Change
+from holdfast.framework.plugin import PodChange
 from holdfast.plugins.pod_topology_spread.constraints import Constraint, Eligibility
 
 Counts = NDArray[np.float64]
@@ -30,7 +30,7 @@ class Counted:
     moving: SelectorCount
     """Pods whose coming or going would count, terminating ones among them."""
 
-    def counts(self, nodes: NodeTable, change: Change) -> Counts:
+    def counts(self, nodes: NodeTable, change: PodChange) -> Counts:
         """Matching pods per domain, were the change to happen."""
         self.domains.refresh()
         if not change:

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.making_room import ALWAYS, NEVER, Limit, Limits
+from holdfast.framework.preemption_support import ALWAYS, NEVER, PodLimit, PodLimits
 from holdfast.plugins.pod_topology_spread.counted import Counted
 
 
-def limits_of(nodes: NodeTable, constraints: Iterable[Counted]) -> Limits:
+def limits_of(nodes: NodeTable, constraints: Iterable[Counted]) -> PodLimits:
     """Only so many may stay that the row's domain is not too far ahead of the others."""
     found = []
     for counted in constraints:
         left = _left(nodes, counted)
         if left is None:
-            return Limits((), np.ones(nodes.capacity, np.bool_))
+            return PodLimits((), np.ones(nodes.capacity, np.bool_))
         key = ("spread", counted.namespace, counted.constraint.selector)
-        found.append(Limit(key, left, partial(_count, counted), by_kind=True))
-    return Limits(tuple(found))
+        found.append(PodLimit(key, left, partial(_count, counted), by_kind=True))
+    return PodLimits(tuple(found))
 
 
 def _left(nodes: NodeTable, counted: Counted) -> NDArray[np.int64] | None:

@@ -16,13 +16,13 @@ from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
-    Limits,
-    Part,
+    PodChange,
+    PodLimits,
+    PreFilterState,
     RawScores,
     Reject,
     Rows,
@@ -69,22 +69,22 @@ class PodTopologySpread:
     traits: ClassVar[Traits] = Traits(
         scope=Scope.DOMAIN,
         epochs=("counters", "selectors"),
-        hears={
+        events_to_register={
             "Node": NODE_NEWS,
             "AssignedPod": POD_NEWS,
             "UnschedulablePod": POD_NEWS,
         },
-        beyond_spec=True,  # Services and the pod's owner decide the default selector
-        ignores_amounts=True,
-        comparable=True,
-        sliced=True,
-        bounded=True,
+        reads_outside_spec=True,  # Services and the pod's owner decide the default selector
+        ignores_requests=True,
+        comparable_states=True,
+        accepts_slices=True,
+        bounded_scores=True,
     )
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         self._defaults = read_args(self.name, args)
 
-    def beyond(self, pod: PodInfo, view: View) -> Hashable:
+    def key_outside_spec(self, pod: PodInfo, view: View) -> Hashable:
         """The default selector, which Services and the pod's owner decide."""
         if pod.pod.spec.topology_spread_constraints or not self._defaults.constraints:
             return None
@@ -109,7 +109,7 @@ class PodTopologySpread:
         required, tolerations = required_nodes(pod.pod), pod.pod.spec.tolerations
         return (pod.namespace, constraints, required, tolerations, view.unseen)
 
-    def prepare(self, pod: PodInfo, view: View) -> Part | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> PreFilterState | Skip | Reject:
         """Find the counters; nothing to say about a pod without constraints."""
         try:
             constraints = self.constraints(pod, view)
@@ -125,7 +125,7 @@ class PodTopologySpread:
         eligible = _eligibilities(pod.pod, () if constraints.lenient else (c.key for c in soft))
         wishes = tuple(self._wish(c, eligible, view) for c in soft)
         state = SpreadState(nodes, counted, Wishes(nodes, wishes, constraints.lenient))
-        return Part(state, filters=bool(hard), scores=bool(soft))
+        return PreFilterState(state, filters=bool(hard), scores=bool(soft))
 
     def _count(self, constraint: Constraint, eligible: Eligibilities, view: View) -> Counted:
         pod, nodes = view.pod, view.nodes
@@ -154,15 +154,15 @@ class PodTopologySpread:
         """How crowded the row's domains are, by all soft constraints."""
         return state.soft.score(rows)
 
-    def normalize(self, state: SpreadState, rows: AnyRows, raw: RawScores) -> RawScores:
+    def normalize_score(self, state: SpreadState, rows: AnyRows, raw: RawScores) -> RawScores:
         """The less crowded the better."""
-        return state.soft.normalize(rows, raw)
+        return state.soft.normalize_score(rows, raw)
 
-    def tabulate(self, state: SpreadState, rows: AnyRows) -> tuple[Rows, RawScores] | None:
+    def score_table(self, state: SpreadState, rows: AnyRows) -> tuple[Rows, RawScores] | None:
         """The same by level, of which there are few."""
-        return state.soft.tabulate(rows)
+        return state.soft.score_table(rows)
 
-    def filter(self, state: SpreadState, rows: AnyRows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: SpreadState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Unresolvable without the label, unschedulable where it would be too uneven."""
         verdicts: Verdicts | None = None
         for counted in state.counted:
@@ -179,28 +179,30 @@ class PodTopologySpread:
         assert verdicts is not None
         return verdicts
 
-    def rests_on_pods(self, state: SpreadState) -> NDArray[np.bool_]:
+    def depends_on_pods(self, state: SpreadState) -> NDArray[np.bool_]:
         """Where pods stand whose leaving a constraint counts."""
         found = np.zeros(state.nodes.capacity, np.bool_)
         for counted in state.counted:
             found |= counted.moving.all > 0
         return found
 
-    def limits(self, state: SpreadState) -> Limits:
+    def pod_limits(self, state: SpreadState) -> PodLimits:
         """How many of those a constraint counts may stay."""
         return limits_of(state.nodes, state.counted)
 
-    def reasons(self, state: SpreadState, row: int, change: Change = NONE) -> tuple[str, ...]:
+    def reasons(
+        self, state: SpreadState, row: int, change: PodChange = NO_CHANGE
+    ) -> tuple[str, ...]:
         """Which of the two it was."""
         verdict = self.filter(state, np.array([row], np.intp), change)[0]
         return (MISSING if verdict == Code.UNRESOLVABLE else REASON,)
 
-    def tally(self, state: SpreadState, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, state: SpreadState, rows: Rows) -> Mapping[str, int]:
         """Count both."""
         missing = int(np.count_nonzero(self.filter(state, rows) == Code.UNRESOLVABLE))
         return {MISSING: missing, REASON: len(rows) - missing}
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Pods of the namespace, nodes, and the pod's own tolerations move the counts."""
         try:
             hard = self.constraints(pod, view).hard

@@ -124,7 +124,7 @@ class Wishes:
             total[lacking] = 0.0
         return total
 
-    def tabulate(self, rows: AnyRows) -> tuple[Rows, RawScores] | None:
+    def score_table(self, rows: AnyRows) -> tuple[Rows, RawScores] | None:
         """The level of each row and the normalized score of each level, if levels tell it all.
 
         They do for a spread over hosts and one other key, unless rows are set aside.
@@ -150,7 +150,7 @@ class Wishes:
             rows_at = np.bincount(places, minlength=len(raw))
         return places, _turned_round(raw, raw.compress(rows_at > 0))
 
-    def normalize(self, rows: AnyRows, raw: RawScores) -> RawScores:
+    def normalize_score(self, rows: AnyRows, raw: RawScores) -> RawScores:
         """Turn it round: the least gets the most; rows set aside get nothing."""
         lacking = self.lacking(rows)
         counted = raw if lacking is None else raw[~lacking]

@@ -17,7 +17,7 @@ from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected
-from holdfast.framework.plugin import NONE, Change, Rows
+from holdfast.framework.plugin import NO_CHANGE, PodChange, Rows
 from holdfast.framework.rejection import EXCLUDED, Rejection
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.owner_fit import Bools, Fit, Ints, fit
@@ -45,7 +45,7 @@ def none_matchable(state: OwnerState, row: int) -> bool:
     return here is None or not state.offers.columns.matchable[here.match.slots].any()
 
 
-def owner_reasons(state: OwnerState, row: int, change: Change = NONE) -> tuple[str, ...]:
+def owner_reasons(state: OwnerState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
     """Say what is missing: by the node, once; then inside each reservation."""
     here = state.on_row(row)
     if here is None or (state.must and none_matchable(state, row)):

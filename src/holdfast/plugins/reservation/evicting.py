@@ -17,7 +17,7 @@ from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import BadRequest
-from holdfast.framework.plugin import Change, Code
+from holdfast.framework.plugin import Code, PodChange
 from holdfast.framework.rejection import Rejection
 
 OWN_OPENS = "preemption: not eligible due to a reservation for this pod about to become available."
@@ -49,7 +49,7 @@ def opens_for(offer: Offer, pod: PodInfo, offers: Offers, rejection: Rejection) 
     leaving = [other for other in nodes.pods_on(row).values() if other.terminating]
     if offer.draws.keys() - {other.uid for other in leaving}:
         return False
-    freed = Counter(given_back(offers, Change(removed={row: leaving})).rows.get(row, {}))
+    freed = Counter(given_back(offers, PodChange(removed={row: leaving})).rows.get(row, {}))
     for later in offers.on_row(row):
         if later.waits and (later.created, later.uid) > (offer.created, offer.uid):
             freed.update({**later.top_up, PODS: later.slots})

@@ -26,12 +26,12 @@ from holdfast.capacity.pre_allocation import (
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Change,
     ClusterEvent,
     Code,
-    Narrow,
+    PodChange,
+    PreFilterResult,
     RawScores,
     Reject,
     Verdicts,
@@ -103,7 +103,7 @@ class InheritState:
         there = self.nodes.pods_on(row)
         return any(uid != but and self.nodes.is_assumed(uid) for uid in there)
 
-    def at(self, row: int, change: Change = NONE) -> Inheritance:
+    def at(self, row: int, change: PodChange = NO_CHANGE) -> Inheritance:
         """What becomes of one row, as things are or would be."""
         free = {r: self.nodes.amounts.free_on(row, r) for r in self.will.wanted}
         if change:
@@ -122,7 +122,7 @@ class InheritState:
 
 def prepare_heir(
     pod: PodInfo, view: View, ways: PreAllocation
-) -> ReserveState | InheritState | Narrow | Reject:
+) -> ReserveState | InheritState | PreFilterResult | Reject:
     """Read the reservation behind a reserve pod, and how it chooses if it may inherit."""
     site = prepare_reserve_pod(pod, view)
     if isinstance(site, Reject) or not inherits(pod, view):
@@ -137,7 +137,7 @@ def prepare_heir(
     if not will.required:
         return state
     rows = np.array(sorted(state.seen().candidates), np.intp)
-    return Narrow(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NOBODY,))
+    return PreFilterResult(state, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NOBODY,))
 
 
 def may_leave_it_room(pod: PodInfo, event: ClusterEvent, view: View, ways: PreAllocation) -> bool:
@@ -159,17 +159,17 @@ def may_leave_it_room(pod: PodInfo, event: ClusterEvent, view: View, ways: PreAl
     return known.includes(event.new)
 
 
-def verdicts(state: InheritState, rows: AnyRows, change: Change = NONE) -> Verdicts:
+def verdicts(state: InheritState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
     """Answer for each row."""
     found: Verdicts = state.seen().verdicts[rows].copy()
     if change:
-        for position, row in change.touches(rows):
+        for position, row in change.positions_in(rows):
             found[position] = _code(state, row, state.at(row, change))
     both: Verdicts = np.maximum(found, filter_reserve_pod(state.site, rows))
     return both
 
 
-def reasons(state: InheritState, row: int, change: Change = NONE) -> tuple[str, ...]:
+def reasons(state: InheritState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
     """Say what is missing: by the node, or inside the reservation."""
     if elsewhere := state.site.verdict(row):
         return (elsewhere,)

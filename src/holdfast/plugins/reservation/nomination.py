@@ -11,7 +11,7 @@ from holdfast.capacity.held_room import NOTHING, given_back
 from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import CPU, PODS
 from holdfast.columns.pod_info import PodInfo
-from holdfast.framework.plugin import NONE, Change
+from holdfast.framework.plugin import NO_CHANGE, PodChange
 from holdfast.plugins.reservation.diagnosis import NO_MATCH, NONE_MEETS, none_matchable
 from holdfast.plugins.reservation.one_row import OneRow, judge
 from holdfast.plugins.reservation.owner import OwnerState
@@ -29,17 +29,17 @@ def take(state: OwnerState, pod: PodInfo, row: int) -> tuple[Offer | None, list[
     without = {row: (pod,)}
     beside = state.nominations.beside(pod, row) if state.nominations else None
     if beside:
-        found = nominate(state, row, Change({row: tuple(beside.values())}, without))
+        found = nominate(state, row, PodChange({row: tuple(beside.values())}, without))
         if found[0] is not None:
             return found
     before = state.kept.before(row) if state.kept is not None else None
     if before is not None:
         return choose(state, before)
-    return nominate(state, row, Change(removed=without))
+    return nominate(state, row, PodChange(removed=without))
 
 
 def nominate(
-    state: OwnerState, row: int, change: Change = NONE
+    state: OwnerState, row: int, change: PodChange = NO_CHANGE
 ) -> tuple[Offer | None, list[Offer]]:
     """Choose the offer an owner takes on a row, and the others it may draw on, in order."""
     found = judge(state, row, given_back(state.offers, change) if change else NOTHING)

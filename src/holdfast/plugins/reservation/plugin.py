@@ -17,16 +17,16 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.selection import required_selected
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Calls,
-    Change,
+    ApiCalls,
     ClusterEvent,
     Code,
-    Effect,
-    Narrow,
-    Part,
     Placement,
+    PodChange,
+    PostFilterResult,
+    PreFilterResult,
+    PreFilterState,
     RawScores,
     Reject,
     Rows,
@@ -34,7 +34,7 @@ from holdfast.framework.plugin import (
     Skip,
     Traits,
     Verdicts,
-    hears,
+    is_registered_for,
 )
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
@@ -65,17 +65,17 @@ class ReservationPlugin:
     traits: ClassVar[Traits] = Traits(
         scope=Scope.DOMAIN,
         epochs=("reservations", "nodes", "classes"),
-        hears={
+        events_to_register={
             "Node": ("Add", "UpdateNodeAllocatable", "UpdateNodeLabel"),
             "AssignedPod": ("Add", "Delete", "UpdatePodLabel", "UpdatePodScaleDown"),
             "UnschedulablePod": (),
             "Reservation": (),
         },
-        beyond_spec=True,
-        comparable=True,
-        sliced=True,
-        serves_owners=True,
-        asked_unprepared=True,
+        reads_outside_spec=True,
+        comparable_states=True,
+        accepts_slices=True,
+        allocates_reservations=True,
+        post_filter_without_state=True,
     )
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
@@ -99,7 +99,9 @@ class ReservationPlugin:
         where = None if affinity is None else required_nodes(pod.pod)
         return (matched.key, pod.request, affinity, pod.host_ports, where)
 
-    def prepare(self, pod: PodInfo, view: View) -> AnyState | Part | Narrow | Skip | Reject:
+    def pre_filter(
+        self, pod: PodInfo, view: View
+    ) -> AnyState | PreFilterState | PreFilterResult | Skip | Reject:
         """Tell reserve pods, owners and everybody else apart."""
         if pod.stands_in:
             return prepare_heir(pod, view, self.args.pre_allocation_config)
@@ -114,7 +116,9 @@ class ReservationPlugin:
             return Unrelated(view.nodes) if claims(pod) else Skip()
         resources = view.nodes.resources
         # What somebody else counts is not looked for on any node, with offers or without.
-        request = tuple([x for x in pod.request if not view.world.uncounted(resources[x[0]])])
+        request = tuple(
+            [x for x in pod.request if not view.world.ignores_resource(resources[x[0]])]
+        )
         ignored = frozenset(r for r, _ in pod.request if self.args.ignores(resources[r]))
         state = OwnerState(
             view.nodes, view.world.offers, matched, request, must=affinity is not None,
@@ -123,15 +127,15 @@ class ReservationPlugin:
             ignored=ignored, nominations=view.world.nominations,
         )  # fmt: skip
         # Where order labels count, the lowest of the whole cluster decides.
-        part = Part(state, by_row=not state.ordered)
+        part = PreFilterState(state, row_scope=not state.ordered)
         if affinity is None:
             return part
         # Reservations on nodes the pod may not go to are none of its.
         rows = matched.rows
         rows = rows[required_selected(view.nodes, required_nodes(pod.pod), rows)]
-        return Narrow(part, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
+        return PreFilterResult(part, rows) if len(rows) else Reject(Code.UNRESOLVABLE, (NO_MATCH,))
 
-    def filter(self, state: AnyState, rows: AnyRows, change: Change = NONE) -> Verdicts:
+    def filter(self, state: AnyState, rows: AnyRows, change: PodChange = NO_CHANGE) -> Verdicts:
         """Answer for reserve pods by pin and policy, for owners by free room and offers."""
         if isinstance(state, Unrelated):
             anywhere: Verdicts = np.zeros(state.nodes.capacity, np.int8)[rows]
@@ -143,11 +147,11 @@ class ReservationPlugin:
         verdicts = kept_of(state).verdicts[rows]
         if change:
             verdicts = verdicts.copy()
-            for position, row in change.touches(rows):
-                verdicts[position] = self.verdict(state, row, change)
+            for position, row in change.positions_in(rows):
+                verdicts[position] = self.filter_row(state, row, change)
         return verdicts
 
-    def verdict(self, state: AnyState, row: int, change: Change) -> int:
+    def filter_row(self, state: AnyState, row: int, change: PodChange) -> int:
         """The same for one row."""
         if not isinstance(state, OwnerState):
             return int(self.filter(state, np.array([row], np.intp), change)[0])
@@ -155,14 +159,14 @@ class ReservationPlugin:
         found = judge(state, row, back)
         return Code.PASS if found is None else found.code(must=state.must)
 
-    def rests_on_pods(self, state: AnyState) -> NDArray[np.bool_]:
+    def depends_on_pods(self, state: AnyState) -> NDArray[np.bool_]:
         """Where the pod has an offer, or hopes for room: it may become free."""
         offered = np.full(state.nodes.capacity, isinstance(state, InheritState), np.bool_)
         if isinstance(state, OwnerState):
             offered[state.match.rows] = True
         return offered
 
-    def reasons(self, state: AnyState, row: int, change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, state: AnyState, row: int, change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Say what is missing: by the node, or inside the reservation."""
         assert not isinstance(state, Unrelated), "it passes everywhere"
         if isinstance(state, ReserveState):
@@ -171,7 +175,7 @@ class ReservationPlugin:
             return inheriting.reasons(state, row, change)
         return owner_reasons(state, row, change)
 
-    def tally(self, state: AnyState, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, state: AnyState, rows: Rows) -> Mapping[str, int]:
         """Count the reasons of many rows."""
         if isinstance(state, OwnerState):
             return tallied(state, rows)
@@ -187,14 +191,14 @@ class ReservationPlugin:
             return nothing
         return kept_of(state).scores(rows)
 
-    def row(self, state: AnyState, row: int) -> tuple[int, float]:
+    def filter_and_score_row(self, state: AnyState, row: int) -> tuple[int, float]:
         """The same for one row."""
         if isinstance(state, OwnerState) and not (state.ordered or state.ignoring):
             return kept_of(state).at(row)
         alone = np.array([row], np.intp)
         return int(self.filter(state, alone)[0]), float(self.score(state, alone)[0])
 
-    def scale(self, state: Any, raw: Any, low: float, high: float) -> Any:
+    def normalize_by_range(self, state: Any, raw: Any, low: float, high: float) -> Any:
         """The best row gets 100; a reservation that inherits has its own scale."""
         if isinstance(state, InheritState):
             return inheriting.scaled(raw, low)
@@ -204,23 +208,27 @@ class ReservationPlugin:
         scaled /= high
         return np.floor(scaled)
 
-    def after_reject(self, _state: AnyState | None, rejection: Rejection, view: View) -> Effect:
+    def post_filter(
+        self, _state: AnyState | None, rejection: Rejection, view: View
+    ) -> PostFilterResult:
         """Sum up what became of the pod's reservations; nothing can be done about it here."""
         pod = view.pod
         if pod.stands_in:
-            return Effect(self.name, remedy(pod, view, rejection))
+            return PostFilterResult(self.name, remedy(pod, view, rejection))
         counts = diagnosis.count(view.world.offers, pod, view.nodes)
         must = names.AFFINITY in pod.pod.metadata.annotations and not ignores(pod)
         told = diagnosis.summary(counts, diagnosis.reasons_by_row(rejection, counts), must=must)
         if not told:
-            return Effect(self.name)
-        return Effect(self.name, ", ".join(told), notes=_event(told, rejection) if must else ())
+            return PostFilterResult(self.name)
+        return PostFilterResult(
+            self.name, ", ".join(told), events=_event(told, rejection) if must else ()
+        )
 
-    def forbids_eviction(self, rejection: Rejection) -> str | None:
+    def preemption_refusal(self, rejection: Rejection) -> str | None:
         """Reservations evict where that is switched on; owners not while their own room opens."""
         return evicting.why_not(rejection, enabled=self.args.enable_preemption)
 
-    def spares(self, pod: PodInfo) -> Callable[[PodInfo], bool] | None:
+    def protected_victims(self, pod: PodInfo) -> Callable[[PodInfo], bool] | None:
         """For a reservation nobody is evicted who says that it must not be."""
         return evicting.spared if pod.stands_in else None
 
@@ -266,14 +274,14 @@ class ReservationPlugin:
         elif state.nodes.is_assumed(uid) or state.nodes.pod(uid) is None:
             state.offers.withdraw(uid)
 
-    def bind(self, state: AnyState | None, placement: Placement) -> Calls | Skip:
+    def bind(self, state: AnyState | None, placement: Placement) -> ApiCalls | Skip:
         """Bind reserve pods by their status; ordinary pods are the next binder's."""
         if not placement.pod.stands_in:
             return Skip()
         heir = state.chosen if isinstance(state, InheritState) else None
         return bind_reservation(placement, heir)
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, view: View) -> bool:
         """Room that comes back, a reservation or a node that comes or changes, the pod itself.
 
         Who inherits hopes for pods that may leave it something, too.
@@ -283,7 +291,7 @@ class ReservationPlugin:
         if event.resource == "AssignedPod" and event.action in ("Add", "UpdatePodLabel"):
             ways = self.args.pre_allocation_config
             return inheriting.may_leave_it_room(pod, event, view, ways)
-        return hears(self, event)
+        return is_registered_for(self, event)
 
 
 def _event(told: list[str], rejection: Rejection) -> tuple[tuple[str, str], ...]:

@@ -25,7 +25,16 @@ from holdfast.capacity.pre_allocation import Inheritance
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
-from holdfast.framework.plugin import AnyRows, Call, Calls, Code, Placement, Reject, Rows, Verdicts
+from holdfast.framework.plugin import (
+    AnyRows,
+    ApiCall,
+    ApiCalls,
+    Code,
+    Placement,
+    Reject,
+    Rows,
+    Verdicts,
+)
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 
@@ -118,7 +127,7 @@ def filter_reserve_pod(state: ReserveState, rows: AnyRows) -> Verdicts:
     return found
 
 
-def bind_reservation(placement: Placement, heir: Inheritance | None = None) -> Calls:
+def bind_reservation(placement: Placement, heir: Inheritance | None = None) -> ApiCalls:
     """Yield the writes that put a pending Reservation on its node.
 
     Pods it inherits from are told first: whoever reads the Reservation's status finds them told.
@@ -137,7 +146,7 @@ def bind_reservation(placement: Placement, heir: Inheritance | None = None) -> C
         raise
 
 
-def _write_status(placement: Placement, heir: Inheritance | None) -> Calls:
+def _write_status(placement: Placement, heir: Inheritance | None) -> ApiCalls:
     """Write where the room is held, and whether it is free already.
 
     The status is written against the version just read, so that a reservation that expired, was
@@ -146,7 +155,7 @@ def _write_status(placement: Placement, heir: Inheritance | None) -> Calls:
     pod_info = placement.pod
     path = RESERVATIONS.path(name=pod_info.name)
     for attempt in range(TRIES):
-        raw = yield Call("get", path)
+        raw = yield ApiCall("get", path)
         _check_alive(raw, pod_info)
         raw["status"] = {
             **(raw.get("status") or {}),
@@ -155,7 +164,7 @@ def _write_status(placement: Placement, heir: Inheritance | None) -> Calls:
             "allocatable": allocatable(pod_info),
         }
         try:
-            yield Call("update", f"{path}/status", raw)
+            yield ApiCall("update", f"{path}/status", raw)
             return
         except Conflict:
             if attempt == TRIES - 1:
@@ -177,25 +186,25 @@ def allocated_from(pod_info: PodInfo) -> str:
     return msgspec.json.encode({"name": pod_info.name, "uid": pod_info.uid}).decode()
 
 
-def _tell(pod: PodInfo, allocated: str | None) -> Call:
+def _tell(pod: PodInfo, allocated: str | None) -> ApiCall:
     # What it drew on several others, ended since, would be read instead of this.
     said = {names.ALLOCATED: allocated, names.DRAWS: None}
     meta = {"uid": pod.pod.metadata.uid, "annotations": said}
     path = PODS.path(pod.namespace, pod.name)
-    return Call("patch", path, {"metadata": meta}, "application/merge-patch+json")
+    return ApiCall("patch", path, {"metadata": meta}, "application/merge-patch+json")
 
 
-def _take_back(pod: PodInfo) -> Calls:
+def _take_back(pod: PodInfo) -> ApiCalls:
     try:
         yield _tell(pod, None)
     except HoldfastError as failure:
         log.warning("%s still says it leaves its room to a reservation: %s", pod.key, failure)
 
 
-def _is_there(placement: Placement) -> Generator[Call, Any, bool]:
+def _is_there(placement: Placement) -> Generator[ApiCall, Any, bool]:
     """Ask whether the Reservation is on the node after all: the answer to a write may get lost."""
     try:
-        raw = yield Call("get", RESERVATIONS.path(name=placement.pod.name))
+        raw = yield ApiCall("get", RESERVATIONS.path(name=placement.pod.name))
     except HoldfastError:
         return False
     same = raw["metadata"]["uid"] == placement.pod.uid

@@ -22,13 +22,13 @@ from holdfast.columns.volumes import Promise, Volumes
 from holdfast.errors import BadRequest, Invalid
 from holdfast.framework.arguments import Arguments, PluginArgs
 from holdfast.framework.plugin import (
-    NONE,
+    NO_CHANGE,
     AnyRows,
-    Calls,
-    Change,
+    ApiCalls,
     ClusterEvent,
     Code,
     Placement,
+    PodChange,
     Reject,
     Scope,
     Skip,
@@ -93,7 +93,7 @@ class VolumeBinding:
     traits: ClassVar[Traits] = Traits(
         scope=Scope.NODE,
         epochs=("volumes",),
-        hears={
+        events_to_register={
             "Node": ("Add", "UpdateNodeLabel"),
             "StorageClass": ("Add", "Update"),
             "PersistentVolumeClaim": ("Add", "Update"),
@@ -102,8 +102,8 @@ class VolumeBinding:
             "CSIDriver": ("Update",),
             "CSIStorageCapacity": ("Add", "Update"),
         },
-        ignores_amounts=True,
-        sliced=True,
+        ignores_requests=True,
+        accepts_slices=True,
     )
 
     def __init__(self, args: Mapping[str, Any]) -> None:
@@ -128,7 +128,7 @@ class VolumeBinding:
             return None
         return (pod.namespace, claims, pod.pod.uid if pod.mounts.ephemeral else "")
 
-    def prepare(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
+    def pre_filter(self, pod: PodInfo, view: View) -> _State | Skip | Reject:
         """Part the claims into bound ones and those whose volume is to be chosen now."""
         if not pod.mounts.claims:
             return Skip()
@@ -150,24 +150,24 @@ class VolumeBinding:
                 return Reject(Code.ERROR, (words,))
         return state
 
-    def filter(self, state: _State, rows: AnyRows, _change: Change = NONE) -> Verdicts:
+    def filter(self, state: _State, rows: AnyRows, _change: PodChange = NO_CHANGE) -> Verdicts:
         """Unresolvable where a volume cannot be reached, found or made."""
         faults = state.choice.faults[rows]
         return np.where(faults == 0, Code.PASS, Code.UNRESOLVABLE).astype(np.int8)
 
-    def verdict(self, state: _State, row: int, _change: Change) -> int:
+    def filter_row(self, state: _State, row: int, _change: PodChange) -> int:
         """The same for one row."""
         return Code.UNRESOLVABLE if state.choice.faults[row] else Code.PASS
 
-    def rests_on_pods(self, _state: _State) -> None:
+    def depends_on_pods(self, _state: _State) -> None:
         """Nowhere: it looks at nodes and volumes."""
 
-    def reasons(self, state: _State, row: int, _change: Change = NONE) -> tuple[str, ...]:
+    def reasons(self, state: _State, row: int, _change: PodChange = NO_CHANGE) -> tuple[str, ...]:
         """Everything that is wrong with the row."""
         faults = int(state.choice.faults[row])
         return tuple(words for bit, words in REASONS.items() if faults & bit)
 
-    def tally(self, state: _State, rows: Rows) -> Mapping[str, int]:
+    def count_reasons(self, state: _State, rows: Rows) -> Mapping[str, int]:
         """Count each reason."""
         faults = state.choice.faults[rows]
         return {w: int(np.count_nonzero(faults & bit)) for bit, w in REASONS.items()}
@@ -189,7 +189,7 @@ class VolumeBinding:
         """Withdraw the promise."""
         state.volumes.withdraw(placement.pod.uid)
 
-    def pre_bind(self, state: _State, placement: Placement) -> Calls:
+    def pre_bind(self, state: _State, placement: Placement) -> ApiCalls:
         """Write what was promised and wait until it is true."""
         pod, volumes = placement.pod, state.volumes
         promise = volumes.promised(pod.uid)
@@ -201,11 +201,11 @@ class VolumeBinding:
             yield from bind_volumes(VolumesToBind(pod, node, promise), self._timeout)
         volumes.settle(pod.uid)
 
-    def undo_bind(self, _state: _State, _placement: Placement) -> Calls:
+    def undo_pre_bind(self, _state: _State, _placement: Placement) -> ApiCalls:
         """Take nothing back: the volume controller finishes or frees what was begun."""
         yield from ()
 
-    def hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
+    def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """Volumes, claims of ours, classes, room and nodes that were not there before."""
         match event.resource, event.action:
             case "PersistentVolume", "Add" | "Update":

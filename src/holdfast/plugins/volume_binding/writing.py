@@ -27,11 +27,11 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Promise
 from holdfast.columns.volumes.matching import is_bound_to, reaches
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.framework.plugin import Call, Calls
+from holdfast.framework.plugin import ApiCall, ApiCalls
 
 MERGE = "application/merge-patch+json"
 POLL_SECONDS = 1.0
-Progress = Generator[Call, Any, bool]
+Progress = Generator[ApiCall, Any, bool]
 
 
 class VolumesUnbound(HoldfastError):
@@ -72,17 +72,17 @@ def given_to(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
     return msgspec.structs.replace(claim, metadata=meta)
 
 
-def bind_volumes(waiting: VolumesToBind, timeout: int) -> Calls:
+def bind_volumes(waiting: VolumesToBind, timeout: int) -> ApiCalls:
     """Tell volumes and claims what they are for, then wait until all is bound."""
     for volume, _claim in waiting.promise.kept:
         change = {"spec": {"claimRef": json_values(volume.spec.claim_ref)}}
         path = PERSISTENT_VOLUMES.path(name=volume.name)
-        yield Call("patch", path, _guarded(volume, change), MERGE)
+        yield ApiCall("patch", path, _guarded(volume, change), MERGE)
     for claim in waiting.promise.provisioned:
-        yield Call("patch", _path(claim), _guarded(claim, {}), MERGE)
+        yield ApiCall("patch", _path(claim), _guarded(claim, {}), MERGE)
     # There is no clock here: the time limit is kept by counting.
     for _ in range(max(1, round(timeout / POLL_SECONDS))):
-        yield Call("sleep", "", POLL_SECONDS)
+        yield ApiCall("sleep", "", POLL_SECONDS)
         if (yield from _all_bound(waiting)):
             return
     raise VolumesUnbound("binding volumes: context deadline exceeded")
@@ -91,7 +91,7 @@ def bind_volumes(waiting: VolumesToBind, timeout: int) -> Calls:
 def _all_bound(waiting: VolumesToBind) -> Progress:
     pod = waiting.pod
     try:
-        yield Call("get", PODS.path(pod.namespace, pod.name))
+        yield ApiCall("get", PODS.path(pod.namespace, pod.name))
     except NotFound as gone:
         raise VolumesUnbound(f"binding volumes: pod does not exist any more: {gone}") from gone
     for volume, claim in waiting.promise.kept:
@@ -107,9 +107,9 @@ def _is_kept(
     waiting: VolumesToBind, volume: PersistentVolume, claim: PersistentVolumeClaim
 ) -> Progress:
     try:
-        raw = yield Call("get", PERSISTENT_VOLUMES.path(name=volume.name))
+        raw = yield ApiCall("get", PERSISTENT_VOLUMES.path(name=volume.name))
         now = convert_object(raw, PersistentVolume)
-        raw = yield Call("get", _path(claim))
+        raw = yield ApiCall("get", _path(claim))
     except NotFound as gone:
         raise VolumesUnbound(f"binding volumes: failed to check binding: {gone}") from gone
     _check_reach(waiting, now)
@@ -120,7 +120,7 @@ def _is_kept(
 
 def _is_provisioned(waiting: VolumesToBind, claim: PersistentVolumeClaim) -> Progress:
     try:
-        raw = yield Call("get", _path(claim))
+        raw = yield ApiCall("get", _path(claim))
     except NotFound as gone:
         words = f"binding volumes: failed to check provisioning pvc: {gone}"
         raise VolumesUnbound(words) from gone
@@ -132,7 +132,7 @@ def _is_provisioned(waiting: VolumesToBind, claim: PersistentVolumeClaim) -> Pro
         raise VolumesUnbound(f'binding volumes: provisioning failed for PVC "{now.name}"')
     if now.spec.volume_name:
         try:
-            raw = yield Call("get", PERSISTENT_VOLUMES.path(name=now.spec.volume_name))
+            raw = yield ApiCall("get", PERSISTENT_VOLUMES.path(name=now.spec.volume_name))
         except NotFound:
             return False
         _check_reach(waiting, convert_object(raw, PersistentVolume))

@@ -1,0 +1,113 @@
+"""Optional methods that let preemption try all nodes at once, with pods removed.
+
+A filter without them is called for every node by itself, once for each pod that might stay: the
+result is the same, and slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.framework.traits import Plugin
+from holdfast.framework.values import RequiredResources, State
+
+if TYPE_CHECKING:
+    from holdfast.columns.pod_info import PodInfo
+    from holdfast.framework.rejection import Rejection
+
+Bools = NDArray[np.bool_]
+NEVER = -(2**59)
+"""In ``PodLimit.remaining``: the row fails even if all pods leave."""
+ALWAYS = 2**59
+"""In ``PodLimit.remaining``: the row passes even if all pods stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodLimit:
+    """A limit on some of the pods of a row, such as those that use a host port.
+
+    ``count_of`` returns how much a pod counts, the same on every row. ``remaining`` holds, per row,
+    how much more the row accepts; a negative amount must leave. Counts are cached by ``key`` while
+    ``version`` is the same. ``by_kind``: pods of one kind count the same. ``requires_pods`` is the
+    opposite limit, for pods that the row needs (required pod affinity): they count negative, and
+    the limit is tested only with all potential victims removed.
+    """
+
+    key: Hashable
+    remaining: NDArray[np.int64]
+    count_of: Callable[[PodInfo], int]
+    version: int = 0
+    by_kind: bool = False
+    requires_pods: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodLimits:
+    """Everything a filter requires of the pods of a row, but for ``unknown_rows`` (None: no rows).
+
+    ``incomplete_for`` returns whether the limits are too weak on a row to which that pod is
+    nominated.
+    """
+
+    limits: tuple[PodLimit, ...]
+    unknown_rows: Bools | None = None
+    incomplete_for: Callable[[PodInfo], bool] | None = None
+
+
+class PodLimitsPlugin(Plugin, Protocol):
+    """A filter that rejects rows because of the pods there, counted one by one.
+
+    A row must pass exactly if no limit is exceeded. An added pod never makes a row pass, except
+    through a limit with ``requires_pods``.
+    """
+
+    def pod_limits(self, state: State) -> PodLimits:
+        """Return the limits of every row."""
+        ...
+
+
+class DependsOnPodsPlugin(Plugin, Protocol):
+    """Name the rows whose verdict depends on the pods there.
+
+    Preemption does not filter the other rows again. A plugin without this method is called for
+    every row, unless its scope is NODE.
+    """
+
+    def depends_on_pods(self, state: State) -> Bools | None:
+        """Return per row whether removing pods from it could change its verdict.
+
+        None: it never could.
+        """
+        ...
+
+
+class RequiredResourcesPlugin(Plugin, Protocol):
+    """A filter that rejects rows only for insufficient resources, which columns can decide.
+
+    If it has ``depends_on_pods`` too, then on those rows enough resources may not be sufficient.
+    """
+
+    def required_resources(self, state: State) -> RequiredResources:
+        """Return what must be free for a row to pass."""
+        ...
+
+    def ignores_resource(self, name: str) -> bool:
+        """Return whether the filter ignores a resource because an extender accounts for it."""
+        ...
+
+
+class PreemptionRulesPlugin(Plugin, Protocol):
+    """Restrict preemption: whether a pod may preempt, and which pods are never victims."""
+
+    def preemption_refusal(self, rejection: Rejection) -> str | None:
+        """Return why the rejected pod may not preempt ("": no reason given), None if it may."""
+        ...
+
+    def protected_victims(self, pod: PodInfo) -> Callable[[PodInfo], bool] | None:
+        """Return a test for pods that must not be evicted for ``pod``; None: all may be."""
+        ...
