@@ -24,6 +24,7 @@ from holdfast.capacity.offer import Offer
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.request_fit import short_of
 
 if TYPE_CHECKING:
     from holdfast.capacity.offers import Offers
@@ -38,11 +39,11 @@ RowAmounts = dict[int, dict[int, int]]
 class Lifted:
     """What the offers of one match hold, by row; read from the ledger as it is now."""
 
-    __slots__ = ("_known", "_match", "_nodes", "_offers", "_seq", "_slots_at")
+    __slots__ = ("_known", "_nodes", "_offers", "_seq", "_slots_at", "match")
 
     def __init__(self, offers: Offers, match: OfferMatch, nodes: NodeTable) -> None:
         self._offers = offers
-        self._match = match
+        self.match = match
         self._nodes = nodes
         self._slots_at: dict[int, list[int]] = {}
         self._seq = -1
@@ -50,7 +51,7 @@ class Lifted:
 
     def among(self, rows: Rows | slice) -> tuple[Rows, Rows]:
         """Those of some rows that have a matched offer: their positions, and the rows."""
-        mine = self._match.rows
+        mine = self.match.rows
         if isinstance(rows, slice):
             start, stop = rows.start or 0, rows.stop
             here = mine[mine.searchsorted(start) : mine.searchsorted(stop)]
@@ -61,7 +62,7 @@ class Lifted:
 
     def many(self, resource: int, rows: Rows) -> Ints:
         """What is held of a resource on rows that have a matched offer."""
-        match, columns = self._match, self._offers.columns
+        match, columns = self.match, self._offers.columns
         if resource >= len(columns.held):
             return np.zeros(len(rows), np.int64)
         held = columns.held[resource].take(match.slots) * columns.matchable.take(match.slots)
@@ -83,7 +84,7 @@ class Lifted:
     def _held_at(self, row: int) -> Mapping[int, int]:
         slots = self._slots_at.get(row)
         if slots is None:
-            slots = self._slots_at[row] = self._match.slots[self._match.span(row)].tolist()
+            slots = self._slots_at[row] = self.match.slots[self.match.span(row)].tolist()
         offers = self._offers
         takable = [offers.at(slot) for slot in slots if offers.columns.matchable_at[slot]]
         if len(takable) == 1:
@@ -179,19 +180,18 @@ def offer_for(offers: Offers, row: int, pod: PodInfo) -> Offer | None:
     if match is None or match.ignoring:
         return None
     here = [offers.at(int(slot)) for slot in match.slots[offers.columns.row[match.slots] == row]]
-    wanted = dict(pod.request)
 
     def rank(offer: Offer) -> tuple[bool, bool, bool, int, float, str]:
-        named = [r for r in offer.reserved if r != PODS]
-        full = any(wanted.get(r, 0) > offer.left(r) for r in named)
-        small = any(wanted.get(r, 0) > offer.reserved[r] - offer.inner.get(r, 0) for r in named)
+        asked = {r: amount for r, amount in pod.request if r in offer.reserved}
+        full = bool(short_of(asked, {r: offer.left(r) for r in asked}))
+        small = bool(short_of(asked, {r: offer.reserved[r] - offer.inner.get(r, 0) for r in asked}))
         by_label = (not offer.order, offer.order)
         return (full, small, *by_label, offer.created, offer.reservation.name)
 
     usable = [
         offer
         for offer in here
-        if (offer.matchable or offer.waits) and any(r in offer.reserved for r in wanted)
+        if (offer.matchable or offer.waits) and any(r in offer.reserved for r, _ in pod.request)
     ]
     return min(usable, default=None, key=rank)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.capacity.offer import Offer
+from holdfast.capacity.offer import AmountsByResource, Offer
 from holdfast.columns.cells import cells
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
@@ -99,17 +99,19 @@ class OfferColumns:
         self.row[slot] = row
         self.recount(offer)
 
-    def recount(self, offer: Offer) -> None:
-        """Enter what owners use of an offer."""
+    def recount(self, offer: Offer) -> AmountsByResource:
+        """Enter what owners use of an offer; answers what it holds beside them."""
         slot, sums = offer.slot, offer.drawn.sums
         for resource in offer.reserved:
             self.used_at[resource][slot] = sums.get(resource, 0)
             self.remaining_at[resource][slot] = offer.left(resource)
-        for resource, amount in offer.top_up.items():
+        held = offer.top_up
+        for resource, amount in held.items():
             self.held_at[resource][slot] = amount
         self.remaining_at[PODS][slot] = offer.left(PODS)
         self.matchable_at[slot] = offer.matchable
         self.drawn[slot] = bool(offer.draws)
+        return held
 
     def clear(self, slot: int) -> None:
         """Empty a slot."""
@@ -147,13 +149,13 @@ class Holding:
             node_table.seat(offer.pod_info, row)
         else:
             node_table.unseat(offer.uid)
-        self._hold(offer)
+        self._hold(offer, offer.top_up)
 
     def recount(self, offer: Offer) -> None:
         """Enter what owners use of an offer, and log its row: even if no less is held."""
-        self.columns.recount(offer)
+        held = self.columns.recount(offer)
         row = int(self.columns.row[offer.slot])
-        if not self._hold(offer) and row >= 0:
+        if not self._hold(offer, held) and row >= 0:
             self._node_table.journal.log(row)
 
     def clear(self, offer: Offer) -> None:
@@ -168,13 +170,13 @@ class Holding:
         copy.columns, copy.looks = self.columns.fork(), self.looks.fork()
         return copy
 
-    def _hold(self, offer: Offer) -> bool:
+    def _hold(self, offer: Offer, amounts: AmountsByResource) -> bool:
         """Hold its room as it is now; tell whether that is news."""
         row = int(self.columns.row[offer.slot])
         if row < 0:
             self._node_table.release(offer.uid)
             return False
-        return self._node_table.hold(offer.uid, row, offer.top_up, offer.slots)
+        return self._node_table.hold(offer.uid, row, amounts, offer.slots)
 
     def _look(self, offer: Offer, slots: int, everybody: Iterable[Offer]) -> int:
         if len(self.looks) > _FEW_LOOKS + 2 * slots:

@@ -77,6 +77,8 @@ class Offers:
         self._labels_seen: dict[str, Mapping[str, str] | None] = {}
         """Labels of nodes with offers: a reservation selector sees them too."""
         self._matcher = OfferMatcher(self, node_table)
+        self._lifted: Lifted | None = None
+        """That of the last match: several plugins ask for it in one attempt."""
 
     def __len__(self) -> int:
         return len(self.by_uid)
@@ -158,9 +160,11 @@ class Offers:
     def lifted(self, pod_info: PodInfo) -> Lifted | None:
         """What a pod's offers hold, which it does not count as taken; None if it has none."""
         match = self.match(pod_info)
-        return (
-            None if match is None or not len(match.slots) else Lifted(self, match, self._node_table)
-        )
+        if match is None or not len(match.slots):
+            return None
+        if self._lifted is None or self._lifted.match is not match:
+            self._lifted = Lifted(self, match, self._node_table)
+        return self._lifted
 
     def is_spoken_for(self, pod_uid: str, uid: str) -> bool:
         """Whether a pod draws on, or leaves its room to, another reservation than this one."""

@@ -26,6 +26,7 @@ from holdfast.capacity.owners import OwnerRule, compile_owners
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo, sum_of
+from holdfast.columns.request_fit import short_of
 
 _WHOLE = 100
 CLUSTER = "Cluster"
@@ -46,10 +47,6 @@ class Will:
     """It must inherit from somebody, even where there is room."""
     prefers_none: bool = False
     """Where there is room it inherits from nobody."""
-
-    def short(self, free: AmountsByResource, given: AmountsByResource) -> list[int]:
-        """The resources of which there is too little, with what pods give."""
-        return [r for r, a in self.wanted.items() if a > free.get(r, 0) + given.get(r, 0)]
 
     def exceeded(self, given: AmountsByResource) -> list[int]:
         """The reserved resources of which pods have more than the reservation."""
@@ -91,7 +88,7 @@ class Inheritance(NamedTuple):
 
 def inherit(will: Will, free: AmountsByResource, candidates: Sequence[PodInfo]) -> Inheritance:
     """Choose from whom to inherit on a node with so much free room, or say why not at all."""
-    alone = will.short(free, {})
+    alone = short_of(will.wanted, free)
     if will.prefers_none and not will.required and not alone:
         return Inheritance()
     ordered = candidates if will.ranked and will.multiple else by_score(will, candidates)
@@ -124,7 +121,7 @@ def _one(will: Will, free: AmountsByResource, ordered: Iterable[PodInfo]) -> _Fo
     inside: dict[int, None] = {}
     for pod in ordered:
         leaves = sum_of([pod])
-        short, exceeded = will.short(free, leaves), will.exceeded(leaves)
+        short, exceeded = short_of(will.wanted, free, leaves), will.exceeded(leaves)
         if not short and not exceeded:
             return [pod], set(), {}
         by_node.update(short)
@@ -141,9 +138,9 @@ def _several(will: Will, free: AmountsByResource, ordered: Iterable[PodInfo]) ->
             continue
         chosen.append(pod)
         total = trial
-        if not will.short(free, total):
+        if not short_of(will.wanted, free, total):
             return chosen, set(), {}
-    return [], set(will.short(free, total)) if chosen else set(), {}
+    return [], set(short_of(will.wanted, free, total)) if chosen else set(), {}
 
 
 def _lacking(will: Will, free: AmountsByResource, resource: int) -> int:

@@ -19,7 +19,8 @@ from holdfast.capacity.reading import read_amounts
 from holdfast.capacity.reserve_pod import with_requests
 from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
-from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.pod_info import PodInfo, sum_of
+from holdfast.columns.request_fit import short_of
 
 BY_NAME = (
     "scheduling.koordinator.sh/device-allocated",
@@ -98,14 +99,8 @@ def shortage(
     inner = {r: min(amount, reserved[r]) for r, amount in kept.items() if r in reserved}
     grown = replace(offer, reserved=reserved, inner=inner)
     before, after = {**offer.top_up, PODS: offer.slots}, {**grown.top_up, PODS: grown.slots}
-    short = []
-    for resource, amount in after.items():
-        more = amount - before.get(resource, 0)
-        if more > 0 and more > _free(node_table, resource, row, promised):
-            short.append(node_table.resources[resource])
-    return sorted(short)
-
-
-def _free(node_table: NodeTable, resource: int, row: int, promised: Iterable[PodInfo]) -> int:
-    taken = sum(1 if resource == PODS else dict(pod.request).get(resource, 0) for pod in promised)
-    return node_table.amounts.free_on(row, resource) - taken
+    more = {r: amount - before.get(r, 0) for r, amount in after.items()}
+    more = {r: amount for r, amount in more.items() if amount > 0}
+    taken = sum_of(promised)
+    free = {r: node_table.amounts.free_on(row, r) - taken[r] for r in more}
+    return sorted(node_table.resources[r] for r in short_of(more, free))

@@ -8,6 +8,8 @@ and the first one.
 - ``fits_at`` and ``spare_at`` answer for one row, in plain integers;
 - ``shortages`` explains one row: which needs are short, of what, and whether pods leaving can help.
 
+``short_of`` is the same rule for amounts by resource, such as those that reservations hold.
+
 Spare is what stays free beside the request: negative where the row is short, ENOUGH where the
 resource is not counted. Lists of spare amounts are in the order of ``needs``, so that a caller adds
 what pods to come would take, what pods to leave would free, or what is held for the pod, and counts
@@ -21,7 +23,7 @@ them. Row amounts that are completed from other objects change the columns, not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -153,6 +155,15 @@ class RequestFit:
                 never = wanted > has and need is not self.needs[0]
                 found.append(InsufficientResource(need.resource, wanted, has - free, has, never))
         return found
+
+
+def short_of(request: Mapping[int, int], *free: Mapping[int, int]) -> list[int]:
+    """The resources of a request of which less is free than wanted; ``free`` is added up.
+
+    >>> short_of({0: 4, 1: 1}, {0: 3}, {0: 1})
+    [1]
+    """
+    return [r for r, wanted in request.items() if sum([f.get(r, 0) for f in free]) < wanted]
 
 
 def spare_of(free: int, wanted: int, has: int, *, backed: bool) -> int:

@@ -16,6 +16,7 @@ from holdfast.capacity.offer import Offer
 from holdfast.capacity.offers import Offers
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.request_fit import short_of
 from holdfast.errors import BadRequest
 from holdfast.framework.plugin import Code, PodChange
 from holdfast.framework.rejection import Rejection
@@ -53,18 +54,14 @@ def opens_for(offer: Offer, pod: PodInfo, offers: Offers, rejection: Rejection) 
     for later in offers.on_row(row):
         if later.waits and (later.created, later.uid) > (offer.created, offer.uid):
             freed.update({**later.top_up, PODS: later.slots})
-
-    def free(resource: int) -> int:
-        return nodes.amounts.free_on(row, resource) + freed[resource]
-
-    if any(free(resource) < 0 for resource in (PODS, *offer.reserved)):
+    request = dict(pod.request)
+    held = dict.fromkeys((PODS, *offer.reserved), 0)
+    free = {r: nodes.amounts.free_on(row, r) + freed[r] for r in held | request}
+    if short_of(held, free):
         return False
-    for resource, wanted in pod.request:
-        inside = offer.reserved.get(resource, 0) - offer.inner.get(resource, 0)
-        beside = 0 if resource in offer.restricted else max(0, free(resource))
-        if wanted > inside + beside:
-            return False
-    return True
+    inside = {r: amount - offer.inner.get(r, 0) for r, amount in offer.reserved.items()}
+    beside = {r: max(0, amount) for r, amount in free.items() if r not in offer.restricted}
+    return not short_of(request, inside, beside)
 
 
 def _waiting(pod: PodInfo, offers: Offers) -> Iterator[Offer]:

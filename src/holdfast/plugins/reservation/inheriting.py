@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.capacity.held_room import given_back
 from holdfast.capacity.offers import Offers
@@ -23,8 +22,10 @@ from holdfast.capacity.pre_allocation import (
     inherit,
     will_of,
 )
+from holdfast.columns.interner import PODS
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
+from holdfast.columns.request_fit import RequestFit, short_of
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -105,19 +106,16 @@ class InheritState:
 
     def at(self, row: int, change: PodChange = NO_CHANGE) -> Inheritance:
         """What becomes of one row, as things are or would be."""
-        free = {r: self.nodes.amounts.free_on(row, r) for r in self.will.wanted}
-        if change:
-            for resource, amount in given_back(self.offers, change).rows.get(row, {}).items():
-                if resource in free:
-                    free[resource] += amount
+        more = given_back(self.offers, change).rows.get(row, {}) if change else {}
+        free = {r: self.nodes.amounts.free_on(row, r) + more.get(r, 0) for r in self.will.wanted}
         there = self.seen().candidates.get(row, [])
         gone = {pod.uid for pod in change.removed.get(row, ())}
         return inherit(self.will, free, [pod for pod in there if pod.uid not in gone])
 
-    def has(self, row: int, resource: int) -> int:
-        """What the node has of a resource, whoever uses it."""
-        known = resource < len(self.nodes.allocatable)
-        return int(self.nodes.allocatable[resource, row]) if known else 0
+    def never(self, row: int) -> list[int]:
+        """The resources of which the node has too little, whoever uses them."""
+        has = self.nodes.amounts.allocatable_at
+        return short_of(self.will.wanted, {r: has[r][row] for r in self.will.wanted})
 
 
 def prepare_heir(
@@ -174,8 +172,7 @@ def reasons(state: InheritState, row: int, change: PodChange = NO_CHANGE) -> tup
     if elsewhere := state.site.verdict(row):
         return (elsewhere,)
     names, heir = state.nodes.resources, state.at(row, change)
-    never = [r for r, a in state.will.wanted.items() if a > state.has(row, r)]
-    by_node = set(never) if heir.lacking else heir.by_node
+    by_node = set(state.never(row)) if heir.lacking else heir.by_node
     words = [_short(names[r], " by node") for r in by_node]
     inside = [f"Reservation(s) {_short(names[r], '')}" for r in heir.inside]
     return (*sorted(words), *inside) or (NONE_SUITABLE,)
@@ -192,16 +189,13 @@ def scaled(raw: RawScores, low: float) -> RawScores:
 
 def _look(state: InheritState) -> Seen:
     nodes, will = state.nodes, state.will
-    size = nodes.capacity
-    lacking, never = np.zeros(size, np.int64), np.zeros(size, np.bool_)
-    short = np.zeros(size, np.bool_)
-    for resource, wanted in will.wanted.items():
-        free, has = _columns(nodes, resource)
-        missing = np.clip(wanted - free, 0, wanted)
-        short |= missing > 0
-        never |= has < wanted
-        lacking = np.maximum(lacking, 100 * missing // max(wanted, 1))
-    lacking = np.where(short, np.maximum(lacking, 1), 0)
+    every = slice(0, nodes.capacity)
+    fit = RequestFit.of(nodes.amounts, tuple(will.reserved.items()), frozenset())
+    lacking = np.zeros(nodes.capacity, np.int64)
+    for need, spare in zip(fit.needs, fit.spare(every), strict=True):
+        missing = np.clip(-spare, 0, need.wanted)
+        lacking = np.maximum(lacking, np.maximum(100 * missing // need.wanted, missing > 0))
+    short, never = lacking > 0, ~fit.may_fit(every) | (nodes.allocatable[PODS] == 0)
     found = np.where(short & never, Code.UNRESOLVABLE, Code.PASS).astype(np.int8)
     if will.required:
         found[:] = Code.UNSCHEDULABLE
@@ -219,16 +213,9 @@ def _look(state: InheritState) -> Seen:
 def _code(state: InheritState, row: int, heir: Inheritance) -> Code:
     if heir.refused:
         return Code.UNSCHEDULABLE
-    if heir.lacking and any(a > state.has(row, r) for r, a in state.will.wanted.items()):
+    if heir.lacking and state.never(row):
         return Code.UNRESOLVABLE
     return Code.PASS
-
-
-def _columns(nodes: NodeTable, resource: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    if resource >= len(nodes.allocatable):
-        nothing = np.zeros(nodes.capacity, np.int64)
-        return nothing, nothing
-    return nodes.amounts.free[resource], nodes.allocatable[resource]
 
 
 def _short(resource: str, suffix: str) -> str:
