@@ -107,7 +107,7 @@ fuzz: .venv/.dev
 mutants: .venv/.dev
 	@$(BIN)/python tools/mutants.py $(ARGS)
 
-# The long checks, each for its share of the time: fuzzers, kill rounds, mutants, differential.
+# The long checks, each for its share of the time: fuzzers, kill rounds, laws, mutants, differential.
 MINUTES ?= 60
 soak: .venv/.dev
 	@$(BIN)/python tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -7,7 +7,7 @@ import pytest
 from kubectl_program import find_kubectl, problem_of
 
 # Thousands of small clusters come and go, and most of what they leave needs no search for cycles.
-gc.set_threshold(20_000, 10, 10)
+gc.set_threshold(50_000, 20, 10)
 
 
 def pytest_addoption(parser):
@@ -18,6 +18,12 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(items):
     """Start long tests first, so that nobody waits for the last of them alone."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_collection_finish():
+    """Modules and tests stay: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item):

@@ -1,8 +1,8 @@
 """Run the long checks for a while: ``make soak SEED=7 MINUTES=60``.
 
-Fuzzers, kill rounds, changed code (tools/mutants.py) and decisions against kube-scheduler's own
-share the time. Each part runs again and again, with a new seed each time, until its share is used
-up. The exit code is 1 if any of them found a fault.
+Fuzzers, kill rounds, laws, changed code (tools/mutants.py) and decisions against kube-scheduler's
+own share the time. Each part runs again and again, with a new seed each time, until its share is
+used up. The exit code is 1 if any of them found a fault.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "soak"
 KILLED = ("tests/stories/test_crash_story.py", "tests/stories/test_scheduler_crash.py",
           "tests/apiserver/test_crash.py", "tests/store/test_store_restart.py")  # fmt: skip
+LAWS = ("conformance/test_plugins.py", "laws/test_promises.py", "laws/test_preemption_laws.py",
+        "laws/test_columns_laws.py", "laws/test_leaving.py", "laws/test_unseen.py",
+        "laws/test_heirs.py")  # fmt: skip
 MARK = "UNNOTICED"
 _BINARIES = ROOT / "tests" / "real" / "build"
 _GRACE = 0.15
@@ -72,6 +75,13 @@ def kill(seed: int, seconds: float) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "-k", "kill or killed or crash", which]
 
 
+def try_laws(seed: int, seconds: float) -> list[str]:
+    """Random cases of one file of laws, ten times as many as ``make test`` tries."""
+    which = f"tests/{LAWS[seed % len(LAWS)]}"
+    return [sys.executable, "-m", "pytest", "-q", "-x", "--timeout", "1800",
+            "--hypothesis-seed", str(seed), which]  # fmt: skip
+
+
 def mutate(seed: int, seconds: float) -> list[str]:
     """Changed code: a short run takes a tenth of one package's sample, a long one a new sample."""
     packages = ("capacity", "queue", "kinds", "engine")
@@ -98,11 +108,12 @@ def lacks_binaries() -> str:
 def parts() -> list[Part]:
     """Everything there is, with its share of the time."""
     return [
-        Part("fuzz", 0.25, fuzz),
-        Part("kill", 0.25, kill),
+        Part("fuzz", 0.2, fuzz),
+        Part("kill", 0.2, kill),
+        Part("laws", 0.2, try_laws),
         # A sample that changes with the seed would fail changes that have nothing to do with it.
-        Part("mutants", 0.3, mutate, only_tells=1),
-        Part("differential", 0.2, differ, lacks_binaries),
+        Part("mutants", 0.25, mutate, only_tells=1),
+        Part("differential", 0.15, differ, lacks_binaries),
     ]
 
 

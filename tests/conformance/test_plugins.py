@@ -14,11 +14,12 @@ from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.testing import a_claim, a_device_class, a_pod, a_replica_set, a_slice, typed
 from holdfast.testing.conformance import check_plugin
 from holdfast.testing.random_cluster import HOST, ZONE
+from soak_size import SEED, TIMES
 
 
 @pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
 def test_registered_plugin_conforms(entry):
-    check_plugin(lambda: entry.factory({}))
+    check_plugin(lambda: entry.factory({}), seed=SEED, clusters=4 * TIMES)
 
 
 def one_pod():
@@ -29,7 +30,8 @@ def one_pod():
 
 @pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
 def test_registered_plugin_conforms_on_many_nodes(entry):
-    check_plugin(lambda: entry.factory({}), pods=one_pod(), seed=5, clusters=2, steps=12, nodes=100)
+    make = lambda: entry.factory({})  # noqa: E731
+    check_plugin(make, pods=one_pod(), seed=SEED + 5, clusters=TIMES, steps=12, nodes=100)
 
 
 def test_rows_that_changed_are_asked_about_as_arrays(monkeypatch):
@@ -44,7 +46,7 @@ def test_rows_that_changed_are_asked_about_as_arrays(monkeypatch):
 
     monkeypatch.setattr(Journal, "stale", seen)
     fit = lambda: NodeResourcesFit({})  # noqa: E731
-    check_plugin(fit, pods=one_pod(), seed=5, clusters=4, steps=16, nodes=100)
+    check_plugin(fit, pods=one_pod(), seed=5, clusters=2, steps=16, nodes=100)
     assert len(arrays) > 1
     assert all(FEW < rows <= 30 for rows in arrays)
 
@@ -63,7 +65,8 @@ def with_volumes(cluster):
 @pytest.mark.parametrize("name", VOLUME_PLUGINS)
 def test_plugins_that_look_at_volumes_conform(name):
     entry = next(entry for entry in REGISTRY if entry.name == name)
-    check_plugin(lambda: entry.factory({}), pods=with_volumes, seed=7, clusters=6, steps=60)
+    make = lambda: entry.factory({})  # noqa: E731
+    check_plugin(make, pods=with_volumes, seed=SEED + 7, clusters=2 * TIMES, steps=40)
 
 
 def softly_spread(cluster):
@@ -85,7 +88,8 @@ def test_a_table_of_scores_says_what_rows_say(monkeypatch):
     told = []
     score_table = Wishes.score_table
     monkeypatch.setattr(Wishes, "score_table", lambda *a: told.append(score_table(*a)) or told[-1])
-    check_plugin(lambda: PodTopologySpread({}), pods=softly_spread, seed=3, clusters=12, steps=40)
+    make = lambda: PodTopologySpread({})  # noqa: E731
+    check_plugin(make, pods=softly_spread, seed=SEED + 3, clusters=4 * TIMES, steps=40)
     assert sum(found is not None for found in told) > 50, "nearly nothing was looked up in a table"
 
 
@@ -144,7 +148,8 @@ def with_devices(cluster):
 
 @pytest.mark.parametrize("name", WITH_DEVICES)
 def test_scores_of_resources_that_devices_serve_conform(name):
-    check_plugin(WITH_DEVICES[name], pods=with_devices, seed=3, clusters=4, steps=60)
+    make = WITH_DEVICES[name]
+    check_plugin(make, pods=with_devices, seed=SEED + 3, clusters=2 * TIMES, steps=40)
 
 
 class ForgetsThePod(NodeResourcesFit):

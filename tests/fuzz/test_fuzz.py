@@ -1,7 +1,7 @@
-"""Five thousand requests that no client should send, to whole clusters with restarts in between.
+"""Three thousand requests that no client should send, to whole clusters with restarts in between.
 
 ``make fuzz ARGS="--requests 100000"`` sends more. What fails here with seed N fails there with
-``--exactly N --requests 1100``, which writes down the requests it takes, as few as are needed.
+``--exactly N --requests 1300``, which writes down the requests it takes, as few as are needed.
 """
 
 import pytest
@@ -17,11 +17,11 @@ def faults(report):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_no_request_breaks_the_cluster(tmp_path, seed):
-    report = await campaign(tmp_path, seed, 1_100)
+    report = await campaign(tmp_path, seed, 1_300)
     assert not report.faults, faults(report)
-    assert report.requests == 1_100
+    assert report.requests == 1_300
     assert report.statuses[201] > 50
 
 

@@ -11,7 +11,7 @@ from fuzz.checks import judge
 from fuzz.fuzzer import Fuzzer
 from fuzz.target import Target
 
-EXAMPLES = 250
+EXAMPLES = 100
 QUIET = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(HealthCheck),

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.columns import journal
@@ -20,8 +20,9 @@ from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.random_cluster import HOST, ZONE, RandomCluster
 from holdfast.testing.reference import first_objection, places, totals
 from holdfast.testing.reference_neighbours import Surroundings
+from soak_size import law
 
-LAW = settings(max_examples=40, deadline=None, derandomize=True)
+LAW = law(20)
 seeds = st.integers(0, 2**32)
 STANDARD = [
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
@@ -97,7 +98,7 @@ def test_a_picture_built_at_once_equals_one_built_by_events(seed):
     assert told(cluster.world.nodes) == told(cluster.rebuilt().nodes)
 
 
-@settings(LAW, max_examples=20)
+@law(10)
 @given(seeds, st.sampled_from([0, journal.FEW]))
 def test_incremental_deciding_equals_deciding_from_scratch(seed, few):
     """Few changed rows go one by one, many as arrays: with ``few`` 0 the arrays do it all."""

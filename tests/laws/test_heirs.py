@@ -27,10 +27,11 @@ from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 from laws import random_worlds as worlds
 from laws.ledger_shape import shape_of
+from soak_size import SEED, TIMES
 
 ARGS = {"preAllocationConfig": {"enableClusterMode": True}}
 PROFILE = build("default-scheduler", REGISTRY, args={"Reservation": ARGS})
-SEEDS, STEPS = range(16), 40
+SEEDS, STEPS = range(SEED, SEED + 16 * TIMES), 40
 HOLDING = ("Available", "Waiting")
 
 

@@ -1,6 +1,6 @@
 """What filters say of a row without some pods holds once those pods have left."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.engine.memory import Memory
@@ -11,6 +11,7 @@ from holdfast.framework.view import View
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from laws import random_worlds as worlds
+from soak_size import law
 
 PROFILE = default_profiles()["default-scheduler"]
 
@@ -23,7 +24,7 @@ def filters(world, pod):
     return None if any(p.reject is not None for p in active) else filters_of(active)
 
 
-@settings(derandomize=True, deadline=None, max_examples=250)
+@law(80)
 @given(data=st.data(), objects=worlds.clusters(), asking=worlds.pods("asking"))
 def test_a_victim_gives_back_what_its_leaving_does(data, objects, asking):
     """Offers that owners overdraw or that limit them, pod slots, several draws of one pod."""

@@ -5,7 +5,7 @@ from random import Random
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.reservation_names import DISABLE_PREEMPTIBLE as SPARED
@@ -21,8 +21,9 @@ from holdfast.plugins import REGISTRY
 from holdfast.testing import a_node, a_pod, typed
 from holdfast.testing.reference_preemption import preempt
 from laws.busy_cluster import NOW, BusyCluster
+from soak_size import law
 
-LAW = settings(max_examples=40, deadline=None, derandomize=True)
+LAW = law(15)
 EVERYTHING = [(entry.name, 0) for entry in REGISTRY]
 ROOM_ALONE = [("NodeUnschedulable", 0), ("TaintToleration", 0), ("NodeResourcesFit", 0),
               ("DefaultPreemption", 0), ("DefaultBinder", 0)]  # fmt: skip
@@ -147,7 +148,7 @@ def test_columns_find_what_trying_every_node_finds(seed, few, plugins):
     "ask", [lambda seed: live(seed, EVERYTHING), lambda seed: live(seed, NEIGHBOURS), reserve]
 )
 def test_the_law_compares_something(ask):
-    seen = sum(map(ask, range(12)), Counter())
+    seen = sum(map(ask, range(6)), Counter())
     assert min(seen[what] for what in ("found", "nothing", "guarded victims")) > 3, seen
 
 

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.reservation import Reservation
@@ -25,10 +25,12 @@ from laws.cluster_audit import broken_promises, take_census
 from laws.cluster_steps import Life, Network
 from laws.cluster_truth import left_waiting, stale_statuses, wrong_phases, wrong_sizes
 from laws.ledger_shape import rebuilt, shape_of
+from soak_size import SEED, TIMES, law
 
 ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": True}}
 PROFILE = build("default-scheduler", REGISTRY, args={"Reservation": ARGS})
-SEEDS = range(*map(int, os.environ.get("HOLDFAST_SEEDS", "0:8").split(":")))
+_SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 4 * TIMES}")
+SEEDS = range(*map(int, _SEEDS.split(":")))
 """Hunt with others: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_promises.py``."""
 STEPS = 30
 LONG_ENOUGH = 400.0
@@ -96,7 +98,7 @@ def tried(world, asking):
     return schedule_pod(PROFILE, pod_info, world, 0.0, np.random.default_rng(0))
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@law(40)
 @given(
     objects=worlds.clusters(),
     asking=st.one_of(worlds.pods("asking"), worlds.reservations("asking")),
@@ -113,7 +115,7 @@ def test_to_hold_and_release_is_to_do_nothing(objects, asking):
     assert shape_of(world) == before
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@law(40)
 @given(data=st.data(), objects=worlds.clusters())
 def test_news_in_any_order_and_detours_make_the_same_world(data, objects):
     expected = shape_of(the_world(objects))
@@ -136,7 +138,7 @@ deeds = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@law(30)
 @given(there=st.tuples(*map(worlds.nodes, worlds.NODES)), deeds=deeds)
 def test_no_sequence_of_decisions_breaks_a_promise_and_confirming_one_changes_nothing(there, deeds):
     world, living = the_world(there), []

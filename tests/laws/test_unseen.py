@@ -3,7 +3,7 @@
 from random import Random
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.engine.plugin_use import PluginUse
@@ -19,8 +19,9 @@ from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.volume_restrictions import VolumeRestrictions
 from holdfast.testing.random_cluster import RandomCluster
 from laws import random_worlds as worlds
+from soak_size import law
 
-LAW = settings(derandomize=True, deadline=None, max_examples=60)
+LAW = law(30)
 LOOKING = (NodePorts, InterPodAffinity, PodTopologySpread, VolumeRestrictions, NodeVolumeLimits)
 
 
