@@ -46,7 +46,8 @@ up: .venv/.runtime
 
 test: .venv/.dev
 	@mkdir -p build
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not real and not parity" --junitxml=build/junit.xml $(ARGS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not real and not parity" \
+	  --ignore tests/parity --junitxml=build/junit.xml $(ARGS)
 
 check: .venv/.dev
 	$(BIN)/ruff format --check .

@@ -1,8 +1,13 @@
 """How many random cases a test tries: few in ``make test``, more and others in ``make soak``."""
 
 import os
+from collections.abc import Iterable
+from random import Random
+from typing import TypeVar
 
 from hypothesis import settings
+
+Case = TypeVar("Case")
 
 SEED = int(os.environ.get("HOLDFAST_SEED", "0"))
 """0 in ``make test``, which tries the same cases in every run."""
@@ -13,3 +18,9 @@ TIMES = int(os.environ.get("HOLDFAST_ROUNDS", "1"))
 def law(examples: int) -> settings:
     """Settings of a law that ``make test`` tries with so many examples."""
     return settings(max_examples=examples * TIMES, deadline=None, derandomize=SEED == 0)
+
+
+def some_of(cases: Iterable[Case], one_in: int) -> list[Case]:
+    """Choose about one in so many cases, the same in every run; ``make soak`` takes them all."""
+    dice = Random(0)
+    return [case for case in cases if TIMES > 1 or dice.random() * one_in < 1]

@@ -34,6 +34,7 @@ from holdfast.testing import (
     a_replica_set,
     a_reservation,
 )
+from soak_size import some_of
 
 WRONG = (None, "x", 7, [], {}, [None], {"x": []})
 TIME = "2023-11-14T22:13:20Z"
@@ -101,7 +102,7 @@ def stored_mutants(resource, body):
     meta = META | ({"namespace": space} if space else {})
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
     full = head | {**body, "metadata": {**body.get("metadata", {}), **meta, "name": "m"}}
-    for number, (what, made) in enumerate(mutants(full, WRONG, each=1)):
+    for number, (what, made) in some_of(enumerate(mutants(full, WRONG, each=1)), 3):
         if what == "('spec', 'finalizers', 0) = 'x'":
             continue  # a finalizer like any other, which its owner removes
         name = f"m{number}"

@@ -22,10 +22,11 @@ from holdfast.plugins.reservation.one_row import judge, offer_score
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.plugins.reservation.owner_fit import fit, nominable, offer_scores
 from holdfast.testing import a_node, a_pod, a_reservation, typed
+from soak_size import SEED, TIMES
 
 GPU = "example.com/gpu"
 POLICIES = ("", "Aligned", "Restricted")
-SEEDS = range(12)
+SEEDS = range(SEED, SEED + 6 * TIMES)
 
 
 def a_world(random, *, ordered=True):
