@@ -4,12 +4,16 @@ import os
 import resource
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import read_until
+from cli.conftest import read_until, with_client
+from holdfast.api.scheme import PODS
 from holdfast.cli import running
+from holdfast.errors import HoldfastError
+from holdfast.testing import a_pod
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cli-start-failures")]
 SENTENCES = (
@@ -25,6 +29,16 @@ def child_of(pid, seconds=30):
         if found := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             return int(found[0])
     raise AssertionError(f"process {pid} started no child")
+
+
+def write(kubeconfig, name):
+    """Create a pod, which may fail."""
+
+    async def create(client):
+        with suppress(HoldfastError):
+            await client.create(PODS, a_pod(name), "default")
+
+    with_client(kubeconfig, create)
 
 
 @pytest.mark.parametrize("detach", [False, True])
@@ -70,16 +84,18 @@ def test_a_damaged_database_is_a_sentence(holdfast, tmp_path, command):
 
 
 def test_status_says_that_the_server_is_not_ready(start, tmp_path, holdfast):
-    """Files of the server process cannot grow: a heartbeat soon meets that."""
+    """Files of the server process cannot grow: a write meets that at once."""
     process = start("up", "--data-dir", tmp_path, "--port", "0", "--nodes", "1", "--two-processes")
     read_until(process, "Stop it with Ctrl-C")
     server = child_of(process.pid)
     resource.prlimit(server, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    write(tmp_path / "kubeconfig", "refused")
     read_until(process, "cannot commit")
     status = holdfast("status", "--data-dir", tmp_path)
     assert status.code == 1
     assert "not ready: /readyz says 500: [+]ping ok [-]store failed: reason withheld" in status.out
     resource.prlimit(server, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    write(tmp_path / "kubeconfig", "taken")
     read_until(process, "commits again")
     assert holdfast("status", "--data-dir", tmp_path).code == 0
     process.send_signal(signal.SIGTERM)
