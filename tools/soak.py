@@ -22,19 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "soak"
 KILLED = ("tests/stories/test_crash_story.py", "tests/stories/test_scheduler_crash.py",
           "tests/apiserver/test_crash.py", "tests/store/test_store_restart.py")  # fmt: skip
-LAWS = (
-    "conformance/test_plugins.py",
-    "laws/test_promises.py",
-    "laws/test_preemption_laws.py",
-    "laws/test_columns_laws.py",
-    "laws/test_leaving.py",
-    "laws/test_unseen.py",
-    "laws/test_heirs.py",
-    "reservations/test_one_row.py",
-    "apiserver/test_definition_mutants.py",
-    "controllers/test_stored_mutants.py",
-    "scheduler/test_stored_mutants.py",
-)
 MARK = "UNNOTICED"
 _BINARIES = ROOT / "tests" / "real" / "build"
 _GRACE = 0.15
@@ -87,9 +74,10 @@ def kill(seed: int, seconds: float) -> list[str]:
 
 def try_laws(seed: int, seconds: float) -> list[str]:
     """Random cases of one file: ten times as many as ``make test`` tries, or all there are."""
-    which = f"tests/{LAWS[seed % len(LAWS)]}"
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    sized = [path for path in files if "from soak_size import" in path.read_text()]
     options = ["-q", "-x", "--timeout", "1800", "--hypothesis-seed", str(seed)]
-    return [sys.executable, "-m", "pytest", *options, which]
+    return [sys.executable, "-m", "pytest", *options, str(sized[seed % len(sized)])]
 
 
 def mutate(seed: int, seconds: float) -> list[str]:
