@@ -47,6 +47,9 @@ async def test_a_roll_out_must_be_able_to_move(api):
     body = deployment(strategy={"type": "RollingUpdate", "rollingUpdate": limits})
     answer = await api.call("POST", DEPLOYMENTS, body)
     assert "may not be 0 when `maxSurge` is 0" in answer.json["message"]
+    for limits in ({"maxSurge": 0, "maxUnavailable": 1}, {"maxSurge": 1, "maxUnavailable": 0}):
+        body = deployment(strategy={"type": "RollingUpdate", "rollingUpdate": limits})
+        assert (await api.call("POST", f"{DEPLOYMENTS}?dryRun=All", body)).status == 201
     for seconds in ({"minReadySeconds": 5}, {"minReadySeconds": 0}, {}):
         least = seconds.get("minReadySeconds", 0)
         late = deployment(progressDeadlineSeconds=least, **seconds)

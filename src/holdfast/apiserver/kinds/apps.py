@@ -33,7 +33,7 @@ def check_workload(obj: JsonObject) -> Iterable[Cause]:
         yield causes.required("spec")
         return
     for part in _COUNTS:
-        if (count := spec.get(part) or 0) < 0:
+        if (count := spec.get(part)) and count < 0:
             yield causes.invalid(f"spec.{part}", count, NOT_NEGATIVE)
     yield from _check_strategy(obj.get("kind", ""), spec)
     selector, template = spec.get("selector"), spec.get("template") or {}

@@ -88,9 +88,7 @@ async def use_disruption(op: Operation, found: StoredObject, options: DeleteOpti
     allowed = status.get("disruptionsAllowed", 0)
     disrupted = dict(status.get("disruptedPods") or {})
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-        raise _wait(
-            name, f"The disruption budget {name} is still being processed by the server.", 10
-        )
+        raise _wait(f"The disruption budget {name} is still being processed by the server.", 10)
     if allowed < 0:
         raise Forbidden(
             f'poddisruptionbudgets.policy "{name}" is forbidden: pdb disruptions allowed is '
@@ -102,7 +100,7 @@ async def use_disruption(op: Operation, found: StoredObject, options: DeleteOpti
             f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods "
             f"and has {status.get('currentHealthy', 0)} currently"
         )
-        raise _wait(name, words, 0)
+        raise _wait(words, 0)
     if len(disrupted) > _MOST_DISRUPTED:
         raise Forbidden(
             f'poddisruptionbudgets.policy "{name}" is forbidden: DisruptedPods map too big - too '
@@ -128,14 +126,13 @@ def _no_room(status: JsonObject, now: float) -> list[JsonObject]:
     return [*others, condition]
 
 
-def _wait(name: str, words: str, seconds: int) -> TooManyRequests:
+def _wait(words: str, seconds: int) -> TooManyRequests:
     return TooManyRequests(
         "Cannot evict pod as it would violate the pod's disruption budget.",
         Details(
             causes=(Cause("", words, "DisruptionBudget"),),
             retry_after_seconds=seconds,
         ),
-        after=seconds or None,
     )
 
 
