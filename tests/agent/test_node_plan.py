@@ -48,7 +48,7 @@ def test_a_bare_node_gets_readiness_addresses_and_its_capacity_as_allocatable():
     }  # fmt: skip
 
 
-def test_amounts_and_addresses_a_user_gave_stay():
+def test_given_capacities_and_addresses_are_kept():
     status = {
         "capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"},
         "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
@@ -58,7 +58,7 @@ def test_amounts_and_addresses_a_user_gave_stay():
     assert "addresses" not in patch
 
 
-def test_a_node_that_says_it_is_not_ready_is_made_ready():
+def test_an_unready_node_becomes_ready():
     ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": rfc3339(NOW - 9)}
     patch = plan_node_status(a_node({"conditions": [ready]}), "172.16.0.9", NOW)["status"]
     said = {c["type"]: c for c in patch["conditions"]}
@@ -74,14 +74,14 @@ def a_lease(age, **labels):
     return convert_object(raw, Lease)
 
 
-def test_a_node_that_somebody_else_beats_for_is_left_alone_while_they_do():
+def test_a_node_with_a_valid_lease_of_another_agent_is_not_adopted():
     assert foreign_lease_seconds(None, NOW) == 0
     assert foreign_lease_seconds(a_lease(10), NOW) == 30
     assert foreign_lease_seconds(a_lease(41), NOW) == 0
     assert foreign_lease_seconds(convert_object({"metadata": {"name": "n"}}, Lease), NOW) == 0
 
 
-def test_our_own_lease_is_ours_after_a_restart():
+def test_a_lease_with_the_agent_label_is_the_agents_own_after_a_restart():
     assert foreign_lease_seconds(a_lease(1, **{AGENT_LABEL: "simulated"}), NOW) == 0
     made = new_lease(a_node(), NOW)
     assert foreign_lease_seconds(convert_object(made, Lease), NOW) == 0

@@ -20,7 +20,7 @@ def ready(node):
     return next((c.status for c in node.status.conditions if c.type == "Ready"), None)
 
 
-async def test_registered_nodes_are_ready_untainted_and_beat(cluster):
+async def test_registered_nodes_are_ready_and_untainted_and_their_leases_renewed(cluster):
     await cluster.simulated_nodes.register(3, NodeShape(cpu="4"))
     await cluster.clock.settle()
     nodes = (await cluster.client.list(AGENT_NODES)).items
@@ -34,7 +34,7 @@ async def test_registered_nodes_are_ready_untainted_and_beat(cluster):
         assert cluster.clock.now() - await renewed(cluster, node.name) <= 11
 
 
-async def test_many_nodes_do_not_beat_at_one_moment(cluster):
+async def test_the_leases_of_many_nodes_are_not_renewed_at_the_same_time(cluster):
     await cluster.simulated_nodes.register(100)
     await cluster.clock.advance(20)
     times = {await renewed(cluster, f"node-{i:04d}") for i in range(1, 101)}
@@ -42,7 +42,7 @@ async def test_many_nodes_do_not_beat_at_one_moment(cluster):
     assert cluster.clock.now() - min(times) <= 11
 
 
-async def test_a_node_made_by_hand_is_adopted(cluster):
+async def test_a_node_created_by_a_user_is_adopted(cluster):
     raw = a_node("mine", cpu="4", ready=False)
     raw["status"].pop("allocatable", None)
     raw["status"]["capacity"] = {"cpu": "4", "memory": "8Gi", "pods": "10"}
@@ -54,7 +54,7 @@ async def test_a_node_made_by_hand_is_adopted(cluster):
     assert cluster.clock.now() - await renewed(cluster, "mine") <= 1
 
 
-async def test_a_node_somebody_else_beats_for_is_adopted_when_they_stop(cluster):
+async def test_a_node_of_another_agent_is_adopted_when_its_lease_expires(cluster):
     lease = {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "theirs", "namespace": LEASE_NAMESPACE},
@@ -74,7 +74,7 @@ async def test_a_node_somebody_else_beats_for_is_adopted_when_they_stop(cluster)
     assert (await cluster.get(PODS, "p", "default")).status.phase == "Running"
 
 
-async def test_a_deleted_node_takes_its_lease_along(cluster):
+async def test_the_lease_of_a_deleted_node_is_deleted(cluster):
     await cluster.create(a_node("n"))
     await cluster.client.delete(NODES, "n")
     await cluster.clock.advance(15)
@@ -82,7 +82,7 @@ async def test_a_deleted_node_takes_its_lease_along(cluster):
         await cluster.get(LEASES, "n", LEASE_NAMESPACE)
 
 
-async def test_pods_get_their_own_addresses_and_keep_them_over_a_restart(cluster):
+async def test_pods_keep_their_addresses_over_a_restart(cluster):
     await cluster.create(a_node("n"), *(a_pod(f"p{i}", node="n", cpu="1") for i in range(3)))
     before = {p.name: p.status.pod_ip for p in (await cluster.client.list(AGENT_PODS)).items}
     assert len(set(before.values())) == 3
@@ -96,14 +96,14 @@ async def test_pods_get_their_own_addresses_and_keep_them_over_a_restart(cluster
     assert after["late"] not in before.values()
 
 
-async def test_scheduling_conditions_survive_the_start(cluster):
+async def test_the_pod_scheduled_condition_is_kept_when_the_pod_starts(cluster):
     await cluster.create(a_node("n"), a_pod("p"))
     await cluster.bind_all("n")
     pod = await cluster.get(PODS, "p", "default")
     assert {c.type for c in pod.status.conditions} >= {"PodScheduled", "Ready", "Initialized"}
 
 
-async def test_a_slow_pod_holds_its_place_until_it_has_stopped(cluster):
+async def test_a_slow_pod_exists_until_it_has_stopped(cluster):
     slow = {"holdfast.dev/stop-after": "20s"}
     await cluster.create(a_node("n"), a_pod("p", node="n", annotations=slow))
     await cluster.client.delete(PODS, "p", "default")
@@ -137,7 +137,7 @@ async def test_D086_a_pod_starts_only_when_its_claim_is_reserved_for_it(cluster)
     assert (await cluster.get(PODS, "p", "default")).status.phase == "Running"
 
 
-async def test_health_follows_the_work(cluster):
+async def test_stopped_components_are_not_healthy(cluster):
     assert cluster.simulated_nodes.healthy
     assert cluster.controllers.healthy
     await cluster.simulated_nodes.stop()
@@ -146,10 +146,10 @@ async def test_health_follows_the_work(cluster):
     assert not cluster.controllers.healthy
 
 
-async def test_a_status_too_large_for_the_store_is_told_and_not_tried_again_and_again(
+async def test_a_status_too_large_for_the_store_is_reported_and_retried_after_ten_minutes(
     cluster, caplog
 ):
-    """The image is said three times: in the spec and twice in the status."""
+    """The image is stored three times: in the spec and twice in the status."""
     await cluster.create(a_node("n"), a_pod("odd", node="n", image="i" * 600_000))
     await cluster.create(a_pod("good", node="n"))
     assert (await cluster.get(PODS, "odd", "default")).status.phase == "Pending"
@@ -159,8 +159,8 @@ async def test_a_status_too_large_for_the_store_is_told_and_not_tried_again_and_
     told = [e for e in events if e.reason == "FailedStatusUpdate"]
     assert [e.involved_object.name for e in told] == ["odd"]
     assert "the limit is 1572864" in told[0].message
-    lines = [r for r in caplog.records if "its status cannot be stored" in r.message]
+    lines = [r for r in caplog.records if "the status cannot be stored" in r.message]
     assert len(lines) == 1
     await cluster.clock.advance(310)
-    lines = [r for r in caplog.records if "its status cannot be stored" in r.message]
+    lines = [r for r in caplog.records if "the status cannot be stored" in r.message]
     assert len(lines) == 2

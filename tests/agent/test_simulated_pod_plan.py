@@ -30,7 +30,7 @@ def a_leaving(grace=30, asked=NOW, **more):
     return a_bound({"phase": "Running"}, metadata, **more)
 
 
-def test_a_bound_pod_runs_at_once():
+def test_a_bound_pod_starts_at_once():
     status = step(a_bound()).status["status"]
     assert (status["phase"], status["podIP"], status["hostIP"]) == (
         "Running", "10.0.0.1", "172.16.0.1",
@@ -44,7 +44,7 @@ def test_a_bound_pod_runs_at_once():
     assert (container["name"], container["ready"], container["restartCount"]) == ("main", True, 0)
     assert container["state"] == {"running": {"startedAt": rfc3339(NOW)}}
     assert status["observedGeneration"] == 2
-    assert "qosClass" not in status, "what the server worked out stays"
+    assert "qosClass" not in status, "the server sets it"
 
 
 def test_a_pod_on_the_host_network_has_the_hosts_address():
@@ -58,14 +58,14 @@ def test_init_containers_have_ended_and_sidecars_run():
     assert all(s["ready"] for s in statuses)
 
 
-def test_a_running_pod_needs_nothing():
+def test_a_running_pod_needs_no_step():
     running = a_bound({"phase": "Running", "startTime": rfc3339(NOW)})
     assert step(running) == NO_STEP
     assert not needs_step(running)
     assert needs_step(a_bound())
 
 
-def test_a_pod_that_runs_for_a_time_succeeds_then():
+def test_a_pod_with_run_for_succeeds_after_that_time():
     pod = a_bound(annotations={RUN_FOR: "5s"})
     assert step(pod).requeue_after == 5
     running = a_bound({"phase": "Running", "startTime": rfc3339(NOW)}, annotations={RUN_FOR: "5s"})
@@ -78,30 +78,30 @@ def test_a_pod_that_runs_for_a_time_succeeds_then():
     assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
 
 
-def test_a_malformed_time_counts_as_none():
+def test_an_invalid_run_for_is_ignored():
     running = a_bound({"phase": "Running", "startTime": rfc3339(NOW)}, annotations={RUN_FOR: "x"})
     assert step(running, now=NOW + 1e6) == NO_STEP
 
 
-def test_a_pod_that_is_deleted_stops_at_once():
+def test_a_deleted_pod_stops_at_once():
     assert step(a_leaving()).remove
     assert step(a_leaving()).status is None
 
 
 @pytest.mark.parametrize(("stop_after", "wait"), [("10s", 10), ("5m", 30)])
-def test_a_slow_pod_takes_its_time_within_its_grace(stop_after, wait):
+def test_a_slow_pod_stops_within_its_grace_period(stop_after, wait):
     pod = a_leaving(30, annotations={STOP_AFTER: stop_after})
     assert step(pod).requeue_after == wait
     assert not step(pod).remove
     assert step(pod, now=NOW + wait).remove
 
 
-def test_a_shortened_grace_is_honoured():
+def test_a_shortened_grace_period_is_honoured():
     pod = a_leaving(5, annotations={STOP_AFTER: "20s"})
     assert step(pod).requeue_after == 5
 
 
-def test_a_pod_that_a_finalizer_keeps_is_shown_as_ended_and_not_deleted_twice():
+def test_a_pod_with_a_finalizer_is_reported_as_finished_and_not_deleted_twice():
     kept = {"finalizers": ["x.io/y"]}
     first = step(a_leaving(30, metadata=kept))
     assert first.status["status"]["phase"] == "Succeeded"
@@ -113,7 +113,7 @@ def test_a_pod_that_a_finalizer_keeps_is_shown_as_ended_and_not_deleted_twice():
     assert step(done) == NO_STEP
 
 
-def test_a_pod_whose_claims_are_not_ready_waits_and_says_why():
+def test_a_pod_whose_claims_are_not_ready_waits_and_reports_why():
     held = step(a_bound(), problem="ResourceClaim default/c is not allocated")
     assert held.problem
     status = held.status["status"]
@@ -151,7 +151,7 @@ def test_a_claim_must_exist_be_allocated_and_reserved_for_the_pod():
         assert (words in problem) if words else problem == ""
 
 
-def test_a_claim_that_nobody_made_yet_and_one_that_is_not_needed():
+def test_a_claim_that_does_not_exist_yet_and_one_that_is_not_needed():
     claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
     unmade = typed(a_pod("p", node="n", claims=claims))
     assert "was not created yet" in unready_reason(unmade, {}.get)
@@ -159,28 +159,28 @@ def test_a_claim_that_nobody_made_yet_and_one_that_is_not_needed():
     assert unready_reason(typed(a_pod("p", node="n", claims=claims, status=status)), {}.get) == ""
 
 
-def test_the_special_claim_of_extended_resources_counts_too():
+def test_the_special_claim_of_extended_resources_is_required():
     special = {"resourceClaimName": "c", "requestMappings": []}
     pod = typed(a_pod("p", node="n", status={"extendedResourceClaimStatus": special}))
     assert "not found" in unready_reason(pod, {}.get)
 
 
 @pytest.mark.parametrize("odd", ["fd00::1", "nonsense", "10.0.0", "٣.1.1.1"])
-def test_an_address_of_another_network_takes_none_of_ours(odd):
+def test_an_address_of_another_network_uses_no_address_of_the_pool(odd):
     pool = AddressPool("10.0.0.0/29")
     assert pool.allocate("odd", odd) == odd
     pool.release("odd")
     assert pool.allocate("a") == "10.0.0.1"
 
 
-def test_addresses_are_unique_and_given_out_again():
+def test_addresses_are_unique_and_reused():
     pool = AddressPool("10.0.0.0/29")
     assert pool.allocate("old", "10.0.0.2") == "10.0.0.2"
     assert [pool.allocate(o) for o in "abc"] == ["10.0.0.1", "10.0.0.3", "10.0.0.4"]
     assert pool.allocate("a") == "10.0.0.1"
     pool.release("b")
-    pool.release("nobody")
+    pool.release("unknown")
     assert pool.allocate("d") == "10.0.0.3"
     assert [pool.allocate(o) for o in "ef"] == ["10.0.0.5", "10.0.0.6"]
-    with pytest.raises(AssertionError, match="no address is left"):
+    with pytest.raises(AssertionError, match="are allocated"):
         pool.allocate("g")

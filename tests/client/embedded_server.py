@@ -1,4 +1,4 @@
-"""The real API server on a store of its own, reached with and without a wire."""
+"""The embedded API server with its own store, accessible in process and over HTTPS."""
 
 import random
 import time
@@ -34,7 +34,7 @@ class Embedded:
         await self.store.close()
 
     async def compact(self):
-        """Forget all history there is, as time does."""
+        """Compact all history, as happens after the retention time."""
         await self.clock.advance(2 * RETENTION.seconds)
         await self.store.compact()
 
@@ -55,7 +55,7 @@ class Embedded:
 
 
 class Wire:
-    """A transport to whichever server runs now, as a network address would be."""
+    """A transport to the server that runs now, so that it can be restarted."""
 
     def __init__(self, embedded):
         self.embedded = embedded

@@ -1,8 +1,8 @@
-"""A handler that remembers what it was told and checks that it hangs together."""
+"""An event handler that records its calls and checks that they are consistent."""
 
 
 class Record:
-    """What a handler was told, short: (kind, name, old version, new version)."""
+    """The calls of a handler as (type, name), and the cache that they reproduce."""
 
     def __init__(self):
         self.events = []

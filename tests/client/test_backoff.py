@@ -10,7 +10,7 @@ BACKOFF = Backoff(first=1.0, limit=3.0)
 
 
 async def tried(failures, **how):
-    """Retry work that fails as told; answers when it was tried, and how it ended."""
+    """Retry work that raises ``failures`` in turn; return the attempt times and the result."""
     clock, times = VirtualClock(), []
 
     async def work():
@@ -24,7 +24,7 @@ async def tried(failures, **how):
     return times, task.exception() or task.result()
 
 
-async def test_work_is_repeated_at_growing_intervals_until_it_succeeds():
+async def test_work_is_retried_at_growing_intervals_until_it_succeeds():
     told = []
     failures = [Unavailable(str(number)) for number in range(4)]
     assert await tried([*failures], on_failure=told.append) == ([0, 1, 3, 6, 9], "done")
@@ -32,18 +32,18 @@ async def test_work_is_repeated_at_growing_intervals_until_it_succeeds():
 
 
 @pytest.mark.parametrize(("honor_retry_after", "times"), [(True, [0, 7, 9]), (False, [0, 1, 3])])
-async def test_a_failure_may_say_how_long_to_wait(honor_retry_after, times):
+async def test_the_delay_that_a_failure_asks_for_is_used(honor_retry_after, times):
     failures = [Unavailable("busy", after=7), Unavailable("down")]
     assert await tried(failures, honor_retry_after=honor_retry_after) == (times, "done")
 
 
-async def test_the_last_try_raises_and_is_not_waited_for():
+async def test_the_last_attempt_raises_without_a_wait():
     last = Unavailable("last")
     failures = [Unavailable("1"), Unavailable("2"), last, Unavailable("never seen")]
     assert await tried(failures, tries=3) == ([0, 1, 3], last)
 
 
-async def test_other_failures_come_through_at_once():
+async def test_other_failures_are_raised_at_once():
     gone = NotFound("gone")
     assert await tried([gone]) == ([0], gone)
     assert await tried([gone], on=HoldfastError) == ([0, 1], "done")

@@ -1,4 +1,4 @@
-"""Events in bulk: the number of writers follows the server, and none is lost or stored twice."""
+"""Many events: the number of writers adapts to the server; no event is lost or stored twice."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ REFUSAL = msgspec.json.encode(status_of(TooManyRequests("too many requests")))
 
 
 class Server:
-    """Takes ``seconds`` for each request, refuses those above ``most`` in flight, stores names."""
+    """A server with a latency of ``seconds`` that refuses more than ``most`` requests at once."""
 
     def __init__(self, clock, seconds=0.0, most=10**9):
         self.clock, self.seconds, self.most = clock, seconds, most
@@ -52,7 +52,7 @@ def record(recorder, count, first=0):
 
 
 def spread(recorder, count):
-    """Events about as many objects, as a burst of pods has."""
+    """Record one event about each of ``count`` pods."""
     for n in range(count):
         pod = typed(a_pod(f"p-{n}", metadata={"uid": f"u-{n}"}))
         recorder.record(pod, "Normal", "Scheduled", "assigned")
@@ -64,7 +64,7 @@ def started(transport, clock):
     return recorder
 
 
-async def test_writers_grow_while_the_server_keeps_up(clock):
+async def test_number_of_writers_grows_while_the_server_is_fast(clock):
     server = Server(clock, seconds=0.1)
     recorder = started(server, clock)
     spread(recorder, 500)
@@ -74,7 +74,7 @@ async def test_writers_grow_while_the_server_keeps_up(clock):
     await recorder.stop()
 
 
-async def test_writers_shrink_when_the_server_refuses(clock):
+async def test_number_of_writers_falls_when_the_server_refuses(clock):
     server = Server(clock, seconds=0.1)
     recorder = started(server, clock)
     spread(recorder, 1000)
@@ -90,7 +90,7 @@ async def test_writers_shrink_when_the_server_refuses(clock):
     await recorder.stop()
 
 
-async def test_idle_writers_end_too_when_the_limit_falls(clock):
+async def test_idle_writers_end_when_the_limit_falls(clock):
     server = Server(clock, seconds=0.1)
     recorder = started(server, clock)
     spread(recorder, 500)
@@ -106,7 +106,7 @@ async def test_idle_writers_end_too_when_the_limit_falls(clock):
     await recorder.stop()
 
 
-async def test_events_about_one_object_are_stored_in_their_order(wire, clock):
+async def test_events_about_one_object_are_stored_in_order(wire, clock):
     chances = Chances(unavailable=0.1, unavailable_after=0.1, lost=0.1, delay=0.3, seconds=0.4)
     faulty = FaultyTransport(wire, chances=chances, rng=random.Random(4), clock=clock)
     recorder = started(faulty, clock)
@@ -123,7 +123,7 @@ async def test_events_about_one_object_are_stored_in_their_order(wire, clock):
     await recorder.stop()
 
 
-async def test_repeats_do_not_delay_other_events_of_the_object(clock, wire):
+async def test_repetitions_do_not_delay_other_events_of_the_object(clock, wire):
     recorder = started(wire, clock)
     for _ in range(12):
         recorder.record(PODS[0], "Warning", "FailedScheduling", "no room")
@@ -135,7 +135,7 @@ async def test_repeats_do_not_delay_other_events_of_the_object(clock, wire):
     await recorder.stop()
 
 
-async def test_a_burst_of_25_000_events_is_written_whole(clock, caplog):
+async def test_a_burst_of_25_000_events_is_written_completely(clock, caplog):
     server = Server(clock)
     recorder = EventRecorder(Client(server), clock)
     record(recorder, 25_000)
@@ -158,7 +158,7 @@ async def test_events_dropped_for_one_cause_are_logged_once_a_minute(wire, clock
     await recorder.stop()
 
 
-async def test_stopping_goes_on_as_long_as_events_are_written(clock, caplog):
+async def test_stopping_continues_while_events_are_written(clock, caplog):
     server = Server(clock, seconds=1.0)
     recorder = started(server, clock)
     spread(recorder, 600)
@@ -169,7 +169,7 @@ async def test_stopping_goes_on_as_long_as_events_are_written(clock, caplog):
     assert "not written" not in caplog.text
 
 
-async def test_stopping_waits_for_events_that_are_to_be_tried_again(clock):
+async def test_stopping_waits_for_events_that_are_retried(clock):
     server = Server(clock, seconds=0.1, most=0)
     recorder = started(server, clock)
     spread(recorder, 20)
@@ -180,7 +180,7 @@ async def test_stopping_waits_for_events_that_are_to_be_tried_again(clock):
     assert len(server.stored) == 20
 
 
-async def test_stopping_ends_after_its_longest_time(clock, caplog):
+async def test_stopping_ends_after_the_drain_timeout(clock, caplog):
     server = Server(clock, seconds=4.0)
     recorder = started(server, clock)
     spread(recorder, 100)
@@ -188,10 +188,10 @@ async def test_stopping_ends_after_its_longest_time(clock, caplog):
     await clock.advance(DRAIN_SECONDS)
     assert stopping.done()
     left = 100 - len(server.stored)
-    assert 0 < left < 100 and f"{left} events were not written" in caplog.text
+    assert 0 < left < 100 and f"stopped with {left} events not written" in caplog.text
 
 
-async def test_stopping_that_is_cancelled_leaves_no_writer_behind(clock):
+async def test_a_cancelled_stop_leaves_no_writer(clock):
     server = Server(clock, seconds=10**6)
     recorder = started(server, clock)
     spread(recorder, 20)

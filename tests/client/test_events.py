@@ -29,7 +29,7 @@ async def stored(wire, namespace="default"):
     return list((await Client(wire).list(EVENTS, namespace)).items)
 
 
-async def test_an_event_says_who_what_and_when(recorder, wire, clock):
+async def test_an_event_has_all_fields(recorder, wire, clock):
     recorder.record(POD, "Normal", "Scheduled", "Successfully assigned", action="Binding")
     await clock.settle()
     (event,) = await stored(wire)
@@ -43,13 +43,13 @@ async def test_an_event_says_who_what_and_when(recorder, wire, clock):
     assert event.name.startswith("web.")
 
 
-async def test_a_message_that_is_no_text_is_written_as_far_as_it_is(recorder, wire, clock):
+async def test_invalid_characters_of_a_message_are_replaced(recorder, wire, clock):
     recorder.record(POD, "Warning", "FailedScheduling", 'half \ud83d "quoted" \x00 é')
     await clock.settle()
     assert [e.message for e in await stored(wire)] == ['half ? "quoted" \x00 é']
 
 
-async def test_repeats_are_counted_not_written_again(recorder, wire, clock):
+async def test_repetitions_increase_the_count_of_the_stored_event(recorder, wire, clock):
     for _ in range(3):
         recorder.record(POD, "Warning", "FailedScheduling", "0/1 nodes are available")
         await clock.advance(60)
@@ -61,7 +61,7 @@ async def test_repeats_are_counted_not_written_again(recorder, wire, clock):
     assert first.last_timestamp == "2023-11-14T22:15:20Z"
 
 
-async def test_repeats_in_a_burst_are_one_write(recorder, wire, clock, faulty):
+async def test_repetitions_in_a_burst_are_one_write(recorder, wire, clock, faulty):
     calls = []
     send = faulty.inner.send
 
@@ -77,7 +77,9 @@ async def test_repeats_in_a_burst_are_one_write(recorder, wire, clock, faulty):
     assert calls.count("POST") == 1 and calls.count("PATCH") <= 1
 
 
-async def test_of_many_repeats_the_number_is_told_once_a_minute(recorder, wire, clock, faulty):
+async def test_after_many_repetitions_the_count_is_written_once_a_minute(
+    recorder, wire, clock, faulty
+):
     async def told():
         return [e.count for e in await stored(wire)]
 
@@ -94,7 +96,9 @@ async def test_of_many_repeats_the_number_is_told_once_a_minute(recorder, wire, 
     assert await told() == [31]
 
 
-async def test_an_event_about_something_without_a_namespace_lives_in_default(recorder, wire, clock):
+async def test_an_event_about_a_cluster_scoped_object_is_in_the_default_namespace(
+    recorder, wire, clock
+):
     related = ObjectReference(kind="Pod", name="web", namespace="default")
     recorder.record(typed(a_node("n")), "Normal", "RegisteredNode", "hello", related=related)
     await clock.settle()
@@ -102,9 +106,7 @@ async def test_an_event_about_something_without_a_namespace_lives_in_default(rec
     assert event.involved_object.kind == "Node" and event.related.name == "web"
 
 
-async def test_trouble_is_met_with_patience_and_nothing_is_written_twice(
-    recorder, wire, clock, faulty
-):
+async def test_failed_writes_are_retried_and_nothing_is_stored_twice(recorder, wire, clock, faulty):
     faulty.add(
         Fault("unavailable", method="POST"),
         Fault("unavailable_after", method="POST"),
@@ -118,7 +120,9 @@ async def test_trouble_is_met_with_patience_and_nothing_is_written_twice(
     assert len(faulty.told) == 3
 
 
-async def test_what_cannot_be_written_is_dropped_with_a_word(recorder, wire, clock, faulty, caplog):
+async def test_an_event_that_cannot_be_written_is_dropped_with_a_log_line(
+    recorder, wire, clock, faulty, caplog
+):
     faulty.add(Fault("unavailable", method="POST", times=MAX_ATTEMPTS))
     recorder.record(POD, "Normal", "Scheduled", "ok")
     await clock.advance(60)
@@ -127,14 +131,14 @@ async def test_what_cannot_be_written_is_dropped_with_a_word(recorder, wire, clo
     assert len(faulty.told) == MAX_ATTEMPTS
 
 
-async def test_what_is_refused_is_not_tried_again(recorder, wire, clock, faulty, caplog):
+async def test_a_refused_event_is_not_retried(recorder, wire, clock, faulty, caplog):
     nowhere = typed(a_pod("web", namespace="no-such-namespace"))
     recorder.record(nowhere, "Normal", "Scheduled", "ok")
     await clock.settle()
     assert "dropped" in caplog.text
 
 
-async def test_an_event_that_has_expired_is_written_anew(recorder, wire, clock):
+async def test_an_expired_event_is_created_again(recorder, wire, clock):
     recorder.record(POD, "Normal", "Pulled", "again")
     await clock.settle()
     (event,) = await stored(wire)
@@ -144,7 +148,7 @@ async def test_an_event_that_has_expired_is_written_anew(recorder, wire, clock):
     assert [e.count for e in await stored(wire)] == [2]
 
 
-async def test_stopping_writes_what_is_waiting(wire, clock):
+async def test_stopping_writes_pending_events(wire, clock):
     recorder = EventRecorder(Client(wire), clock)
     for n in range(30):
         recorder.record(POD, "Normal", "Scheduled", f"message {n}")
@@ -153,7 +157,7 @@ async def test_stopping_writes_what_is_waiting(wire, clock):
     assert len(await stored(wire)) == 30
 
 
-async def test_stopping_gives_up_on_a_server_that_is_gone(wire, clock, faulty, caplog):
+async def test_stopping_gives_up_on_a_server_that_does_not_respond(wire, clock, faulty, caplog):
     recorder = EventRecorder(Client(faulty), clock)
     recorder.start()
     faulty.add(Fault("delay", seconds=10**6, times=10**6))
@@ -164,7 +168,7 @@ async def test_stopping_gives_up_on_a_server_that_is_gone(wire, clock, faulty, c
     assert stopping.done()
 
 
-async def test_under_random_trouble_every_event_is_counted_exactly(wire, clock):
+async def test_under_random_faults_every_event_is_counted_once(wire, clock):
     chances = Chances(unavailable=0.05, unavailable_after=0.05, lost=0.05, conflict=0.05)
     faulty = FaultyTransport(wire, chances=chances, rng=random.Random(11), clock=clock)
     recorder = EventRecorder(Client(faulty), clock)
@@ -183,7 +187,7 @@ async def test_under_random_trouble_every_event_is_counted_exactly(wire, clock):
     await recorder.stop()
 
 
-def test_a_reference_finds_the_kind_by_type_where_a_list_left_it_out():
+def test_a_reference_takes_the_kind_from_the_type_if_a_list_omits_it():
     raw = a_pod("p", metadata={"uid": "u"})
     pod = typed({**raw, "metadata": raw["metadata"]})
     bare = PODS.type(metadata=pod.metadata)

@@ -1,4 +1,4 @@
-"""How the HTTP transport meets what servers and networks do to it, byte by byte."""
+"""The HTTP transport against scripted servers: broken, slow, redirecting, unauthorized."""
 
 import asyncio
 import dataclasses
@@ -27,7 +27,7 @@ def whole(body, status=b"200 OK"):
 
 @asynccontextmanager
 async def server(answer, tls=None):
-    """Serve TCP; ``answer(head, body, writer)`` writes what it likes, False hangs up."""
+    """Serve TCP; ``answer(head, body, writer)`` writes the response, False closes."""
 
     async def serve(reader, writer):
         try:
@@ -69,7 +69,7 @@ async def lines_of(transport, request):
         return [line async for line in stream]
 
 
-async def test_nobody_listening_is_unavailable_and_says_where():
+async def test_a_refused_connection_is_unavailable_and_names_the_url():
     async with transport_to(Endpoint("http://127.0.0.1:1")) as transport:
         with pytest.raises(Unavailable, match=r"GET http://127\.0\.0\.1:1/version: "):
             await transport.send(Request("GET", "/version"))
@@ -77,7 +77,7 @@ async def test_nobody_listening_is_unavailable_and_says_where():
             await lines_of(transport, Request("GET", "/api/v1/pods"))
 
 
-async def test_connections_are_kept_and_paths_and_queries_escaped():
+async def test_connections_are_reused_and_paths_and_queries_escaped():
     seen = []
 
     async def answer(head, body, writer):
@@ -95,7 +95,7 @@ async def test_connections_are_kept_and_paths_and_queries_escaped():
     assert seen[0][2] == seen[1][2]
 
 
-async def test_a_connection_broken_inside_an_answer_is_unavailable():
+async def test_a_connection_lost_inside_a_response_is_unavailable():
     async def answer(_head, _body, writer):
         writer.write(OK + b"content-length: 100\r\n\r\nhalf")
         return False
@@ -105,7 +105,7 @@ async def test_a_connection_broken_inside_an_answer_is_unavailable():
             await transport.send(Request("POST", "/x", body=b"{}"))
 
 
-async def test_a_read_on_a_connection_that_died_meanwhile_is_sent_again_and_a_write_is_not():
+async def test_a_read_on_a_closed_connection_is_retried_and_a_write_is_not():
     seen = []
 
     async def answer(head, _body, writer):
@@ -118,13 +118,13 @@ async def test_a_read_on_a_connection_that_died_meanwhile_is_sent_again_and_a_wr
         for _ in range(2):
             assert (await transport.send(Request("GET", "/x"))).status == 200
         assert (await transport.send(Request("GET", "/x"))).status == 200
-        with pytest.raises(Unavailable, match="hung up"):
+        with pytest.raises(Unavailable, match="closed the connection"):
             await transport.send(Request("POST", "/x", body=b"{}"))
     assert [method for method, _ in seen] == [b"GET"] * 4 + [b"POST"]
     assert len({peer for _, peer in seen}) == 2
 
 
-async def test_requests_beyond_the_limit_wait_their_turn_even_if_some_give_up():
+async def test_requests_above_the_limit_wait_even_if_some_are_cancelled():
     busy, most = 0, 0
     go_on = asyncio.Event()
 
@@ -152,7 +152,7 @@ async def test_requests_beyond_the_limit_wait_their_turn_even_if_some_give_up():
     assert ends == [asyncio.CancelledError, 200, 200, asyncio.CancelledError, 200, 200, 200, 200]
 
 
-async def test_what_nobody_asked_for_ends_the_connection():
+async def test_an_unexpected_response_closes_the_connection():
     async def answer(_head, _body, writer):
         writer.write(whole(b"{}") + whole(b'{"a": "lie"}'))
 
@@ -161,16 +161,16 @@ async def test_what_nobody_asked_for_ends_the_connection():
             assert (await transport.send(Request("GET", "/x"))).body == b"{}"
 
 
-async def test_what_is_no_http_is_unavailable():
+async def test_a_server_without_http_is_unavailable():
     async def answer(_head, _body, writer):
         writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
 
     async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
-        with pytest.raises(Unavailable, match="no HTTP status line"):
+        with pytest.raises(Unavailable, match="not an HTTP status line"):
             await transport.send(Request("GET", "/x"))
 
 
-async def test_a_slow_reader_makes_the_server_wait_and_loses_nothing():
+async def test_a_slow_reader_makes_the_server_wait_and_loses_no_data():
     line = b"x" * 99_999 + b"\n"
     written = 0
 
@@ -192,12 +192,12 @@ async def test_a_slow_reader_makes_the_server_wait_and_loses_nothing():
         got = [await anext(lines)]
         for _ in range(300):
             await asyncio.sleep(0.001)
-        assert written < 300, "thirty megabytes were swallowed unread"
+        assert written < 300, "thirty megabytes were buffered"
         got += [each async for each in lines]
     assert got == [line[:-1]] * 300
 
 
-async def test_closing_ends_what_is_under_way():
+async def test_closing_fails_requests_in_flight():
     asked = asyncio.Event()
 
     async def answer(_head, _body, writer):
@@ -215,7 +215,7 @@ async def test_closing_ends_what_is_under_way():
                 await task
 
 
-async def test_a_proxy_is_asked_to_connect_us(tmp_path):
+async def test_a_request_through_a_proxy(tmp_path):
     ours = authority(tmp_path, "ours")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(ours.with_suffix(".crt"), ours.with_suffix(".key"))
@@ -223,20 +223,22 @@ async def test_a_proxy_is_asked_to_connect_us(tmp_path):
     async def answer(_head, _body, writer):
         writer.write(whole(b"{}"))
 
-    async with server(answer, context) as (url, _), proxy(refuse=b"") as (way, wishes):
-        endpoint = Endpoint(url, ca=ours.with_suffix(".crt"), proxy=f"http://me:a%20b@{way}")
+    async with server(answer, context) as (url, _), proxy(refuse=b"") as (address, requests):
+        endpoint = Endpoint(url, ca=ours.with_suffix(".crt"), proxy=f"http://me:a%20b@{address}")
         async with transport_to(endpoint) as transport:
             assert (await transport.send(Request("GET", "/x"))).status == 200
-    where = url.removeprefix("https://")
-    assert wishes[0].startswith(f"CONNECT {where} HTTP/1.1\r\nhost: {where}\r\n".encode())
-    assert b"proxy-authorization: Basic bWU6YSBi\r\n" in wishes[0]
+    target = url.removeprefix("https://")
+    assert requests[0].startswith(f"CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n".encode())
+    assert b"proxy-authorization: Basic bWU6YSBi\r\n" in requests[0]
 
 
-async def test_a_proxy_that_will_not_is_named():
-    async with proxy(refuse=b"HTTP/1.1 407 Who Are You\r\n\r\n") as (way, _):
-        endpoint = Endpoint("https://127.0.0.1:1", insecure=True, proxy=f"http://{way}")
+async def test_a_proxy_that_refuses_is_named():
+    refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"
+    async with proxy(refuse=refusal) as (address, _):
+        endpoint = Endpoint("https://127.0.0.1:1", insecure=True, proxy=f"http://{address}")
         async with transport_to(endpoint) as transport:
-            with pytest.raises(Unavailable, match=f"proxy http://{way} said HTTP/1.1 407 Who"):
+            said = f"proxy http://{address} responded HTTP/1.1 407 Proxy"
+            with pytest.raises(Unavailable, match=said):
                 await transport.send(Request("GET", "/x"))
     endpoint = Endpoint("https://127.0.0.1:1", insecure=True, proxy="socks5://127.0.0.1:1")
     async with transport_to(endpoint) as transport:
@@ -246,13 +248,13 @@ async def test_a_proxy_that_will_not_is_named():
 
 @asynccontextmanager
 async def proxy(refuse):
-    """A proxy that knows CONNECT and nothing else."""
-    wishes = []
+    """Serve a proxy that supports only CONNECT; yield its address and the requests."""
+    requests = []
 
     async def serve(reader, writer):
         tasks.append(asyncio.current_task())
         head = await reader.readuntil(b"\r\n\r\n")
-        wishes.append(head)
+        requests.append(head)
         if refuse:
             writer.write(refuse)
             writer.close()
@@ -274,7 +276,7 @@ async def proxy(refuse):
     tasks = []
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}", wishes
+        yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}", requests
     finally:
         listening.close()
         await asyncio.gather(*tasks)
@@ -292,7 +294,7 @@ async def test_a_request_that_takes_too_long_is_unavailable():
                 await transport.send(Request("GET", "/slow"))
 
 
-async def test_a_server_that_asks_for_patience_is_heard():
+async def test_retry_after_is_read():
     async def answer(_head, _body, writer):
         writer.write(
             b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 7\r\ncontent-length: 5\r\n\r\nslow!"
@@ -304,7 +306,7 @@ async def test_a_server_that_asks_for_patience_is_heard():
     assert caught.value.after == 7
 
 
-async def test_a_redirect_is_an_answer():
+async def test_a_redirect_is_not_followed():
     async def answer(_head, _body, writer):
         writer.write(b"HTTP/1.1 302 Found\r\nlocation: /else\r\ncontent-length: 0\r\n\r\n")
 
@@ -312,7 +314,7 @@ async def test_a_redirect_is_an_answer():
         assert (await transport.send(Request("GET", "/x"))).status == 302
 
 
-async def test_lines_are_found_wherever_the_chunks_break():
+async def test_lines_are_found_however_the_chunks_are_split():
     long = b"y" * 300_000
 
     async def answer(_head, _body, writer):
@@ -327,21 +329,21 @@ async def test_lines_are_found_wherever_the_chunks_break():
     assert lines == [b"one", b"two", b"", b"three", long, b"last"]
 
 
-async def test_a_cut_stream_gives_its_lines_first_and_then_raises():
+async def test_an_interrupted_stream_yields_its_lines_and_then_raises():
     async def answer(_head, _body, writer):
         writer.write(CHUNKED + chunk(b"one\ntwo\n"))
         return False
 
     async with server(answer) as (url, _), transport_to(Endpoint(url)) as transport:
         got = []
-        with pytest.raises(Unavailable, match="was cut"):
+        with pytest.raises(Unavailable, match="was interrupted"):
             async with transport.stream(Request("GET", "/x")) as stream:
                 async for line in stream:
                     got.append(line)
         assert got == [b"one", b"two"]
 
 
-async def test_leaving_the_block_hangs_up():
+async def test_leaving_the_block_closes_the_connection():
     async def answer(_head, _body, writer):
         writer.write(CHUNKED + chunk(b"one\n"))
 
@@ -372,7 +374,7 @@ async def test_an_idle_stream_outlives_the_request_timeout():
 
 
 def by_token(good):
-    """Answer 200 to whoever shows one of the good tokens, 401 to others."""
+    """Respond 200 to requests with one of the good tokens and 401 to others."""
     seen = []
 
     async def answer(head, _body, writer):
@@ -388,7 +390,7 @@ def by_token(good):
     return answer, seen
 
 
-async def test_stale_credentials_are_renewed_once_for_all():
+async def test_expired_credentials_are_renewed_once():
     answer, seen = by_token({b"Bearer new"})
     renewals = []
     async with server(answer) as (url, _):
@@ -409,7 +411,7 @@ async def test_stale_credentials_are_renewed_once_for_all():
     assert len(renewals) == 1 and seen[-1] == b"Bearer new"
 
 
-async def test_without_a_way_to_renew_401_is_the_answer():
+async def test_401_is_returned_if_credentials_cannot_be_renewed():
     answer, seen = by_token(set())
     async with server(answer) as (url, _):
         endpoint = Endpoint(url, authorization="Basic xyz")
@@ -424,7 +426,7 @@ def test_certificates_that_cannot_be_read_are_named(tmp_path):
         HttpTransport(endpoint)
 
 
-async def test_a_server_of_another_authority_is_not_believed(tmp_path):
+async def test_a_server_certificate_of_another_authority_is_rejected(tmp_path):
     ours, theirs = authority(tmp_path, "ours"), authority(tmp_path, "theirs")
 
     async def answer(_head, _body, writer):

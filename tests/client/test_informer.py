@@ -1,4 +1,4 @@
-"""What handlers are told while servers and networks misbehave."""
+"""The calls of event handlers under broken watches, failing servers and invalid objects."""
 
 import asyncio
 import itertools
@@ -22,7 +22,7 @@ NS = "default"
 
 
 class Scene:
-    """A server, a faulty wire to it, an informer behind the wire, a writer beside it."""
+    """An informer over a faulty transport, and a client that writes without faults."""
 
     def __init__(self, wire, clock, resource=LEASES, **scope):
         self.clock = clock
@@ -56,7 +56,7 @@ async def scene(wire, clock):
     await made.informer.stop()
 
 
-async def test_what_exists_is_told_before_it_is_synced_and_changes_after(scene):
+async def test_existing_objects_are_reported_before_sync_and_changes_after(scene):
     await scene.put("a")
     await scene.put("b")
     scene.informer.start()
@@ -70,16 +70,16 @@ async def test_what_exists_is_told_before_it_is_synced_and_changes_after(scene):
     assert scene.informer.cache["default/a"].spec.holder_identity == "you"
 
 
-async def test_an_empty_collection_is_synced_too(scene):
+async def test_an_empty_collection_syncs(scene):
     scene.informer.start()
     await scene.informer.wait_for_sync()
     assert await scene.told() == [] and scene.informer.has_synced
 
 
 @pytest.mark.parametrize("trouble", ["cut", "torn", "ended"])
-async def test_a_broken_stream_is_resumed_without_missing_or_repeating(scene, trouble):
+async def test_a_broken_watch_resumes_without_missing_or_repeated_events(scene, trouble):
     await scene.put("a")
-    # The initial object and its bookmark, one live event, then the break.
+    # The initial object and its bookmark, one live event, then the fault.
     scene.wire.add(Fault(trouble, lines=3, watch=True))
     scene.informer.start()
     await scene.informer.wait_for_sync()
@@ -93,7 +93,7 @@ async def test_a_broken_stream_is_resumed_without_missing_or_repeating(scene, tr
     assert [trouble for trouble, *_ in scene.wire.told] == [trouble]
 
 
-async def test_a_stream_broken_inside_the_first_list_starts_it_again(scene):
+async def test_a_watch_broken_during_the_initial_events_starts_again(scene):
     for name in ("a", "b", "c"):
         await scene.put(name)
     scene.wire.add(Fault("cut", lines=2, watch=True))
@@ -104,13 +104,13 @@ async def test_a_stream_broken_inside_the_first_list_starts_it_again(scene):
     assert await scene.told() == [("added", "a"), ("added", "b"), ("added", "c")]
 
 
-async def test_after_410_only_the_difference_is_told(scene, embedded):
+async def test_after_410_only_the_differences_are_reported(scene, embedded):
     for name in ("stays", "changes", "goes", "reborn"):
         await scene.put(name)
     scene.informer.start()
     await scene.informer.wait_for_sync()
     scene.record.take()
-    # The stream breaks; while nobody listens much happens, and the history of it is forgotten.
+    # The watch breaks; objects change while it is down, and the history is compacted.
     scene.wire.add(Fault("unavailable", watch=True, times=3))
     for watching in tuple(embedded.server.context.watches):
         watching.close()
@@ -119,7 +119,7 @@ async def test_after_410_only_the_difference_is_told(scene, embedded):
     await scene.change("changes", "them")
     await scene.drop("goes")
     await scene.drop("reborn")
-    await scene.put("reborn", "somebody else")
+    await scene.put("reborn", "another")
     await scene.put("new")
     await scene.put("briefly")
     await scene.drop("briefly")
@@ -130,12 +130,12 @@ async def test_after_410_only_the_difference_is_told(scene, embedded):
         ("deleted", "goes"), ("modified", "changes"), ("added", "new"),
         ("deleted", "reborn"), ("added", "reborn"),
     ]  # fmt: skip
-    assert scene.informer.cache["default/reborn"].spec.holder_identity == "somebody else"
+    assert scene.informer.cache["default/reborn"].spec.holder_identity == "another"
     await scene.put("live")
     assert await scene.told() == [("added", "live")]
 
 
-async def test_410_as_an_event_is_understood_and_relisted_at_once(scene):
+async def test_an_error_event_410_causes_a_relist_at_once(scene):
     await scene.put("a")
     scene.wire.add(Fault("expired", lines=3, watch=True))
     scene.informer.start()
@@ -146,7 +146,7 @@ async def test_410_as_an_event_is_understood_and_relisted_at_once(scene):
     assert scene.clock.monotonic() == 0
 
 
-async def test_the_same_name_with_another_uid_in_one_stream_is_deleted_and_added(scene):
+async def test_a_recreated_object_is_reported_as_deleted_and_added(scene):
     await scene.put("a")
     scene.informer.start()
     await scene.informer.wait_for_sync()
@@ -155,7 +155,7 @@ async def test_the_same_name_with_another_uid_in_one_stream_is_deleted_and_added
     assert await scene.told() == [("added", "a"), ("deleted", "a"), ("added", "a")]
 
 
-async def test_a_server_restarted_on_its_store_is_followed_on(scene, embedded):
+async def test_the_watch_continues_after_a_server_restart(scene, embedded):
     await scene.put("a")
     scene.informer.start()
     await scene.informer.wait_for_sync()
@@ -168,7 +168,7 @@ async def test_a_server_restarted_on_its_store_is_followed_on(scene, embedded):
     assert await scene.told() == [("added", "b")]
 
 
-async def test_a_server_restarted_on_an_empty_store_is_listed_anew(scene, embedded, tmp_path):
+async def test_a_server_restarted_with_an_empty_store_is_listed_again(scene, embedded, tmp_path):
     for name in ("a", "b", "c"):
         await scene.put(name)
     scene.informer.start()
@@ -184,7 +184,7 @@ async def test_a_server_restarted_on_an_empty_store_is_listed_anew(scene, embedd
     ]  # fmt: skip
 
 
-async def test_failures_are_met_with_growing_patience(scene):
+async def test_the_delay_between_attempts_grows(scene):
     scene.wire.add(Fault("unavailable", watch=True, times=6))
     scene.informer.start()
     times = []
@@ -214,7 +214,7 @@ async def test_a_server_without_streaming_lists_is_listed_in_pages(scene, monkey
 
 
 @pytest.mark.parametrize("streams", [True, False])
-async def test_what_is_kept_and_told_is_what_the_transform_makes_of_it(scene, streams):
+async def test_the_transformed_object_is_cached_and_passed_to_handlers(scene, streams):
     def unheld(lease):
         return msgspec.structs.replace(lease, spec=LeaseSpec())
 
@@ -230,7 +230,7 @@ async def test_what_is_kept_and_told_is_what_the_transform_makes_of_it(scene, st
     assert [lease.spec for lease in scene.informer.cache.values()] == [LeaseSpec(), LeaseSpec()]
 
 
-async def test_a_selector_narrows_what_is_told(wire, clock):
+async def test_a_selector_limits_the_reported_objects(wire, clock):
     scene = Scene(wire, clock, CONFIG_MAPS, labels="on=yes")
     changes = []
     scene.informer._dispatcher._handlers = [lambda kind, old, new: changes.append(kind)]
@@ -245,7 +245,7 @@ async def test_a_selector_narrows_what_is_told(wire, clock):
     await scene.informer.stop()
 
 
-async def test_what_cannot_be_read_is_logged_once_and_skipped(wire, clock, caplog):
+async def test_an_unreadable_object_is_logged_once_and_skipped(wire, clock, caplog):
     scene = Scene(wire, clock, NUMBERED)
     writer = scene.writer
 
@@ -264,11 +264,11 @@ async def test_what_cannot_be_read_is_logged_once_and_skipped(wire, clock, caplo
     await change("bad", "more")
     await change("good", "2")
     assert await scene.told() == [("modified", "good")]
-    complaints = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
-    assert len(complaints) == 1 and '"default/bad"' in complaints[0] and "data" in complaints[0]
+    errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert len(errors) == 1 and '"default/bad"' in errors[0] and "data" in errors[0]
     await change("bad", "3")
     assert await scene.told() == [("added", "bad")]
-    # The last readable version stays while it cannot be read; it goes when the object does.
+    # The last readable version stays cached until the object is deleted.
     await change("good", "none")
     assert await scene.told() == [] and scene.informer.cache["default/good"].data == {"n": 2}
     await writer.delete(CONFIG_MAPS, "good", NS)
@@ -276,7 +276,7 @@ async def test_what_cannot_be_read_is_logged_once_and_skipped(wire, clock, caplo
     await scene.informer.stop()
 
 
-async def test_what_cannot_be_read_survives_a_relist_unless_it_is_another_object(
+async def test_the_last_readable_version_survives_a_relist_if_the_uid_is_the_same(
     wire, clock, embedded
 ):
     scene = Scene(wire, clock, NUMBERED)
@@ -299,7 +299,7 @@ async def test_what_cannot_be_read_survives_a_relist_unless_it_is_another_object
     await scene.informer.stop()
 
 
-async def test_a_late_handler_is_told_what_is_there(scene):
+async def test_a_handler_added_late_is_called_for_cached_objects(scene):
     await scene.put("a")
     scene.informer.start()
     await scene.informer.wait_for_sync()
@@ -313,15 +313,13 @@ async def test_a_late_handler_is_told_what_is_there(scene):
 @pytest.mark.parametrize(
     ("bug", "sort", "words"),
     [
-        (ValueError("a bug"), "failed", "a handler failed"),
-        (AssertionError("a broken promise"), "failed", "a handler failed"),
+        (ValueError("a bug"), "failed", "an event handler failed"),
+        (AssertionError("a broken invariant"), "failed", "an event handler failed"),
         (Unavailable("not the server's fault"), "refused", "not the server's fault"),
     ],
 )
-async def test_a_handler_that_raises_ends_nothing_and_is_told_the_next(
-    scene, bug, sort, words, caplog
-):
-    """Neither the other objects nor the other handlers are to blame."""
+async def test_a_handler_that_raises_is_called_for_the_next_object(scene, bug, sort, words, caplog):
+    """The other objects and the other handlers are not affected."""
     told = []
 
     def broken(_kind, _old, new):
@@ -346,7 +344,7 @@ async def test_a_handler_that_raises_ends_nothing_and_is_told_the_next(
     assert (late, scene.informer.error_counts["failed"]) == ([1.0] * 3, 1 + 2 * (sort == "failed"))
 
 
-async def test_what_is_told_of_unreadable_objects_may_fail_too(scene, caplog):
+async def test_an_exception_of_on_unreadable_is_counted(scene, caplog):
     def broken(_unreadable):
         raise ValueError("a bug")
 
@@ -356,18 +354,18 @@ async def test_what_is_told_of_unreadable_objects_may_fail_too(scene, caplog):
     numbers.informer.start()
     await numbers.informer.wait_for_sync()
     assert numbers.informer.error_counts == {"unreadable": 1, "failed": 1}
-    assert f"configmaps {NS}/odd: a handler failed" in caplog.text
+    assert f"configmaps {NS}/odd: an event handler failed" in caplog.text
     await numbers.informer.stop()
 
 
-async def test_an_informer_that_ends_of_itself_says_so_loudly(scene, monkeypatch, caplog):
+async def test_an_informer_that_fails_logs_and_raises(scene, monkeypatch, caplog):
     await scene.put("a")
     monkeypatch.setattr(scene.informer._objects, "replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         await scene.informer.run()
     with pytest.raises(ZeroDivisionError):
         await scene.informer.wait_for_sync()
-    assert "leases: no longer followed" in caplog.text
+    assert "leases: the informer has failed" in caplog.text
 
 
 async def test_stopping_ends_run_and_cancelling_run_cancels_it(scene, wire, clock):
@@ -383,7 +381,7 @@ async def test_stopping_ends_run_and_cancelling_run_cancels_it(scene, wire, cloc
         await running
 
 
-async def test_stopped_before_it_synced_it_says_so(scene):
+async def test_stopping_before_the_sync_is_an_error(scene):
     scene.wire.add(Fault("unavailable", times=100))
     scene.informer.start()
     waiting = asyncio.create_task(scene.informer.wait_for_sync())
@@ -393,8 +391,8 @@ async def test_stopped_before_it_synced_it_says_so(scene):
         await waiting
 
 
-async def test_many_events_do_not_hold_the_loop(scene):
-    """Between two turns of the loop at most a few milliseconds of events are taken in."""
+async def test_many_events_do_not_block_the_event_loop(scene):
+    """The informer yields to the event loop after a few milliseconds of events."""
     await asyncio.gather(*(scene.put(f"l{n}") for n in range(300)))
     gaps, seen = [], 0
 
@@ -420,7 +418,7 @@ def busy(seconds):
         pass
 
 
-async def test_a_set_starts_all_shares_the_same_and_stops_all(wire, clock):
+async def test_a_set_shares_starts_and_stops_its_informers(wire, clock):
     informers = InformerSet(Client(wire), clock=clock)
     leases = informers.get(LEASES, namespace=NS)
     assert informers.get(LEASES, namespace=NS) is leases
@@ -435,7 +433,7 @@ async def test_a_set_starts_all_shares_the_same_and_stops_all(wire, clock):
     assert record.events == [("added", "a")]
 
 
-async def test_a_set_counts_troubles_and_fails_with_its_informers(wire, clock, monkeypatch):
+async def test_a_set_counts_errors_and_fails_with_its_informers(wire, clock, monkeypatch):
     informers = InformerSet(Client(wire), clock=clock)
     assert not informers.has_synced
     informers.get(CONFIG_MAPS, namespace=NS)
@@ -454,7 +452,7 @@ async def test_a_set_counts_troubles_and_fails_with_its_informers(wire, clock, m
 
 
 def refuse_streaming_lists(scene):
-    """Answer sendInitialEvents as a server does that has it switched off."""
+    """Respond to sendInitialEvents like a server with that feature disabled."""
     inner = scene.wire.inner
 
     class Old:

@@ -1,4 +1,4 @@
-"""Whatever happens, the copy ends equal to the server and the events told reproduce it."""
+"""After any writes and faults the cache equals the server, and the handler calls reproduce it."""
 
 import random
 import tempfile
@@ -22,7 +22,7 @@ TROUBLE = Chances(
 
 
 async def step(rng, embedded, writer):
-    """Do one random thing to the server or to an object."""
+    """Restart, compact or disconnect the server, let time pass, or write an object."""
     name, deed = rng.choice(NAMES), rng.random()
     match deed:
         case _ if deed < 0.04:
@@ -55,7 +55,7 @@ async def write(rng, writer, name):
 
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-async def test_any_history_of_writes_and_faults_converges(seed):
+async def test_the_cache_converges_after_any_writes_and_faults(seed):
     rng, clock, record = random.Random(seed), VirtualClock(), Record()
     with tempfile.TemporaryDirectory() as directory:
         embedded = Embedded(Path(directory), clock)

@@ -14,7 +14,7 @@ EXEC_VERSION = "client.authentication.k8s.io/v1"
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch, tmp_path):
-    """Neither the user's own configuration nor a pod around us."""
+    """Hide the kubeconfig of the user and the service account of a pod."""
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -46,7 +46,7 @@ async def test_another_context_by_name(tmp_path):
     assert endpoint.url == "http://two:8080"
 
 
-async def test_certificates_inline_and_beside_the_file(tmp_path):
+async def test_certificates_inline_and_as_files(tmp_path):
     data = base64.b64encode(b"-----A-----").decode()
     (tmp_path / "me.crt").write_text("-----B-----")
     (tmp_path / "me.key").write_text("-----C-----")
@@ -58,7 +58,7 @@ async def test_certificates_inline_and_beside_the_file(tmp_path):
     assert endpoint.server_name == "kube" and endpoint.authorization_header() == ""
 
 
-async def test_an_exec_plugin_is_asked_and_asked_again_when_refused(tmp_path):
+async def test_an_exec_plugin_is_run_again_to_renew_credentials(tmp_path):
     plugin = tmp_path / "plugin"
     status = {"token": "TOKEN", "expirationTimestamp": "2999-01-01T00:00:00Z"}
     answer = {"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": status}
@@ -73,7 +73,7 @@ async def test_an_exec_plugin_is_asked_and_asked_again_when_refused(tmp_path):
     assert (await endpoint.renew()).authorization_header() == "Bearer t1"
 
 
-async def test_an_exec_plugin_that_fails_is_reported_with_its_words(tmp_path):
+async def test_the_message_of_a_failing_exec_plugin_is_reported(tmp_path):
     arguments = ["-c", "echo log in first >&2; exit 3"]
     user = {"exec": {"apiVersion": EXEC_VERSION, "command": "sh", "args": arguments}}
     with pytest.raises(BadConfiguration, match="log in first"):
@@ -86,7 +86,7 @@ async def test_the_environment_names_the_files(tmp_path, monkeypatch):
     assert (await kubeconfig.load()).url == "https://one:6443"
 
 
-async def test_the_home_directory_comes_last(tmp_path):
+async def test_the_home_directory_is_the_last_resort(tmp_path):
     write(tmp_path / "home" / ".kube" / "config")
     assert (await kubeconfig.load()).url == "https://one:6443"
 
@@ -122,7 +122,7 @@ async def test_inside_a_pod_the_service_account_is_used_and_its_token_reread(tmp
         ({"users": "text"}, "config view"),
     ],
 )
-async def test_a_broken_file_is_named_with_what_is_wrong(tmp_path, changes, words):
+async def test_an_invalid_file_is_named_with_the_problem(tmp_path, changes, words):
     path = write(tmp_path / "config", **changes)
     with pytest.raises(BadConfiguration) as caught:
         await kubeconfig.load(path)
@@ -136,12 +136,12 @@ async def test_text_that_is_not_yaml_is_named(tmp_path):
         await kubeconfig.load(path)
 
 
-async def test_nothing_anywhere_says_what_to_do():
+async def test_without_any_configuration_the_error_says_what_to_do():
     with pytest.raises(BadConfiguration, match="holdfast up"):
         await kubeconfig.load()
 
 
-def test_the_heavy_loader_is_not_imported_before_it_is_needed():
+def test_the_slow_loader_is_imported_on_demand():
     import subprocess
     import sys
 

@@ -15,7 +15,7 @@ NS = "kube-system"
 
 
 class Replica:
-    """One competitor: what it did when, over a wire of its own."""
+    """One candidate with its own faulty transport; ``log`` records when it leads."""
 
     def __init__(self, name, wire, clock, log):
         self.name, self.clock, self.log = name, clock, log
@@ -39,7 +39,7 @@ class Replica:
             self.log.append(("ends", self.name))
 
     async def kill(self):
-        """Vanish without giving the lease back, as a machine does that loses power."""
+        """Stop without releasing the lease, as in a power failure."""
         self.wire.add(Fault("unavailable", times=10**6))
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
@@ -64,7 +64,7 @@ async def lease(wire):
     return await Client(wire).get(LEASES, "holdfast", NS)
 
 
-async def test_the_first_leads_and_renews_and_the_second_waits(pair, wire, clock, log):
+async def test_the_first_replica_leads_and_renews_and_the_second_waits(pair, wire, clock, log):
     one, two = pair
     one.start()
     await clock.settle()
@@ -81,7 +81,7 @@ async def test_the_first_leads_and_renews_and_the_second_waits(pair, wire, clock
     assert parse_rfc3339(held.acquire_time) == clock.now() - 60
 
 
-async def test_the_lease_given_back_is_taken_at_the_next_try(pair, wire, clock, log):
+async def test_a_released_lease_is_acquired_at_the_next_attempt(pair, wire, clock, log):
     one, two = pair
     one.start()
     await clock.settle()
@@ -96,7 +96,7 @@ async def test_the_lease_given_back_is_taken_at_the_next_try(pair, wire, clock, 
     assert (await lease(wire)).spec.lease_transitions == 1
 
 
-async def test_the_lease_of_a_dead_leader_is_taken_when_it_runs_out(pair, wire, clock, log):
+async def test_the_lease_of_a_dead_leader_is_acquired_when_it_expires(pair, wire, clock, log):
     one, two = pair
     one.start()
     await clock.settle()
@@ -111,7 +111,7 @@ async def test_the_lease_of_a_dead_leader_is_taken_when_it_runs_out(pair, wire, 
     assert two.election.leader == "two"
 
 
-async def test_a_leader_cut_off_stops_before_another_starts(pair, clock, log):
+async def test_a_disconnected_leader_stops_before_another_starts(pair, clock, log):
     one, two = pair
     one.start()
     await clock.settle()
@@ -124,7 +124,7 @@ async def test_a_leader_cut_off_stops_before_another_starts(pair, clock, log):
         await one.task
 
 
-async def test_a_server_that_does_not_answer_is_a_lost_lease_too(pair, clock, log):
+async def test_the_lease_is_lost_if_the_server_does_not_respond(pair, clock, log):
     one, two = pair
     one.start()
     await clock.settle()
@@ -135,7 +135,7 @@ async def test_a_server_that_does_not_answer_is_a_lost_lease_too(pair, clock, lo
     assert log == [("starts", "one"), ("ends", "one"), ("starts", "two")]
 
 
-async def test_short_trouble_is_survived(pair, wire, clock, log):
+async def test_the_lease_survives_a_few_failed_requests(pair, wire, clock, log):
     one, _ = pair
     one.start()
     await clock.advance(5)
@@ -149,7 +149,7 @@ async def test_short_trouble_is_survived(pair, wire, clock, log):
     assert (await lease(wire)).spec.lease_transitions == 0
 
 
-async def test_a_deleted_lease_is_made_anew_by_its_holder(pair, wire, clock, log):
+async def test_a_deleted_lease_is_created_again_by_its_holder(pair, wire, clock, log):
     one, _ = pair
     one.start()
     await clock.advance(5)
@@ -159,7 +159,7 @@ async def test_a_deleted_lease_is_made_anew_by_its_holder(pair, wire, clock, log
     assert (await lease(wire)).spec.holder_identity == "one"
 
 
-async def test_a_stolen_lease_ends_the_work_at_the_next_renewal(pair, wire, clock, log):
+async def test_a_lease_taken_by_another_ends_the_work_at_the_next_renewal(pair, wire, clock, log):
     one, _ = pair
     one.start()
     await clock.advance(5)
@@ -170,7 +170,7 @@ async def test_a_stolen_lease_ends_the_work_at_the_next_renewal(pair, wire, cloc
         await one.task
 
 
-async def test_what_others_put_into_the_lease_survives(pair, wire, clock):
+async def test_fields_of_other_clients_in_the_lease_are_kept(pair, wire, clock):
     one, _ = pair
     body = {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -184,7 +184,7 @@ async def test_what_others_put_into_the_lease_survives(pair, wire, clock):
     assert found.metadata.labels == {"kept": "yes"} and found.spec.holder_identity == "one"
 
 
-async def test_work_that_fails_gives_the_lease_back_and_raises(wire, clock, log):
+async def test_failing_work_releases_the_lease_and_raises(wire, clock, log):
     replica = Replica("one", wire, clock, log)
 
     async def fail():
@@ -195,8 +195,8 @@ async def test_work_that_fails_gives_the_lease_back_and_raises(wire, clock, log)
     assert not (await lease(wire)).spec.holder_identity
 
 
-async def test_a_cut_off_leader_stops_when_it_said_it_would(pair, clock, log):
-    """Ten seconds count from when the last renewal that succeeded was sent."""
+async def test_a_disconnected_leader_stops_at_the_renew_deadline(pair, clock, log):
+    """The ten seconds start when the last successful renewal was sent."""
     one, _ = pair
     one.start()
     await clock.settle()
@@ -211,7 +211,7 @@ async def test_a_cut_off_leader_stops_when_it_said_it_would(pair, clock, log):
     assert log == [("starts", "one"), ("ends", "one")]
 
 
-async def test_only_a_holder_is_confirmed(pair, clock):
+async def test_check_leadership_passes_only_for_the_holder(pair, clock):
     one, two = pair
     one.start()
     await clock.settle()
@@ -226,7 +226,7 @@ async def test_only_a_holder_is_confirmed(pair, clock):
         one.election.check_leadership()
 
 
-async def test_a_write_that_waited_until_the_lease_was_lost_never_leaves(pair, wire, clock):
+async def test_a_write_that_waited_until_the_lease_was_lost_is_not_sent(pair, wire, clock):
     one, _ = pair
     one.start()
     await clock.advance(20)
@@ -241,7 +241,7 @@ async def test_a_write_that_waited_until_the_lease_was_lost_never_leaves(pair, w
     refused = asyncio.create_task(client.create(PODS, a_pod("too-late"), "default"))
     await clock.advance(5)
     for task in (late, refused):
-        with pytest.raises(LeadershipLost, match="nothing is written any more"):
+        with pytest.raises(LeadershipLost, match="writes are refused"):
             await task
     found = await client.list(PODS, "default")
     assert [pod.name for pod in found.items] == ["in-time"]
@@ -252,9 +252,9 @@ async def test_a_write_that_waited_until_the_lease_was_lost_never_leaves(pair, w
     [
         ((10, 10, 2), "leaseDuration must be greater than renewDeadline"),
         ((15, 2, 2), "renewDeadline must be greater than 1.2 times retryPeriod"),
-        ((15, 10, 0), "retryPeriod, a positive one"),
+        ((15, 10, 0), "retryPeriod greater than 0"),
     ],
 )
-def test_terms_that_cannot_be_kept_are_refused(times, words):
+def test_inconsistent_times_are_refused(times, words):
     with pytest.raises(BadConfiguration, match=words):
         LeaseTimes(*times)

@@ -1,4 +1,4 @@
-"""The same suite on a real kube-apiserver: what we promise is what Kubernetes does."""
+"""The transport suite and an informer on a real kube-apiserver."""
 
 import asyncio
 import random
@@ -46,11 +46,11 @@ class TestReal(TransportSuite):
 
     @pytest.fixture
     def compact(self):
-        pytest.skip("etcd is not ours to compact")
+        pytest.skip("the suite does not compact etcd")
 
 
 async def caught_up(informer, client, namespace, name):
-    """Write a mark and wait until the informer tells it."""
+    """Create a lease and wait until the informer reports it."""
     told = asyncio.Event()
     informer.add_handler(lambda kind, old, new: new and new.name == name and told.set())
     await client.create(LEASES, a_lease(name, namespace), namespace)
@@ -59,7 +59,7 @@ async def caught_up(informer, client, namespace, name):
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_an_informer_follows_a_real_server_through_trouble(transport, streaming):
+async def test_an_informer_on_a_real_server_with_faults(transport, streaming):
     client = Client(transport)
     namespace = f"informer-{'s' if streaming else 'p'}"
     await client.create(NAMESPACES, a_namespace(namespace))
@@ -70,7 +70,7 @@ async def test_an_informer_follows_a_real_server_through_trouble(transport, stre
         Client(faulty), LEASES, clock=SystemClock(), namespace=namespace, on_event=record,
         rng=random.Random(2),
     )  # fmt: skip
-    informer._streams_lists = streaming
+    informer._use_watch_list = streaming
     informer.start()
     rng = random.Random(3)
     alive = set()

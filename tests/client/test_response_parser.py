@@ -1,4 +1,4 @@
-"""HTTP answers, however the network cuts them into pieces."""
+"""HTTP responses, split into any number of pieces."""
 
 import random
 
@@ -15,42 +15,42 @@ CHUNKS = (
 
 
 def read(data, cuts=(), method="GET"):
-    answer = ResponseParser(method)
+    response = ResponseParser(method)
     at = 0
     for cut in (*sorted(cuts), len(data)):
-        answer.feed(data[at:cut])
+        response.feed(data[at:cut])
         at = cut
-    return answer
+    return response
 
 
 @pytest.mark.parametrize("data", [LENGTH, CHUNKS])
-def test_an_answer_is_the_same_wherever_it_is_cut(data):
+def test_a_response_is_parsed_the_same_however_it_is_split(data):
     rng = random.Random(7)
     for _ in range(300):
         cuts = rng.sample(range(1, len(data)), rng.randint(0, 12))
-        answer = read(data, cuts)
-        assert (answer.status, b"".join(answer.parts)) == (200, b"hello world")
-        assert (answer.done, answer.should_close) == (True, False)
-        assert dict(answer.headers)["content-type"] == "application/json"
-        assert answer.headers["x-odd"] == "a: b"
+        response = read(data, cuts)
+        assert (response.status, b"".join(response.parts)) == (200, b"hello world")
+        assert (response.done, response.should_close) == (True, False)
+        assert dict(response.headers)["content-type"] == "application/json"
+        assert response.headers["x-odd"] == "a: b"
 
 
 @pytest.mark.parametrize("data", [LENGTH, CHUNKS])
-def test_no_part_of_an_answer_is_an_answer(data):
+def test_a_part_of_a_response_is_not_complete(data):
     for end in range(len(data)):
-        answer = ResponseParser("GET")
+        response = ResponseParser("GET")
         if end:
-            answer.feed(data[:end])
-        assert not answer.done
-        assert not answer.feed_eof()
+            response.feed(data[:end])
+        assert not response.done
+        assert not response.feed_eof()
 
 
 def test_a_body_without_a_length_ends_with_the_connection():
-    answer = read(HEAD + b"\r\nall of ", cuts=[10])
-    answer.feed(b"it")
-    assert (answer.done, answer.should_close) == (False, True)
-    assert answer.feed_eof()
-    assert b"".join(answer.parts) == b"all of it"
+    response = read(HEAD + b"\r\nall of ", cuts=[10])
+    response.feed(b"it")
+    assert (response.done, response.should_close) == (False, True)
+    assert response.feed_eof()
+    assert b"".join(response.parts) == b"all of it"
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_a_body_without_a_length_ends_with_the_connection():
         (b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n", "HEAD"),
     ],
 )
-def test_some_answers_have_no_body(data, method):
-    answer = read(data, method=method)
-    assert (answer.done, answer.parts) == (True, [])
+def test_some_responses_have_no_body(data, method):
+    response = read(data, method=method)
+    assert (response.done, response.parts) == (True, [])
 
 
-def test_an_interim_answer_is_read_over():
-    answer = read(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + LENGTH, cuts=[50])
-    assert (answer.status, b"".join(answer.parts)) == (200, b"hello world")
+def test_an_informational_response_is_skipped():
+    response = read(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + LENGTH, cuts=[50])
+    assert (response.status, b"".join(response.parts)) == (200, b"hello world")
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_an_interim_answer_is_read_over():
         LENGTH.replace(b"HTTP/1.1", b"HTTP/1.0"),
     ],
 )
-def test_some_connections_are_not_used_again(data):
-    answer = read(data)
-    assert (answer.done, answer.should_close) == (True, True)
-    assert b"".join(answer.parts) == b"hello world"
+def test_some_responses_close_the_connection(data):
+    response = read(data)
+    assert (response.done, response.should_close) == (True, True)
+    assert b"".join(response.parts) == b"hello world"
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_some_connections_are_not_used_again(data):
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"5" * (MAX_HEADER_BYTES + 1),
     ],
 )
-def test_what_is_no_answer_is_named_so(data):
+def test_an_invalid_response_is_malformed(data):
     with pytest.raises(MalformedResponse):
         read(data)

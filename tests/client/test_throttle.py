@@ -1,4 +1,4 @@
-"""No more than so many requests a second, if the user says so."""
+"""The rate limit of requests that a user may configure."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ REQUEST = Request("GET", "/api")
 
 
 class Noting:
-    """Notes when a request comes through."""
+    """A transport that records when each request is sent."""
 
     def __init__(self, clock):
         self.clock = clock
@@ -44,14 +44,14 @@ async def sent(clock, throttled, count):
     await sending
 
 
-async def test_a_burst_goes_at_once_and_the_rest_at_its_pace(clock):
+async def test_a_burst_is_sent_at_once_and_the_rest_at_the_rate(clock):
     noting = Noting(clock)
     throttled = ThrottledTransport(noting, clock, qps=2, burst=3)
     await sent(clock, throttled, 6)
     assert noting.times == [0, 0, 0, 0.5, 1.0, 1.5]
 
 
-async def test_time_without_requests_earns_a_burst_and_no_more(clock):
+async def test_idle_time_allows_one_burst_and_no_more(clock):
     noting = Noting(clock)
     throttled = ThrottledTransport(noting, clock, qps=1, burst=2)
     await sent(clock, throttled, 3)
@@ -62,7 +62,7 @@ async def test_time_without_requests_earns_a_burst_and_no_more(clock):
     assert noting.times == [0, 0, 1, 2]
 
 
-async def test_streams_take_their_turn_too(clock):
+async def test_opening_a_stream_counts_as_a_request(clock):
     noting = Noting(clock)
     throttled = ThrottledTransport(noting, clock, qps=1, burst=1)
     await throttled.send(REQUEST)

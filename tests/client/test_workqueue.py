@@ -12,7 +12,7 @@ def make(clock=None, **kwargs):
     return WorkQueue(clock or VirtualClock(), **kwargs)
 
 
-async def test_keys_come_out_in_order_and_once():
+async def test_keys_are_returned_in_order_and_once():
     queue = make()
     for key in ("a", "b", "a", "c", "b"):
         queue.add(key)
@@ -20,7 +20,7 @@ async def test_keys_come_out_in_order_and_once():
     assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
 
 
-async def test_a_key_added_while_taken_waits_until_it_is_done():
+async def test_a_key_added_while_processing_waits_until_it_is_done():
     clock = VirtualClock()
     queue = make(clock)
     queue.add("a")
@@ -33,7 +33,7 @@ async def test_a_key_added_while_taken_waits_until_it_is_done():
     assert await second == "a"
 
 
-async def test_a_delayed_key_comes_when_its_time_has_come_and_the_shorter_delay_counts():
+async def test_a_delayed_key_is_queued_when_due_and_the_shorter_delay_counts():
     clock = VirtualClock()
     queue = make(clock)
     queue.add_after("slow", 10)
@@ -49,7 +49,7 @@ async def test_a_delayed_key_comes_when_its_time_has_come_and_the_shorter_delay_
     assert len(queue) == 0
 
 
-async def test_an_earlier_delay_added_later_is_not_held_up_by_the_timer():
+async def test_a_shorter_delay_added_later_is_due_first():
     clock = VirtualClock()
     queue = make(clock)
     queue.add_after("late", 100)
@@ -61,7 +61,7 @@ async def test_an_earlier_delay_added_later_is_not_held_up_by_the_timer():
     assert await queue.get() == "late"
 
 
-async def test_adding_a_delayed_key_puts_it_in_line_at_once_and_only_once():
+async def test_adding_a_delayed_key_queues_it_at_once_and_only_once():
     clock = VirtualClock()
     queue = make(clock)
     queue.add_after("a", 5)
@@ -72,7 +72,7 @@ async def test_adding_a_delayed_key_puts_it_in_line_at_once_and_only_once():
     assert len(queue) == 0
 
 
-async def test_each_failure_of_a_key_waits_longer_until_it_is_forgotten():
+async def test_the_delay_of_a_failing_key_grows_until_it_is_forgotten():
     clock = VirtualClock()
     queue = make(clock, backoff=Backoff(first=1.0, limit=3.0))
     waits = []
@@ -88,7 +88,7 @@ async def test_each_failure_of_a_key_waits_longer_until_it_is_forgotten():
     assert queue.failures("a") == 0
 
 
-async def test_shutdown_lets_workers_finish_what_is_in_line_and_drops_what_is_delayed():
+async def test_shutdown_keeps_queued_keys_and_drops_delayed_ones():
     queue = make()
     queue.add("a")
     queue.add_after("later", 5)
@@ -111,7 +111,7 @@ async def test_shutdown_wakes_waiting_workers():
     assert all(isinstance(answer, QueueClosed) for answer in answers)
 
 
-async def test_a_cancelled_worker_does_not_swallow_a_wake_up():
+async def test_a_cancelled_worker_passes_its_wakeup_on():
     clock = VirtualClock()
     queue = make(clock)
     first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
@@ -124,7 +124,7 @@ async def test_a_cancelled_worker_does_not_swallow_a_wake_up():
     )
 
 
-async def test_drained_waits_for_waiting_delayed_and_taken():
+async def test_wait_until_idle_waits_for_queued_delayed_and_processing_keys():
     clock = VirtualClock()
     queue = make(clock)
     queue.add("a")
@@ -140,7 +140,7 @@ async def test_drained_waits_for_waiting_delayed_and_taken():
     assert drained.done()
 
 
-async def test_workers_retry_what_fails_after_the_time_the_server_asks_for():
+async def test_workers_retry_a_failed_key_after_the_requested_delay():
     clock = VirtualClock()
     queue = make(clock, backoff=Backoff(first=1.0, limit=60.0))
     tries = []

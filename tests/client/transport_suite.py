@@ -1,9 +1,8 @@
-"""What every transport owes a Client, whichever server is behind it.
+"""The behaviour that a Client requires of every transport and API server.
 
-Subclass ``TransportSuite`` and give it three fixtures. ``transport``: a Transport to an API server
-as a user who may do anything. ``let_pass(seconds)``: let the server's time pass. ``compact()``:
-make the server forget its history. Every test works in a namespace of its own, so that the server
-may be shared.
+Subclass ``TransportSuite`` and define three fixtures. ``transport``: a Transport to an API server,
+authorized for everything. ``let_pass(seconds)``: advance the server's clock. ``compact()``: compact
+the server's history. Every test uses its own namespace, so that the tests can share a server.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 class NumberedConfig(Object, frozen=True):
-    """Config maps read by someone who expects numbers."""
+    """A config map whose values must be numbers."""
 
     data: dict[str, int] = {}  # noqa: RUF012
 
@@ -48,7 +47,7 @@ def a_lease(name, namespace, holder="me"):
 
 
 class TransportSuite:
-    """Every verb, every kind of error, every way a watch goes."""
+    """Every verb, the errors, lists and watches."""
 
     @pytest.fixture
     async def client(self, transport):
@@ -62,20 +61,20 @@ class TransportSuite:
 
     # Objects
 
-    async def test_what_is_created_can_be_read_typed(self, client, namespace):
+    async def test_a_created_object_can_be_read_typed(self, client, namespace):
         made = await client.create(LEASES, a_lease("l", namespace), namespace)
         found = await client.get(LEASES, "l", namespace)
         assert found == made
         assert found.spec.holder_identity == "me"
         assert found.metadata.uid and found.metadata.resource_version
 
-    async def test_fields_we_do_not_know_survive_reading_raw(self, client, namespace):
+    async def test_unknown_fields_are_preserved_when_read_raw(self, client, namespace):
         config = a_config("c", namespace, text="ü\n" * 3)
         await client.create(CONFIG_MAPS, config | {"immutable": False}, namespace)
         found = await client.get(CONFIG_MAPS, "c", namespace)
         assert found["data"] == {"text": "ü\nü\nü\n"} and found["immutable"] is False
 
-    async def test_what_is_not_there_is_not_found(self, client, namespace):
+    async def test_a_missing_object_is_not_found(self, client, namespace):
         with pytest.raises(NotFound) as caught:
             await client.get(CONFIG_MAPS, "missing", namespace)
         assert caught.value.message == 'configmaps "missing" not found'
@@ -83,19 +82,19 @@ class TransportSuite:
 
     async def test_a_resource_that_does_not_exist_is_not_found(self, client):
         with pytest.raises(NotFound):
-            await client.list(Resource("nobody.example", "v1", "things", "Thing", dict))
+            await client.list(Resource("missing.example", "v1", "things", "Thing", dict))
 
-    async def test_a_name_can_be_taken_once(self, client, namespace):
+    async def test_a_name_can_be_used_once(self, client, namespace):
         await client.create(CONFIG_MAPS, a_config("c", namespace), namespace)
         with pytest.raises(AlreadyExists, match=r'^configmaps "c" already exists$'):
             await client.create(CONFIG_MAPS, a_config("c", namespace), namespace)
 
-    async def test_a_wrong_field_is_named(self, client, namespace):
+    async def test_an_invalid_field_is_named(self, client, namespace):
         with pytest.raises(Invalid) as caught:
             await client.create(CONFIG_MAPS, a_config("No Good", namespace), namespace)
         assert [cause.field for cause in caught.value.details.causes] == ["metadata.name"]
 
-    async def test_an_update_replaces_and_a_stale_one_conflicts(self, client, namespace):
+    async def test_an_update_replaces_and_a_stale_update_conflicts(self, client, namespace):
         first = await client.create(CONFIG_MAPS, a_config("c", namespace, a="1"), namespace)
         second = await client.update(CONFIG_MAPS, first | {"data": {"b": "2"}})
         assert second["data"] == {"b": "2"}
@@ -103,7 +102,7 @@ class TransportSuite:
             await client.update(CONFIG_MAPS, first | {"data": {"c": "3"}})
         assert (await client.get(CONFIG_MAPS, "c", namespace))["data"] == {"b": "2"}
 
-    async def test_patches_of_three_kinds_change_a_part(self, client, namespace):
+    async def test_patches_of_three_types(self, client, namespace):
         await client.create(CONFIG_MAPS, a_config("c", namespace, a="1", b="2"), namespace)
         merged = await client.patch(CONFIG_MAPS, "c", {"data": {"a": None, "c": "3"}}, namespace)
         assert merged["data"] == {"b": "2", "c": "3"}
@@ -123,7 +122,7 @@ class TransportSuite:
         with pytest.raises(Conflict):
             await client.patch(CONFIG_MAPS, "c", guard | {"data": {"a": "3"}}, namespace)
 
-    async def test_the_status_is_written_through_its_own_door(self, client, namespace):
+    async def test_the_status_is_written_through_its_subresource(self, client, namespace):
         name = f"{namespace}-node"
         await client.create(NODES, a_node(name, cpu="4"))
         grown = {"status": {"allocatable": {"cpu": "8"}}}
@@ -144,19 +143,17 @@ class TransportSuite:
         with pytest.raises(Conflict):
             await client.bind(namespace, "p", binding)
 
-    async def test_deleting_guards_against_deleting_something_else(self, client, namespace):
+    async def test_deletion_preconditions_protect_another_object(self, client, namespace):
         made = await client.create(CONFIG_MAPS, a_config("c", namespace), namespace)
         with pytest.raises(Conflict):
-            await client.delete(CONFIG_MAPS, "c", namespace, uid="somebody-else")
+            await client.delete(CONFIG_MAPS, "c", namespace, uid="another")
         with pytest.raises(Conflict):
             await client.delete(CONFIG_MAPS, "c", namespace, resource_version="1")
         await client.delete(CONFIG_MAPS, "c", namespace, uid=made["metadata"]["uid"])
         with pytest.raises(NotFound):
             await client.delete(CONFIG_MAPS, "c", namespace)
 
-    async def test_an_assigned_pod_is_deleted_gracefully_unless_told_otherwise(
-        self, client, namespace
-    ):
+    async def test_an_assigned_pod_is_deleted_gracefully_by_default(self, client, namespace):
         await client.create(PODS, a_pod("p", namespace=namespace, node="n1"), namespace)
         await client.delete(PODS, "p", namespace, grace_seconds=7)
         leaving = await client.get(PODS, "p", namespace)
@@ -168,12 +165,12 @@ class TransportSuite:
     async def test_a_path_outside_any_resource_can_be_read(self, client):
         assert b"gitVersion" in await client.raw("/version")
 
-    async def test_an_answer_that_is_an_error_is_an_answer(self, transport):
+    async def test_an_error_status_is_returned_as_a_response(self, transport):
         answer = await transport.send(Request("GET", "/api/v1/nowhere"))
         assert answer.status == 404 and msgspec.json.decode(answer.body)["kind"] == "Status"
         assert answer.headers["content-type"].startswith("application/json")
 
-    async def test_many_requests_at_once_all_get_their_own_answer(self, client, namespace):
+    async def test_concurrent_requests_get_their_own_responses(self, client, namespace):
         names = [f"c{n}" for n in range(40)]
         made = await asyncio.gather(
             *(client.create(CONFIG_MAPS, a_config(n, namespace, n=n), namespace) for n in names)
@@ -194,7 +191,7 @@ class TransportSuite:
         named = await client.list(CONFIG_MAPS, namespace, fields="metadata.name=b")
         assert [c["metadata"]["name"] for c in named.items] == ["b"]
 
-    async def test_a_long_list_comes_in_pages_of_one_version(self, client, namespace):
+    async def test_a_long_list_has_pages_of_one_version(self, client, namespace):
         for n in range(5):
             await client.create(LEASES, a_lease(f"l{n}", namespace), namespace)
         first = await client.list(LEASES, namespace, limit=2)
@@ -208,18 +205,20 @@ class TransportSuite:
         ]  # fmt: skip
         assert {p.resource_version for p in pages} == {first.resource_version}
 
-    async def test_a_listed_object_says_what_it_is(self, client, namespace):
+    async def test_a_listed_object_has_its_kind(self, client, namespace):
         made = await client.create(LEASES, a_lease("l", namespace), namespace)
         assert (await client.list(LEASES, namespace)).items == (made,)
         raw = Resource("coordination.k8s.io", "v1", "leases", "Lease", dict)
         (listed,) = (await client.list(raw, namespace)).items
         assert (listed["apiVersion"], listed["kind"]) == ("coordination.k8s.io/v1", "Lease")
 
-    async def test_an_empty_list_has_a_version_too(self, client, namespace):
+    async def test_an_empty_list_has_a_version(self, client, namespace):
         empty = await client.list(LEASES, namespace)
         assert empty.items == () and int(empty.resource_version) > 0
 
-    async def test_an_object_that_does_not_fit_is_named_or_told(self, client, namespace):
+    async def test_an_object_that_does_not_match_its_type_is_named_or_reported(
+        self, client, namespace
+    ):
         for name, value in (("bad", "many"), ("good", "1")):
             await client.create(CONFIG_MAPS, a_config(name, namespace, n=value), namespace)
         with pytest.raises(
@@ -236,7 +235,7 @@ class TransportSuite:
 
     # Watches
 
-    async def test_a_watch_tells_what_happened_since_in_order(self, client, namespace):
+    async def test_a_watch_sends_past_events_in_order(self, client, namespace):
         start = (await client.list(LEASES, namespace)).resource_version
         made = await client.create(LEASES, a_lease("l", namespace), namespace)
         changed = await client.patch(LEASES, "l", {"spec": {"holderIdentity": "you"}}, namespace)
@@ -252,7 +251,7 @@ class TransportSuite:
         ]
         assert versions == sorted(versions) and versions[2] > versions[1]
 
-    async def test_a_watch_resumes_without_missing_or_repeating(self, client, namespace):
+    async def test_a_watch_resumes_without_missing_or_repeated_events(self, client, namespace):
         start = (await client.list(LEASES, namespace)).resource_version
         for n in range(4):
             await client.create(LEASES, a_lease(f"l{n}", namespace), namespace)
@@ -262,7 +261,7 @@ class TransportSuite:
         )
         assert [e.object.name for e in first + rest] == ["l0", "l1", "l2", "l3"]
 
-    async def test_a_watch_tells_what_happens_while_it_is_open(self, client, namespace):
+    async def test_a_watch_sends_new_events(self, client, namespace):
         start = (await client.list(LEASES, namespace)).resource_version
         watching = asyncio.create_task(
             take(client.watch(LEASES, namespace, resource_version=start), 2)
@@ -299,7 +298,7 @@ class TransportSuite:
             live = await anext(watch)
             assert (live.type, live.object.name) == ("ADDED", "c")
 
-    async def test_a_watch_ends_cleanly_when_its_time_is_over(self, client, namespace, let_pass):
+    async def test_a_watch_ends_after_its_timeout(self, client, namespace, let_pass):
         start = (await client.list(LEASES, namespace)).resource_version
         await client.create(LEASES, a_lease("l", namespace), namespace)
         watch = client.watch(LEASES, namespace, resource_version=start, timeout_seconds=2)
@@ -308,7 +307,7 @@ class TransportSuite:
         await let_pass(2.5)
         assert await ending == []
 
-    async def test_a_line_may_be_of_any_length(self, client, namespace):
+    async def test_a_line_may_have_any_length(self, client, namespace):
         start = (await client.list(CONFIG_MAPS, namespace)).resource_version
         long = "x" * 700_000
         await client.create(CONFIG_MAPS, a_config("long", namespace, text=long), namespace)
@@ -317,7 +316,7 @@ class TransportSuite:
         assert events[0].object["data"]["text"] == long
         assert events[1].object["metadata"]["name"] == "short"
 
-    async def test_a_version_whose_history_is_gone_is_expired(self, client, namespace, compact):
+    async def test_a_compacted_version_is_expired(self, client, namespace, compact):
         start = (await client.list(LEASES, namespace)).resource_version
         for name in ("a", "b"):
             await client.create(LEASES, a_lease(name, namespace), namespace)
@@ -327,12 +326,14 @@ class TransportSuite:
         now = await client.list(LEASES, namespace)
         assert [lease.name for lease in now.items] == ["a", "b"]
 
-    async def test_a_watch_of_nothing_known_is_not_found(self, client):
-        things = Resource("nobody.example", "v1", "things", "Thing", dict)
+    async def test_a_watch_of_an_unknown_resource_is_not_found(self, client):
+        things = Resource("missing.example", "v1", "things", "Thing", dict)
         with pytest.raises(NotFound):
             await take(client.watch(things), 1)
 
-    async def test_a_watched_object_that_does_not_fit_is_told_in_its_place(self, client, namespace):
+    async def test_a_watched_object_that_does_not_match_its_type_is_reported(
+        self, client, namespace
+    ):
         start = (await client.list(CONFIG_MAPS, namespace)).resource_version
         for name, value in (("a", "1"), ("bad", "many"), ("b", "2")):
             await client.create(CONFIG_MAPS, a_config(name, namespace, n=value), namespace)
@@ -347,9 +348,7 @@ class TransportSuite:
         with pytest.raises(UnreadableObject):
             await take(client.watch(NUMBERED, namespace, resource_version=start), 2)
 
-    async def test_hanging_up_ends_the_stream_and_leaves_the_transport_usable(
-        self, transport, client, namespace
-    ):
+    async def test_closing_a_stream_leaves_the_transport_usable(self, transport, client, namespace):
         query = {"watch": "true", "resourceVersion": "0"}
         for _ in range(3):
             async with transport.stream(Request("GET", LEASES.path(namespace), query)) as stream:
@@ -357,17 +356,17 @@ class TransportSuite:
         made = await client.create(LEASES, a_lease("l", namespace), namespace)
         assert made.name == "l"
 
-    async def test_a_refused_stream_has_its_whole_body_as_the_only_item(self, transport):
-        async with transport.stream(Request("GET", "/apis/nobody.example/v1/x")) as stream:
+    async def test_a_refused_stream_has_the_complete_body_as_the_only_item(self, transport):
+        async with transport.stream(Request("GET", "/apis/missing.example/v1/x")) as stream:
             parts = [part async for part in stream]
         assert stream.status == 404 and len(parts) == 1
 
-    async def test_what_is_not_permitted_does_not_leave(self, transport, client, namespace):
-        asked = []
+    async def test_a_write_that_the_check_refuses_is_not_sent(self, transport, client, namespace):
+        checks = []
 
         def write_check():
-            asked.append(1)
-            if len(asked) > 1:
+            checks.append(1)
+            if len(checks) > 1:
                 raise Conflict("not any more")
 
         for name in ("first", "second"):
@@ -390,7 +389,7 @@ class TransportSuite:
 
 
 async def take(watch, count):
-    """Read so many events that are not bookmarks, then hang up."""
+    """Read ``count`` events that are not bookmarks, then close the watch."""
     events = []
     async with aclosing(watch):
         async for event in watch:

@@ -1,4 +1,4 @@
-"""An API server with controllers and simulated nodes on a virtual clock; no scheduler."""
+"""An API server with controllers and simulated nodes on a virtual clock, without a scheduler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SmallCluster:
     server: ApiServer
 
     def cut_watches(self):
-        """End every watch, as a server that restarts does."""
+        """End all watches, as a restart of the server does."""
         for watching in tuple(self.server.context.watches):
             watching.close()
 
@@ -39,7 +39,7 @@ class SmallCluster:
         return (await self.client.list(PODS, namespace)).items
 
     async def bind_all(self, node, namespace="default"):
-        """Put every pod without a node on ``node``, as a scheduler would."""
+        """Bind all unassigned pods to ``node``, as a scheduler would."""
         for pod in await self.pods(namespace):
             if not pod.spec.node_name:
                 binding = {

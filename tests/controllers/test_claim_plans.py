@@ -65,7 +65,7 @@ def consumer(pod):
     return {"resource": "pods", "name": pod.name, "uid": pod.uid}
 
 
-def test_a_claim_is_made_from_the_template():
+def test_a_claim_is_created_from_the_template():
     made = plan(a_user()).creations["gpu"]
     meta = made.body["metadata"]
     assert meta["generateName"] == "p-gpu-"
@@ -84,13 +84,13 @@ def test_long_names_are_cut_in_proportion():
     assert (len(left), len(right)) == (60 * 57 // 92, 30 * 57 // 92)
 
 
-def test_a_recorded_claim_needs_nothing_and_a_deleted_one_is_made_again():
+def test_a_recorded_claim_needs_no_write_and_a_deleted_one_is_created_again():
     pod = a_user(recorded="c")
     assert plan(pod, owned_claim(pod)).creations == {}
     assert set(plan(pod).creations) == {"gpu"}
 
 
-def test_a_recorded_claim_of_somebody_else_is_replaced():
+def test_a_recorded_claim_of_another_owner_is_replaced():
     pod = a_user(recorded="c")
     assert set(plan(pod, owned_claim(a_user("other"))).creations) == {"gpu"}
 
@@ -104,31 +104,31 @@ def test_an_unrecorded_claim_of_this_pod_is_recorded():
     assert entries == [{"name": "gpu", "resourceClaimName": "c-xyz"}]
 
 
-def test_an_entry_found_to_need_no_claim_stays_without():
+def test_an_entry_that_needs_no_claim_gets_none():
     pod = a_user(status={"resourceClaimStatuses": [{"name": "gpu"}]})
     assert plan(pod).creations == {}
     assert claim_names(pod) == set()
 
 
-def test_a_missing_template_is_a_problem_with_a_name():
+def test_a_missing_template_is_named_in_the_problem():
     problem = plan(a_user(), templates=False)
     assert problem.missing_templates == ("t",)
     assert 'resource claim template "t"' in problem.problems["gpu"]
 
 
-def test_pods_that_end_or_are_deleted_get_no_claims():
+def test_finished_and_deleted_pods_get_no_claims():
     assert plan(a_user(status={"phase": "Failed"})).creations == {}
     assert plan(a_user(deletion_timestamp=rfc3339(0))).creations == {}
 
 
-def test_a_bound_pod_gets_allocated_claims_reserved():
+def test_allocated_claims_are_reserved_for_a_bound_pod():
     pod = a_user(recorded="c", node="n")
     claim = owned_claim(pod, status={"allocation": ALLOCATED})
     (patch,) = plan_reserved_for(pod, {"c": claim}.get)
     assert patch.patch["status"]["reservedFor"] == [consumer(pod)]
     assert patch.patch["metadata"]["resourceVersion"] == "1"
     assert plan_reserved_for(a_user(recorded="c"), {"c": claim}.get) == (), (
-        "that is the scheduler's"
+        "the scheduler reserves the claims of unassigned pods"
     )
     unallocated = owned_claim(pod)
     assert plan_reserved_for(pod, {"c": unallocated}.get) == ()
@@ -139,7 +139,7 @@ def in_use(*pods, finalizers=(CLAIM_FINALIZER,), **meta):
     return typed(a_claim("c", status=status), finalizers=list(finalizers), **meta)
 
 
-def test_the_last_consumer_to_go_takes_the_allocation_and_the_finalizer_along():
+def test_after_the_last_consumer_the_claim_is_deallocated_and_its_finalizer_removed():
     pod = a_user(status={"phase": "Succeeded"})
     release, unprotect = plan_claim(in_use(pod), {"p": pod})
     assert isinstance(release, Patch) and isinstance(unprotect, Patch)
@@ -148,20 +148,20 @@ def test_the_last_consumer_to_go_takes_the_allocation_and_the_finalizer_along():
     assert unprotect.patch["metadata"]["finalizers"] is None
 
 
-def test_while_one_consumer_remains_the_allocation_does():
+def test_a_claim_with_a_remaining_consumer_stays_allocated():
     gone, alive = a_user("gone"), a_user("alive", node="n")
     (release,) = plan_claim(in_use(gone, alive), {"gone": None, "alive": alive})
     assert release.patch["status"] == {"reservedFor": [consumer(alive)]}
 
 
-def test_a_consumer_without_uid_is_released_too():
+def test_a_consumer_without_a_uid_is_removed():
     status = {"reservedFor": [{"resource": "pods", "name": "p"}]}
     claim = typed(a_claim("c") | {"status": status})
     [release] = plan_claim(claim, {"p": None})
     assert release.patch["status"] == {"reservedFor": None}
 
 
-def test_consumers_that_are_unknown_running_or_no_pods_are_kept():
+def test_consumers_that_are_unknown_running_or_not_pods_are_kept():
     pod = a_user(node="n")
     assert plan_claim(in_use(pod), {}) == ()
     assert plan_claim(in_use(pod), {"p": pod}) == ()
@@ -177,7 +177,7 @@ def test_consumers_that_are_unknown_running_or_no_pods_are_kept():
     assert plan_claim(other, {"p": None}) == ()
 
 
-def test_a_replaced_pod_and_one_deleted_before_scheduling_are_over():
+def test_a_replaced_pod_and_a_pod_deleted_before_scheduling_are_removed():
     pod = a_user()
     assert len(plan_claim(in_use(pod), {"p": a_user(uid="another")})) == 2
     leaving = a_user(deletion_timestamp=rfc3339(0))
@@ -186,11 +186,11 @@ def test_a_replaced_pod_and_one_deleted_before_scheduling_are_over():
     assert plan_claim(in_use(pod), {"p": running}) == ()
 
 
-def test_an_allocated_claim_that_nobody_ever_used_stays_allocated():
+def test_an_allocated_claim_without_consumers_stays_allocated():
     assert plan_claim(in_use(), {}) == ()
 
 
-def test_a_deleted_claim_without_consumers_is_let_go():
+def test_a_deleted_claim_without_consumers_is_released():
     release, unprotect = plan_claim(in_use(deletion_timestamp=rfc3339(0)), {})
     assert release.patch["status"]["allocation"] is None
     assert unprotect.patch["metadata"]["finalizers"] is None
@@ -199,15 +199,15 @@ def test_a_deleted_claim_without_consumers_is_let_go():
     assert unprotect.patch["metadata"]["finalizers"] == ["x.io/y"]
 
 
-def test_a_claim_made_for_a_pod_goes_when_the_pod_is_done():
+def test_a_generated_claim_is_deleted_when_its_pod_is_done():
     pod = a_user(status={"phase": "Failed"})
     claim = owned_claim(pod)
     assert plan_claim(claim, {"p": pod}) == (Delete(RESOURCE_CLAIMS, "c", "default", claim.uid),)
-    assert plan_claim(claim, {}) == (), "an owner that is missing is the garbage collector's"
+    assert plan_claim(claim, {}) == (), "the garbage collector deletes the claims of missing owners"
     assert plan_claim(claim, {"p": a_user(node="n")}) == ()
 
 
-def test_the_special_claim_of_extended_resources_takes_the_same_way():
+def test_the_special_claim_of_extended_resources_is_deleted_with_its_pod():
     status = {
         "phase": "Succeeded",
         "extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": []},

@@ -12,7 +12,7 @@ async def claims(cluster):
 
 
 async def allocate(cluster, claim, pod):
-    """Do what the scheduler does before it binds."""
+    """Allocate and reserve a claim, as the scheduler does before it binds."""
     protect = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
     await cluster.client.patch(RESOURCE_CLAIMS, claim.name, protect, "default")
     result = {"request": "req-0", "driver": "d.example.com", "pool": "n", "device": "gpu-0"}
@@ -27,7 +27,7 @@ async def allocate(cluster, claim, pod):
     await cluster.clock.settle()
 
 
-async def test_a_pod_gets_its_claim_runs_with_it_and_takes_it_along(cluster):
+async def test_the_claim_of_a_pod_is_created_used_and_deleted_with_it(cluster):
     await cluster.create(a_node("n"), a_claim_template("t"), a_pod("p", claims=ENTRY))
     (claim,) = await claims(cluster)
     pod = await cluster.get(PODS, "p", "default")
@@ -74,7 +74,7 @@ async def test_D073_a_users_claim_is_deallocated_after_its_last_pod_and_not_dele
     assert claim.metadata.finalizers == ()
 
 
-async def test_a_template_that_comes_late_is_waited_for(cluster):
+async def test_a_pod_waits_for_its_claim_template(cluster):
     await cluster.create(a_node("n"), a_pod("p", claims=ENTRY))
     await cluster.clock.advance(1)
     assert await claims(cluster) == ()
@@ -86,7 +86,7 @@ async def test_a_template_that_comes_late_is_waited_for(cluster):
     assert len(await claims(cluster)) == 1
 
 
-async def test_a_claim_of_a_pod_that_has_ended_is_released_at_once(cluster):
+async def test_the_claim_of_a_finished_pod_is_released_at_once(cluster):
     short = {"holdfast.dev/run-for": "5s"}
     await cluster.create(
         a_node("n"), a_claim_template("t"), a_pod("p", claims=ENTRY, annotations=short)
@@ -100,7 +100,7 @@ async def test_a_claim_of_a_pod_that_has_ended_is_released_at_once(cluster):
     assert await claims(cluster) == ()
 
 
-async def test_a_deleted_claim_is_made_again(cluster):
+async def test_a_deleted_claim_is_created_again(cluster):
     await cluster.create(a_node("n"), a_claim_template("t"), a_pod("p", claims=ENTRY))
     (first,) = await claims(cluster)
     await cluster.client.delete(RESOURCE_CLAIMS, first.name, "default")

@@ -3,7 +3,7 @@
 from holdfast.controllers.conditions import set_condition
 
 
-def test_the_transition_time_moves_only_with_the_status():
+def test_the_transition_time_changes_only_with_the_status():
     found = []
     assert set_condition(found, {"type": "Ready", "status": "False", "reason": "A"}, "T0")
     assert set_condition(found, {"type": "Ready", "status": "False", "reason": "B"}, "T1")
@@ -15,7 +15,7 @@ def test_the_transition_time_moves_only_with_the_status():
     assert found[0]["reason"] == "B"
 
 
-def test_saying_the_same_again_changes_nothing():
+def test_an_equal_condition_changes_nothing():
     found = []
     set_condition(found, {"type": "Ready", "status": "True"}, "T0")
     assert not set_condition(found, {"type": "Ready", "status": "True"}, "T9")

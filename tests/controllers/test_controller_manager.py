@@ -1,4 +1,4 @@
-"""All controllers together: half a picture is a wrong one, and a dead one is not kept quiet."""
+"""The controller manager: controllers start after the sync, and a failure is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Dying(Reconciler):
 
 
 class Curious(Reconciler):
-    """Notes, for each pod, how many nodes it knew of when it first looked."""
+    """Records the number of cached nodes at each call of ``reconcile``."""
 
     name = "curious-controller"
     required_resources = (PODS, NODES)
@@ -37,7 +37,7 @@ class Curious(Reconciler):
         type(self).seen += (len(self._nodes.cache),)
 
 
-async def test_a_controller_that_dies_is_told(tmp_path):
+async def test_a_controller_that_fails_is_reported(tmp_path):
     async with start_small_cluster(tmp_path) as cluster:
         group = ControllerManager(cluster.client, cluster.clock, kinds=(Dying,))
         await group.start()
@@ -49,7 +49,7 @@ async def test_a_controller_that_dies_is_told(tmp_path):
         await group.stop()
 
 
-async def test_nobody_works_before_everything_was_read(tmp_path):
+async def test_controllers_start_after_all_informers_have_synced(tmp_path):
     async with start_small_cluster(tmp_path) as cluster:
         await cluster.create(a_node("n1"), a_node("n2"), a_pod("p"))
         group = ControllerManager(cluster.client, cluster.clock, kinds=(Curious,))

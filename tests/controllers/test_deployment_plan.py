@@ -33,7 +33,7 @@ def rolling(surge, unavailable):
 
 
 def an_rs(web, name, size, *, available=None, current=True, revision=1, age=100, desired=None):
-    """A ReplicaSet of the Deployment; one that is not current has another template."""
+    """A ReplicaSet of the Deployment; without ``current`` it has another template."""
     desired = web.spec.replicas if desired is None else desired
     bounds = ReplicaBounds.of(web)
     raw = a_replica_set(name, replicas=size)
@@ -88,12 +88,12 @@ def test_percentages_round_surge_up_and_unavailability_down(value, total, up, ex
     assert resolve_int_or_percent(value, total, up=up) == expected
 
 
-def test_both_bounds_zero_still_lets_something_move():
+def test_if_both_limits_are_zero_one_replica_may_be_unavailable():
     bounds = ReplicaBounds.of(a_web(3, strategy=rolling(0, "10%")))
     assert (bounds.max_surge, bounds.max_unavailable) == (0, 1)
 
 
-def test_the_first_look_creates_the_replica_set():
+def test_the_first_plan_creates_the_replica_set():
     web = a_web(
         3, annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}", "team": "a"}
     )
@@ -113,7 +113,7 @@ def test_the_first_look_creates_the_replica_set():
     assert said(plan, "Available") == ("False", "MinimumReplicasUnavailable")
 
 
-def test_the_hash_follows_the_template_and_the_collisions():
+def test_the_hash_depends_on_the_template_and_the_collision_count():
     template = a_web().spec.template
     assert revisions.template_hash(template, 0) == revisions.template_hash(dict(template), 0)
     assert revisions.template_hash(template, 0) != revisions.template_hash(template, 1)
@@ -121,7 +121,7 @@ def test_the_hash_follows_the_template_and_the_collisions():
     assert revisions.template_hash(template, 0) != revisions.template_hash(other, 0)
 
 
-def test_templates_compare_without_hash_and_empty_parts():
+def test_templates_are_compared_without_hash_label_and_empty_fields():
     one = {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}}
     other = {
         "metadata": {"labels": {"a": "b", revisions.HASH: "h"}, "creationTimestamp": None},
@@ -131,7 +131,7 @@ def test_templates_compare_without_hash_and_empty_parts():
     assert not revisions.same_template(one, {**other, "spec": {"x": 2}})
 
 
-def test_a_roll_out_grows_the_new_by_the_surge_first():
+def test_a_rollout_first_scales_the_new_replica_set_up_by_the_surge():
     web = a_web(4, strategy=rolling(1, 1))
     old = an_rs(web, "old", 4, current=False)
     plan = plan_deployment(web, [old], [], NOW)
@@ -139,7 +139,7 @@ def test_a_roll_out_grows_the_new_by_the_surge_first():
     assert plan.creation.body["metadata"]["annotations"][revisions.REVISION] == "2"
 
 
-def test_a_roll_out_shrinks_the_old_only_by_what_is_available_above_the_least():
+def test_a_rollout_scales_the_old_down_to_the_minimum_of_available_replicas():
     web = a_web(4, strategy=rolling(1, 1))
     old = an_rs(web, "old", 4, current=False)
     starting = an_rs(web, "new", 1, available=0, revision=2)
@@ -148,15 +148,15 @@ def test_a_roll_out_shrinks_the_old_only_by_what_is_available_above_the_least():
     assert sizes(plan_deployment(web, [old, started], [], NOW)) == {"old": 2}
 
 
-def test_a_roll_out_counts_nobody_who_was_told_to_go():
-    """A status that lags behind still counts the replica that its ReplicaSet was shrunk by."""
+def test_a_rollout_does_not_count_replicas_above_the_spec():
+    """The status of the old ReplicaSet is stale: it still counts a replica above its spec."""
     web = a_web(4)
     new = an_rs(web, "new", 3, available=2, revision=2, age=1)
     old = an_rs(web, "old", 2, available=3, current=False)
     assert sizes(plan_deployment(web, [new, old], [], NOW)) == {"old": 1}
 
 
-def test_a_roll_out_removes_unavailable_old_replicas_first():
+def test_a_rollout_removes_unavailable_old_replicas_first():
     web = a_web(4, strategy=rolling(1, 0))
     sick = an_rs(web, "sick", 2, available=0, current=False, age=50)
     well = an_rs(web, "well", 2, current=False, age=100)
@@ -164,14 +164,14 @@ def test_a_roll_out_removes_unavailable_old_replicas_first():
     assert sizes(plan_deployment(web, [sick, well, new], [], NOW)) == {"sick": 1}
 
 
-def test_nothing_moves_while_the_new_replicas_do_not_come_up():
+def test_a_rollout_waits_for_unavailable_new_replicas():
     web = a_web(4, strategy=rolling(1, 0))
     old = an_rs(web, "old", 4, current=False)
     stuck = an_rs(web, "new", 1, available=0, revision=2)
     assert sizes(plan_deployment(web, [old, stuck], [], NOW)) == {}
 
 
-def test_recreate_waits_for_the_last_old_pod():
+def test_recreate_waits_until_the_last_old_pod_has_ended():
     web = a_web(2, strategy={"type": "Recreate"})
     old = an_rs(web, "old", 2, current=False)
     assert sizes(plan_deployment(web, [old], [], NOW)) == {"old": 0}
@@ -187,7 +187,7 @@ def test_recreate_waits_for_the_last_old_pod():
     assert plan_deployment(web, [empty], [], NOW).creation.body["spec"]["replicas"] == 2
 
 
-def test_scaling_in_the_middle_of_a_roll_out_is_proportional():
+def test_scaling_during_a_rollout_is_proportional():
     web = a_web(20, strategy=rolling(5, 5))
     old = an_rs(web, "old", 8, current=False, desired=10, age=100)
     new = an_rs(web, "new", 7, revision=2, desired=10, age=50)
@@ -202,7 +202,7 @@ def test_scaling_a_single_replica_set_is_immediate():
     assert plan.events == ("Scaled up replica set only from 3 to 7",)
 
 
-def test_a_paused_deployment_scales_but_does_not_roll():
+def test_a_paused_deployment_scales_but_does_not_roll_out():
     web = a_web(4, paused=True)
     old = an_rs(web, "old", 2, current=False, desired=2)
     plan = plan_deployment(web, [old], [], NOW)
@@ -211,7 +211,7 @@ def test_a_paused_deployment_scales_but_does_not_roll():
     assert said(plan, "Progressing") == ("Unknown", "DeploymentPaused")
 
 
-def test_rolling_back_gives_the_old_replica_set_the_highest_number():
+def test_a_rollback_gives_the_old_replica_set_the_highest_revision():
     web = a_web(2)
     back = an_rs(web, "first", 0, revision=1, age=200)
     bad = an_rs(web, "second", 2, revision=2, current=False)
@@ -223,7 +223,7 @@ def test_rolling_back_gives_the_old_replica_set_the_highest_number():
     assert changes == [{revisions.REVISION: "3", revisions.HISTORY: "1"}]
 
 
-def test_a_complete_roll_out_says_so_and_forgets_old_revisions():
+def test_a_complete_rollout_deletes_old_revisions():
     web = a_web(2, revisionHistoryLimit=1)
     olds = [an_rs(web, f"old-{n}", 0, current=False, revision=n) for n in (1, 2, 3)]
     new = an_rs(web, "new", 2, revision=4)
@@ -233,7 +233,7 @@ def test_a_complete_roll_out_says_so_and_forgets_old_revisions():
     assert [w.name for w in plan.writes if isinstance(w, Delete)] == ["old-1", "old-2"]
 
 
-def test_a_settled_deployment_needs_no_writes():
+def test_a_complete_deployment_needs_no_writes():
     web = a_web(2)
     new = an_rs(web, "new", 2)
     settled = msgspec.structs.replace(
@@ -242,7 +242,7 @@ def test_a_settled_deployment_needs_no_writes():
     assert plan_deployment(settled, [new], [], NOW + 5000).writes == ()
 
 
-def test_a_roll_out_without_progress_is_called_late_after_its_deadline():
+def test_a_rollout_without_progress_exceeds_its_deadline():
     web = a_web(2)
     stuck = an_rs(web, "new", 2, available=0)
     plan = plan_deployment(web, [stuck], [], NOW)
@@ -254,7 +254,7 @@ def test_a_roll_out_without_progress_is_called_late_after_its_deadline():
     assert said(late, "Progressing") == ("False", "ProgressDeadlineExceeded")
 
 
-def test_a_resumed_deployment_is_not_late_for_the_time_it_was_paused():
+def test_the_deadline_of_a_resumed_deployment_starts_again():
     web = a_web(2, paused=True)
     stuck = an_rs(web, "new", 2, available=0)
     paused = status(plan_deployment(web, [stuck], [], NOW))
@@ -270,7 +270,7 @@ def test_a_resumed_deployment_is_not_late_for_the_time_it_was_paused():
     assert said(plan, "Progressing") == ("Unknown", "DeploymentResumed")
 
 
-def test_a_failing_replica_set_shows_in_the_deployment():
+def test_the_failure_of_a_replica_set_is_copied_to_the_deployment():
     web = a_web(2)
     failing = an_rs(web, "new", 2, available=0)
     condition = {
@@ -292,7 +292,7 @@ def test_a_failing_replica_set_shows_in_the_deployment():
     )
 
 
-def test_growth_never_exceeds_the_most():
+def test_the_new_replica_set_never_exceeds_the_maximum():
     for total in range(12):
         for current in range(total + 1):
             bounds = ReplicaBounds(replicas=6, max_surge=2, max_unavailable=1, rolling=True)

@@ -66,27 +66,27 @@ def counted(budget, pods, scale=None, now=NOW):
         ({"maxUnavailable": 1}, None, (3, 2, 3, 1)),
     ],
 )
-def test_what_a_budget_allows(spec, scale, expected):
+def test_the_disruptions_that_a_budget_allows(spec, scale, expected):
     assert counted(a_budget(**spec), some_pods(3), scale) == expected
 
 
-def test_a_condition_without_type_is_no_obstacle():
+def test_a_condition_without_a_type_is_ignored():
     odd = a_budget({"conditions": [{"status": "True"}]}, minAvailable=2)
     assert counted(odd, some_pods(3)) == (3, 2, 3, 1)
 
 
-def test_no_expected_pod_allows_nothing():
+def test_a_budget_without_expected_pods_allows_no_disruption():
     assert counted(a_budget(minAvailable=0), []) == (0, 0, 0, 0)
 
 
-def test_pods_that_leave_or_are_not_ready_are_not_healthy():
+def test_terminating_and_unready_pods_are_not_healthy():
     pods = [*some_pods(2), *some_pods(1, ready=False)]
     assert counted(a_budget(minAvailable=1), pods) == (3, 1, 2, 1)
     going = some_pods(2, deletion_timestamp=rfc3339(NOW))
     assert counted(a_budget(minAvailable=1), going) == (2, 1, 0, 0)
 
 
-def test_an_evicted_pod_counts_as_gone_until_its_deletion_should_have_been_seen():
+def test_an_evicted_pod_counts_as_disrupted_for_two_minutes():
     pods = some_pods(2)
     budget = a_budget({"disruptedPods": {pods[0].name: rfc3339(NOW)}}, minAvailable=1)
     assert counted(budget, pods) == (2, 1, 1, 0)
@@ -94,7 +94,7 @@ def test_an_evicted_pod_counts_as_gone_until_its_deletion_should_have_been_seen(
     assert counted(budget, pods, now=NOW + 130) == (2, 1, 2, 1)
 
 
-def test_a_settled_budget_is_not_written_again():
+def test_an_unchanged_status_of_a_budget_is_not_written():
     pods = some_pods(2)
     budget = a_budget(minAvailable=1)
     (patch,) = plan_budget(budget, pods, lambda *_: None, NOW).writes
@@ -102,7 +102,7 @@ def test_a_settled_budget_is_not_written_again():
     assert plan_budget(known, pods, lambda *_: None, NOW + 99).writes == ()
 
 
-async def test_evictions_use_the_budget_up(cluster):
+async def test_evictions_reduce_the_allowed_disruptions(cluster):
     raw = a_raw_budget(maxUnavailable=1)
     for key in ("uid", "resourceVersion", "generation"):
         del raw["metadata"][key]
@@ -130,13 +130,13 @@ async def evict(cluster, pod):
     await cluster.client.create(RAW_PODS, body, "default", name=pod.name, subresource="eviction")
 
 
-def test_a_stranded_pod_says_why_it_ended():
+def test_a_pod_of_a_missing_node_fails_with_a_condition():
     status = failed_status(typed(a_pod("p", node="n")), NOW)["status"]
     assert (status["phase"], status["conditions"][0]["reason"]) == ("Failed", "DeletionByPodGC")
     assert failed_status(typed(a_pod("p", status={"phase": "Succeeded"})), NOW) is None
 
 
-async def test_the_pods_of_a_node_that_is_gone_are_removed_and_replaced(cluster):
+async def test_the_pods_of_a_deleted_node_are_deleted_and_replaced(cluster):
     await cluster.create(a_node("n"), a_deployment("web", replicas=2))
     await cluster.bind_all("n")
     before = {p.uid for p in await cluster.pods()}
@@ -150,8 +150,8 @@ async def test_the_pods_of_a_node_that_is_gone_are_removed_and_replaced(cluster)
     assert not before & {p.uid for p in after}
 
 
-async def test_a_budget_nobody_can_read_stops_no_other(cluster):
-    """Such a budget may lie in the store of an earlier version; it is put there by hand."""
+async def test_a_budget_with_an_invalid_selector_does_not_affect_others(cluster):
+    """An earlier version may have stored such a budget; here it is written into the store."""
     store, readable = cluster.server.context.store, a_raw_budget(minAvailable=0)
     unreadable = a_raw_budget()
     unreadable["metadata"] |= {"name": "odd", "uid": "odd"}

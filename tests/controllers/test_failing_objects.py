@@ -1,4 +1,4 @@
-"""A controller that fails on one object says so on it, backs off, and works on with the rest."""
+"""A controller that fails on one object records an event, backs off and processes the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.testing import a_deployment, a_pod
 
 
 class Failing(Reconciler):
-    """Fails on the pod called bad, and changes it each time unless ``changes`` is False."""
+    """Fails on the pod named bad, and patches it at each attempt if ``changes`` is set."""
 
     name = "failing-controller"
     required_resources = (PODS,)
@@ -65,7 +65,7 @@ async def events_of(cluster, name):
     return [e for e in listed if e.involved_object.name == name]
 
 
-async def test_a_failing_object_is_named_in_an_event_and_seldom_in_the_log(
+async def test_a_failing_object_is_named_in_an_event_and_once_a_minute_in_the_log(
     cluster, failing, caplog
 ):
     await cluster.create(a_pod("bad"), a_pod("good"))
@@ -79,7 +79,7 @@ async def test_a_failing_object_is_named_in_an_event_and_seldom_in_the_log(
     assert any(key == "default/good" for _, key in failing.attempts)
 
 
-async def test_a_failing_object_that_its_controller_changes_is_tried_once_a_second(
+async def test_a_failing_object_that_its_controller_changes_is_retried_once_a_second(
     cluster, failing
 ):
     await cluster.create(a_pod("bad"))
@@ -88,7 +88,7 @@ async def test_a_failing_object_that_its_controller_changes_is_tried_once_a_seco
     assert len(since) <= 91
 
 
-async def test_a_failing_object_that_stays_as_it_is_is_tried_every_five_minutes(cluster, failing):
+async def test_an_unchanged_failing_object_is_retried_every_five_minutes(cluster, failing):
     Failing.changes = False
     await cluster.create(a_pod("bad"))
     await cluster.clock.advance(1500)
@@ -98,7 +98,7 @@ async def test_a_failing_object_that_stays_as_it_is_is_tried_every_five_minutes(
     assert waits[-1] == pytest.approx(300)
 
 
-async def test_the_object_is_tried_again_a_second_after_it_was_mended(cluster, failing):
+async def test_a_corrected_object_is_retried_after_a_second(cluster, failing):
     await cluster.create(a_pod("bad"))
     await cluster.clock.advance(30)
     Failing.failure = None
@@ -109,14 +109,14 @@ async def test_the_object_is_tried_again_a_second_after_it_was_mended(cluster, f
 
 
 @pytest.mark.parametrize("failing", [Invalid("spec is wrong")], indirect=True)
-async def test_words_of_the_server_are_passed_on(cluster, failing):
+async def test_the_message_of_the_server_is_in_the_event(cluster, failing):
     await cluster.create(a_pod("bad"))
     await cluster.clock.advance(30)
     events = [e for e in await events_of(cluster, "bad") if e.reason == "FailedReconcile"]
     assert [e.message for e in events] == ["Error: spec is wrong"]
 
 
-async def test_a_stored_deployment_that_no_controller_can_work_with(tmp_path):
+async def test_an_invalid_stored_deployment_is_reported_and_can_be_corrected(tmp_path):
     broken = a_deployment("broken")
     broken["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "Ki"}}
     await store_directly(tmp_path, (ObjectKey("apps", "deployments", "default", "broken"), broken))

@@ -1,4 +1,4 @@
-"""Whatever a network does, the cluster ends up as asked for: no pod too many, none too few."""
+"""After random network faults a Deployment has the right number of pods and claims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENTRY = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_a_storm_leaves_neither_too_many_nor_too_few(tmp_path, seed):
+async def test_after_random_faults_the_number_of_pods_is_right(tmp_path, seed):
     faulty = []
 
     def storm(transport, clock):
@@ -50,7 +50,7 @@ async def test_a_storm_leaves_neither_too_many_nor_too_few(tmp_path, seed):
         await cluster.clock.advance(20)
         faulty[0].enabled = False
         assert len(faulty[0].told) > 30
-        await cluster.clock.advance(400)  # beyond the longest wait for lost news
+        await cluster.clock.advance(400)  # longer than the timeout of expectations
 
         pods = await cluster.pods()
         assert len(pods) == 3

@@ -61,14 +61,14 @@ async def exists(cluster, resource, name, namespace="default"):
     return True
 
 
-async def test_what_is_born_without_a_living_owner_goes(cluster):
+async def test_an_object_created_with_a_missing_owner_is_deleted(cluster):
     owner = await make(cluster, CONFIG_MAPS, a_config("owner"))
     await cluster.client.delete(CONFIG_MAPS, "owner", "default")
     await make(cluster, CONFIG_MAPS, a_config("late", owner))
     assert not await exists(cluster, CONFIG_MAPS, "late")
 
 
-async def test_an_owner_of_the_same_name_but_another_life_does_not_count(cluster):
+async def test_an_owner_of_the_same_name_with_another_uid_does_not_count(cluster):
     first = await make(cluster, CONFIG_MAPS, a_config("owner"))
     await cluster.client.delete(CONFIG_MAPS, "owner", "default")
     await make(cluster, CONFIG_MAPS, a_config("owner"))
@@ -84,7 +84,7 @@ async def test_an_owner_in_another_namespace_counts_as_absent(cluster):
     assert not await exists(cluster, CONFIG_MAPS, "child")
 
 
-async def test_a_cluster_wide_object_with_an_owner_in_a_namespace_is_kept(cluster):
+async def test_a_cluster_scoped_object_with_a_namespaced_owner_is_kept(cluster):
     owner = await make(cluster, CONFIG_MAPS, a_config("owner"))
     reference = a_config("x", owner)["metadata"]["ownerReferences"]
     await cluster.create(a_node("n", metadata={"ownerReferences": reference}))
@@ -92,7 +92,7 @@ async def test_a_cluster_wide_object_with_an_owner_in_a_namespace_is_kept(cluste
     assert await exists(cluster, NODES, "n", "")
 
 
-async def test_one_of_two_owners_keeps_it_and_is_left_alone_in_the_list(cluster):
+async def test_a_remaining_owner_keeps_the_object_and_the_other_is_removed(cluster):
     one = await make(cluster, CONFIG_MAPS, a_config("one"))
     two = await make(cluster, CONFIG_MAPS, a_config("two"))
     child = a_config("child", one)
@@ -119,7 +119,7 @@ async def test_custom_resources_own_and_are_owned(cluster):
     assert not await exists(cluster, CONFIG_MAPS, "child")
 
 
-async def test_foreground_deletion_keeps_the_owner_until_its_last_blocking_dependent(cluster):
+async def test_foreground_deletion_keeps_the_owner_while_a_dependent_blocks_it(cluster):
     owner = await make(cluster, CONFIG_MAPS, a_config("owner"))
     reference = a_config("x", owner)["metadata"]["ownerReferences"][0]
     slow = a_pod(
@@ -136,7 +136,7 @@ async def test_foreground_deletion_keeps_the_owner_until_its_last_blocking_depen
     assert not await exists(cluster, CONFIG_MAPS, "owner")
 
 
-async def test_what_lost_its_owner_while_nobody_looked_is_found(cluster):
+async def test_an_object_whose_owner_was_deleted_while_controllers_were_stopped_is_deleted(cluster):
     owner = await make(cluster, CONFIG_MAPS, a_config("owner"))
     reference = a_config("x", owner)["metadata"]["ownerReferences"]
     await cluster.create(a_pod("child", metadata={"ownerReferences": reference}))
@@ -149,7 +149,7 @@ async def test_what_lost_its_owner_while_nobody_looked_is_found(cluster):
     assert not await exists(cluster, PODS, "child")
 
 
-async def test_beside_a_kubernetes_controller_manager_only_our_own_run(cluster):
+async def test_beside_a_kube_controller_manager_only_the_reservation_controller_runs(cluster):
     await cluster.controllers.stop()
     cluster.controllers = ControllerManager(cluster.client, cluster.clock, kinds=BESIDE_KUBERNETES)
     await cluster.controllers.start()

@@ -23,7 +23,7 @@ def an_item(uid, *owners, resource=PODS, block=True, deleting=False, finalizers=
     return GraphObject(resource, "default", uid, uid, "7", references, deleting, finalizers)
 
 
-def test_a_dependent_stays_while_one_owner_stands():
+def test_a_dependent_is_kept_while_one_owner_exists():
     pod = an_item("p", "a", "b")
     assert plan_dependent(pod, {"a": an_item("a"), "b": an_item("b")}, ()) == ()
     (patch,) = plan_dependent(pod, {"a": an_item("a"), "b": None}, ())
@@ -31,50 +31,50 @@ def test_a_dependent_stays_while_one_owner_stands():
     assert patch.patch["metadata"]["resourceVersion"] == "7"
 
 
-def test_a_dependent_without_owners_left_goes():
+def test_a_dependent_without_existing_owners_is_deleted():
     pod = an_item("p", "a", "b")
     assert plan_dependent(pod, {"a": None, "b": None}, ()) == (
         Delete(PODS, "p", "default", "p", "Background", "7"),
     )
 
 
-def test_an_owner_that_cannot_be_looked_up_keeps_its_dependents():
+def test_an_owner_that_cannot_be_resolved_keeps_its_dependents():
     assert plan_dependent(an_item("p", "a"), {}, ()) == ()
 
 
-def test_what_has_no_owner_or_is_going_already_is_left_alone():
+def test_objects_without_owners_and_terminating_objects_need_no_writes():
     assert plan_dependent(an_item("p"), {}, ()) == ()
     assert plan_dependent(an_item("p", "a", deleting=True), {"a": None}, ()) == ()
 
 
 @pytest.mark.parametrize(("children", "way"), [((), "Background"), (("q",), "Foreground")])
-def test_a_dependent_of_an_owner_that_goes_last_goes_first(children, way):
+def test_a_dependent_is_deleted_before_an_owner_that_waits_for_it(children, way):
     owner = an_item("a", deleting=True, finalizers=(FOREGROUND,))
     dependents = [an_item(c, "p") for c in children]
     (delete,) = plan_dependent(an_item("p", "a"), {"a": owner}, dependents)
     assert delete.propagation == way
 
 
-def test_a_dependent_that_orphans_its_own_goes_that_way():
+def test_a_dependent_with_the_orphan_finalizer_is_deleted_with_that_policy():
     (delete,) = plan_dependent(an_item("p", "a", finalizers=(ORPHAN,)), {"a": None}, ())
     assert delete.propagation == "Orphan"
 
 
-def test_the_owner_that_goes_last_waits_for_those_that_block_it():
+def test_foreground_deletion_waits_for_blocking_dependents():
     owner = an_item("a", resource=REPLICASETS, deleting=True, finalizers=("x", FOREGROUND))
     assert plan_foreground_deletion(owner, [an_item("p", "a")]) == ()
     (patch,) = plan_foreground_deletion(owner, [an_item("p", "a", block=False)])
     assert patch.patch["metadata"]["finalizers"] == ["x"]
 
 
-def test_orphaning_cuts_the_dependents_loose_before_the_owner_goes():
+def test_orphaning_removes_the_owner_references_before_the_finalizer():
     owner = an_item("a", resource=DEPLOYMENTS, deleting=True, finalizers=(ORPHAN,))
     first, last = plan_orphaning(owner, [an_item("p", "a")])
     assert (first.name, first.patch["metadata"]["ownerReferences"]) == ("p", None)
     assert (last.name, last.patch["metadata"]["finalizers"]) == ("a", None)
 
 
-def test_the_graph_knows_dependents_of_owners_it_never_saw():
+def test_the_graph_has_dependents_of_owners_that_were_never_observed():
     graph = OwnershipGraph()
     graph.put(an_item("p", "a"))
     graph.put(an_item("q", "a", "b"))

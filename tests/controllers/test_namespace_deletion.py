@@ -11,7 +11,7 @@ from holdfast.testing import a_deployment, a_namespace, a_node, a_pod, typed
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", dict)
 
 
-def test_the_conditions_name_what_is_left():
+def test_the_conditions_name_the_remaining_objects():
     space = typed(a_namespace("team"))
     pods = (typed(a_pod("p"), finalizers=["x.io/y"]), typed(a_pod("q")))
     patch = plan_conditions(space, [RemainingObjects(PODS, pods)], 0.0)
@@ -26,12 +26,12 @@ def test_the_conditions_name_what_is_left():
     assert plan_conditions(known, [RemainingObjects(PODS, pods)], 99.0) is None
 
 
-def test_only_our_own_finalizer_is_taken_off():
+def test_only_the_finalizer_of_the_controller_is_removed():
     raw = {"metadata": {"name": "x"}, "spec": {"finalizers": ["kubernetes", "x.io/y"]}}
     assert without_finalizer(raw)["spec"]["finalizers"] == ["x.io/y"]
 
 
-async def test_A036_a_namespace_goes_with_everything_in_it(cluster):
+async def test_A036_a_namespace_is_deleted_with_its_contents(cluster):
     await cluster.create(
         a_namespace("team"), a_node("n"), a_deployment("web", replicas=2, namespace="team")
     )
@@ -52,7 +52,7 @@ async def test_A036_a_namespace_goes_with_everything_in_it(cluster):
     assert (await cluster.client.list(CONFIG_MAPS, "team")).items == ()
 
 
-async def test_a_namespace_waits_for_what_a_finalizer_holds_and_says_so(cluster):
+async def test_a_namespace_waits_for_objects_with_finalizers_and_reports_them(cluster):
     held = {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "held", "finalizers": ["x.io/y"]},

@@ -22,11 +22,11 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 OWN = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 
-def test_a_ready_node_loses_the_taint_it_was_born_with():
+def test_the_not_ready_taint_of_a_ready_node_is_removed():
     assert keys(a_state("True", [NOT_READY, OWN])) == ["team"]
 
 
-def test_a_node_that_says_nothing_keeps_its_taints():
+def test_a_node_without_a_ready_condition_keeps_its_taints():
     assert keys(a_state(None, [NOT_READY])) is None
 
 
@@ -38,13 +38,13 @@ def test_a_node_that_is_not_ready_is_tainted(status, key):
     assert keys(a_state(status)) == [key]
 
 
-def test_cordon_and_pressure_taint_and_uncordon_untaints():
+def test_cordon_and_pressure_add_taints_and_uncordon_removes_its_taint():
     assert keys(a_state("True", unschedulable=True)) == ["node.kubernetes.io/unschedulable"]
     cordoned = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     assert keys(a_state("True", [cordoned])) == []
     assert keys(a_state("True", MemoryPressure="True")) == ["node.kubernetes.io/memory-pressure"]
 
 
-def test_taints_of_other_effects_belong_to_somebody_else():
+def test_taints_with_other_effects_are_kept():
     evicting = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
     assert keys(a_state("True", [evicting])) is None

@@ -53,7 +53,7 @@ def test_missing_pods_are_created_from_the_template():
     assert creation.body["spec"]["containers"] == rs.spec.template["spec"]["containers"]
 
 
-def test_one_look_creates_no_more_than_a_burst():
+def test_one_plan_creates_no_more_than_the_burst():
     assert counts(plan_replicaset(an_rs(2000), [], NOW)) == (0, BURST_REPLICAS, 0)
 
 
@@ -66,7 +66,7 @@ def test_finished_and_terminating_pods_do_not_count():
     assert counts(plan_replicaset(rs, [done, going], NOW)) == (0, 2, 0)
 
 
-def test_an_orphan_that_matches_is_adopted_and_a_stranger_is_released():
+def test_a_matching_orphan_is_adopted_and_a_pod_that_does_not_match_is_released():
     rs = an_rs(1)
     orphan = typed(a_pod("orphan", labels={"app": "rs"}))
     stranger = owned("stranger", rs, labels={"app": "other"})
@@ -80,7 +80,7 @@ def test_an_orphan_that_matches_is_adopted_and_a_stranger_is_released():
     assert by_name["stranger"]["ownerReferences"] is None
 
 
-def test_pods_of_another_controller_are_left_alone():
+def test_pods_of_another_controller_are_ignored():
     rs, other = an_rs(1), typed(a_replica_set("other"))
     assert counts(plan_replicaset(rs, [owned("theirs", other)], NOW)) == (0, 1, 0)
 
@@ -90,7 +90,7 @@ def test_a_replica_set_that_is_being_deleted_changes_nothing():
     assert counts(plan_replicaset(rs, [typed(a_pod("o", labels={"app": "rs"}))], NOW)) == (0, 0, 0)
 
 
-def test_scaling_down_takes_the_least_missed_first():
+def test_scaling_down_deletes_pods_in_the_order_of_upstream():
     rs = an_rs(0)
     pods = [
         owned("ready-old", rs, node="n", ready=True, age=5000),
@@ -107,7 +107,7 @@ def test_scaling_down_takes_the_least_missed_first():
     assert plan.deletions[0] == Delete(PODS, "unassigned", "default", pods[-1].uid)
 
 
-def test_of_two_equal_pods_the_one_on_the_more_crowded_node_goes():
+def test_of_two_equal_pods_the_one_on_the_node_with_more_related_pods_is_deleted():
     rs = an_rs(1)
     pods = [
         owned("alone", rs, node="a", ready=True),
@@ -121,14 +121,14 @@ def test_of_two_equal_pods_the_one_on_the_more_crowded_node_goes():
     assert [d.name for d in plan.deletions] == ["crowded"]
 
 
-def test_a_malformed_deletion_cost_counts_as_none():
+def test_an_invalid_deletion_cost_counts_as_zero():
     rs = an_rs(0)
     cheap = owned("cheap", rs, node="a", ready=True, annotations={DELETION_COST: "-1"})
     odd = owned("odd", rs, node="b", ready=True, annotations={DELETION_COST: "cheap"})
     assert in_deletion_order([odd, cheap], {}, NOW) == [cheap, odd]
 
 
-def test_status_counts_and_is_written_only_when_it_changed():
+def test_the_status_is_written_only_if_it_changed():
     rs = an_rs(2)
     pods = [owned("a", rs, node="n", ready=True), owned("b", rs)]
     plan = plan_replicaset(rs, pods, NOW)
@@ -159,7 +159,7 @@ def test_a_ready_pod_is_available_after_min_ready_seconds():
     assert plan.requeue_after is None
 
 
-def test_a_refused_creation_is_shown_as_a_condition_and_taken_back():
+def test_a_refused_creation_sets_a_condition_which_is_removed_later():
     rs = an_rs(1)
     plan = plan_replicaset(rs, [], NOW, failure='pods "x" is forbidden: exceeded quota')
     (condition,) = plan.status.patch["status"]["conditions"]

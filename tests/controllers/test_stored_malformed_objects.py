@@ -1,8 +1,8 @@
-"""Stored objects of any shape harm nothing but themselves, and can be deleted.
+"""Malformed stored objects affect no other objects, and can be deleted.
 
-Every kind that the server, a controller or an agent reads is stored with each of its fields
-removed, null or of a wrong type, as an older server may have left it.
-Of the wrong values each field gets one, the next field the ones after.
+Objects of every kind that the server, a controller or an agent reads are stored with each field
+removed, null or of a wrong type, as an older server may have stored them. Each field gets one of
+the wrong values, in turn.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def stored_mutants(resource, body):
     full = head | {**body, "metadata": {**body.get("metadata", {}), **meta, "name": "m"}}
     for number, (what, made) in some_of(enumerate(mutants(full, WRONG, each=1)), 3):
         if what == "('spec', 'finalizers', 0) = 'x'":
-            continue  # a finalizer like any other, which its owner removes
+            continue  # a valid finalizer, which another client removes
         name = f"m{number}"
         if isinstance(made.get("metadata"), dict):
             if made["metadata"].get("name") == "m":
@@ -139,7 +139,7 @@ async def everything_else_works(cluster, resource):
 
 
 async def free(cluster, resource, body, path, what):
-    """Take the finalizers away; a custom resource that breaks its schema is replaced whole."""
+    """Remove the finalizers; replace a custom resource that violates its schema."""
     change = {"metadata": {"finalizers": None, "ownerReferences": None}}
     media = "application/merge-patch+json"
     answer = await ask(cluster, "PATCH", path, change, content_type=media)
@@ -156,11 +156,11 @@ async def readable_pods(cluster):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("resource", "body"), FULL, ids=lambda p: getattr(p, "plural", ""))
-async def test_stored_mutants_harm_nothing_but_themselves(tmp_path, resource, body):
+async def test_malformed_stored_objects_do_not_affect_others(tmp_path, resource, body):
     made = list(stored_mutants(resource, body))
     stored = [(key, copy.deepcopy(obj)) for _, key, obj in made]
     async with start_small_cluster(tmp_path):
-        pass  # what every cluster has, custom resource definitions among it
+        pass  # creates the bootstrap objects, with the custom resource definitions
     await store_directly(tmp_path, *stored)
     async with start_small_cluster(tmp_path) as cluster:
         await cluster.clock.advance(60)

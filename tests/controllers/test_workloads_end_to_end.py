@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets and garbage collection through the real API server."""
+"""Deployments, ReplicaSets and garbage collection on the embedded API server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.errors import NotFound
 from holdfast.testing import a_deployment, a_node, a_priority_class, a_replica_set
 
 
-async def test_a_deployment_of_three_becomes_three_running_pods(cluster):
+async def test_a_deployment_of_three_replicas_has_three_running_pods(cluster):
     await cluster.create(a_node("n"), a_deployment("web", replicas=3))
 
     assert len(await cluster.pods()) == 3
@@ -45,12 +45,12 @@ async def test_scaling_to_one_leaves_one_pod(cluster):
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-async def test_deleting_a_deployment_takes_everything_along(cluster, propagation):
+async def test_deleting_a_deployment_deletes_its_replica_sets_and_pods(cluster, propagation):
     await cluster.create(a_node("n"), a_deployment("web", replicas=3))
     await cluster.bind_all("n")
 
     await cluster.client.delete(DEPLOYMENTS, "web", "default", propagation=propagation)
-    await cluster.clock.advance(1)  # conflicts with the status writers are tried again
+    await cluster.clock.advance(1)  # conflicts with writes of the status are retried
 
     for resource in (DEPLOYMENTS, REPLICASETS, PODS):
         assert (await cluster.client.list(resource, "default")).items == ()
@@ -66,7 +66,7 @@ async def test_A035_deleting_a_replica_set(cluster, propagation):
     await cluster.clock.advance(1)
     owners = (await cluster.client.list(REPLICASETS, "default")).items
     pods = await cluster.pods()
-    assert len(owners) == (1 if propagation == "Foreground" else 0), "the owner goes last, or first"
+    assert len(owners) == (1 if propagation == "Foreground" else 0)
     assert [p.terminating for p in pods] == [propagation != "Orphan"] * 2
     if propagation == "Orphan":
         assert [p.metadata.owner_references for p in pods] == [(), ()]
@@ -76,7 +76,7 @@ async def test_A035_deleting_a_replica_set(cluster, propagation):
     assert (await cluster.client.list(REPLICASETS, "default")).items == ()
 
 
-async def test_orphaned_pods_stay_and_are_adopted_again(cluster):
+async def test_orphaned_pods_are_kept_and_adopted_again(cluster):
     await cluster.create(a_node("n"), a_replica_set("rs", replicas=2))
     await cluster.bind_all("n")
     before = {p.uid for p in await cluster.pods()}
@@ -95,7 +95,7 @@ async def test_orphaned_pods_stay_and_are_adopted_again(cluster):
     assert {o.uid for p in adopted for o in p.metadata.owner_references} == {rs.uid}
 
 
-async def test_a_new_template_rolls_and_an_old_one_rolls_back(cluster):
+async def test_a_new_template_is_rolled_out_and_an_old_one_rolled_back(cluster):
     await cluster.create(a_node("n"), a_deployment("web", replicas=4))
     await cluster.bind_all("n")
     template = {"spec": {"template": {"metadata": {"labels": {"release": "two"}}}}}
@@ -125,7 +125,7 @@ async def test_a_new_template_rolls_and_an_old_one_rolls_back(cluster):
     assert web.metadata.annotations["deployment.kubernetes.io/revision"] == "3"
 
 
-async def test_a_refused_pod_is_reported_and_tried_again(cluster):
+async def test_a_refused_pod_is_reported_and_retried(cluster):
     await cluster.create(a_replica_set("rs", replicas=2, priority_class_name="missing"))
     await cluster.clock.advance(1)
     rs = await cluster.get(REPLICASETS, "rs", "default")

@@ -1,1 +1,1 @@
-"""Upstream's own test cases, run against Holdfast; README.md here says how to add some."""
+"""Upstream's test cases, run on Holdfast; README.md explains how to add some."""

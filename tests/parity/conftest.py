@@ -1,4 +1,4 @@
-"""Skip (or, under CI, fail) without vectors; tell the report which record a case stands for."""
+"""Skip (or, under CI, fail) without vectors; add the record of each case to the report."""
 
 import pytest
 

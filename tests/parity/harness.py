@@ -1,4 +1,4 @@
-"""Turn upstream records into pytest cases: one record, one case."""
+"""Make one pytest case of each upstream record."""
 
 import hashlib
 from collections.abc import Callable
@@ -16,9 +16,9 @@ def parity(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test function once for each record in scope of the named upstream tests.
 
-    The function takes ``record`` and asserts what ``record.compare`` says. ``where`` splits one
-    upstream test among several functions; a record that no function takes counts as not yet
-    covered, one that an exception names must fail.
+    The function takes ``record`` and compares what ``record.compare`` names. ``where`` splits one
+    upstream test among several functions. A record without a function counts as not yet covered; a
+    record in ``exceptions.tsv`` must fail.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -34,7 +34,7 @@ def parity(
 
 
 def case_id(record: Record) -> str:
-    """Write a short, stable, printable name: the upstream test, the case and its line."""
+    """Return a short, stable, printable name: the upstream test, the case and its line."""
     name = record.id.removeprefix(record.source).lstrip(":") or record.name
     plain = "".join(c if c.isprintable() and c.isascii() else "_" for c in name)
     if len(plain) > _LONGEST_ID:

@@ -1,4 +1,4 @@
-"""Put Koordinator's reservations and accounts into a world, as objects that say the same."""
+"""Build a world from the reservations and node states of Koordinator's test tables."""
 
 import msgspec
 
@@ -15,11 +15,11 @@ from parity.scheduling import Asked, node, pod
 PREFIX = "scheduling.koordinator.sh"
 AFFINITY = f"{PREFIX}/reservation-affinity"
 ALLOCATED = f"{PREFIX}/reservation-allocated"
-EVERYBODY = [{"labelSelector": {}}]
+ANY_OWNER = [{"labelSelector": {}}]
 
 
 def reservation(raw, *, owners=None, where=None, allocatable=None):
-    """A reservation as Go's test means it: what its table leaves to the code around is given."""
+    """Return a reservation of a Go test, completed by what the code around the table sets."""
     spec, status = dict(raw.get("spec") or {}), dict(raw.get("status") or {})
     if owners is not None:
         spec["owners"] = owners
@@ -42,13 +42,13 @@ def a_user(name, where, requests, offer=None):
 
 
 def asking_for(raw, requests):
-    """A pod, or a reservation's template, which Go's table leaves without any request."""
+    """Add requests to a pod or a reservation's template, which has none in Go's table."""
     containers = [{"name": "c", "resources": {"requests": requests}}]
     return {**raw, "spec": {**(raw.get("spec") or {}), "containers": containers}}
 
 
 def amounts(resource):
-    """Read Go's aggregated framework.Resource as requests."""
+    """Return Go's aggregated framework.Resource as requests."""
     found = {"cpu": f"{resource['milliCPU']}m"} if resource.get("milliCPU") else {}
     if resource.get("memory"):
         found["memory"] = str(resource["memory"])
@@ -56,10 +56,10 @@ def amounts(resource):
 
 
 class Account:
-    """One node whose books Go's test gives as sums; here the pods and reservations behind them.
+    """One node with pods and reservations that add up to the sums in Go's test table.
 
-    In Go ``podRequested`` counts every pod and reserve pod, ``rAllocated`` the owners once more.
-    Where a table gives an owner's use only as what preempting it would free, that is its use.
+    In Go ``podRequested`` counts every pod and reserve pod, and ``rAllocated`` the owners again.
+    If a table gives an owner's usage only as what its preemption frees, that is its usage.
     """
 
     def __init__(self, raw_node, state):
@@ -82,7 +82,7 @@ class Account:
 
     def _hold(self, info, free_in):
         offer = reservation(
-            info["reservation"], owners=EVERYBODY, where=self.name, allocatable=info["allocatable"]
+            info["reservation"], owners=ANY_OWNER, where=self.name, allocatable=info["allocatable"]
         )
         offer = msgspec.structs.replace(
             offer, spec=msgspec.structs.replace(offer.spec, allocate_once=False)
@@ -125,7 +125,7 @@ class Account:
 
     @property
     def change(self):
-        """What preempting would take away."""
+        """The removal of the preempted pods."""
         return PodChange(removed={self.world.nodes.row_of[self.name]: tuple(self._gone)})
 
 
@@ -134,13 +134,13 @@ def is_reserve_pod(raw):
 
 
 def asked_for(uid, raw, world):
-    """Ask about the reserve pod of a reservation."""
+    """Prepare the plugin for the reserve pod of a reservation."""
     pod_info, plugin = world.pod_info(pod(raw, uid=uid), stands_in=True), Plugin()
     return Asked(plugin, ask(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world)
 
 
 def asking(state, raw=None):
-    """The pod that asks, with the affinity Go's state says it has."""
+    """Return the raw pod to schedule, with the reservation affinity of Go's state."""
     requests = state.get("podRequests") or amounts(state.get("podRequestsResources") or {})
     container = {"name": "c", "resources": {"requests": requests}}
     raw = raw or {"metadata": {}, "spec": {"containers": [container]}}

@@ -1,4 +1,4 @@
-"""Put upstream's nodes and pods into a world and ask one plugin about one pod."""
+"""Build a world from upstream's nodes and pods and run one plugin for one pod."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +37,7 @@ def pod(raw, **metadata):
 
 
 def world_of(nodes, pods=()):
-    """A world of typed nodes and raw pods; pods get a uid each, for upstream's often have none."""
+    """Return a world of typed nodes and raw pods; pods without a uid get one."""
     world = World()
     for one in nodes:
         world.upsert(one)
@@ -91,7 +91,7 @@ class Asked:
         return status(Code(verdict), words)
 
     def scores(self, *, normalized):
-        """Scores of all nodes, by name."""
+        """Return the scores of all nodes by name."""
         nodes = self.world.nodes
         if self.prescore_skips:
             return dict.fromkeys(nodes.row_of, 0)

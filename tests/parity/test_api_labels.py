@@ -12,7 +12,7 @@ FILE = "labels.jsonl"
 
 
 def written(selector):
-    """Write a selector as the vectors do."""
+    """Return a selector in the form of the vectors."""
     requirements = selector.requirements
     return {
         "requirements": None

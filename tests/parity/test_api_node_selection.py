@@ -23,7 +23,7 @@ REASONS = {"Invalid value": "FieldValueInvalid", "Unsupported value": "FieldValu
 
 
 def mistakes(text):
-    """Read field path and error type out of an upstream error, one or several in brackets."""
+    """Return the field paths and error types of an upstream error, one or several in brackets."""
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     found = re.findall(r"(?:^|, )(\S+): (Invalid value|Unsupported value): ", text)

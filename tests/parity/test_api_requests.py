@@ -1,4 +1,4 @@
-"""What pods ask for."""
+"""Requests and limits of pods."""
 
 from holdfast.api import requests
 from holdfast.api.decode import convert_object
@@ -11,7 +11,7 @@ FILE = "pod_requests.jsonl"
 
 
 def reading(options):
-    """Translate upstream's options; what has no counterpart must be off."""
+    """Translate upstream's options; options without a counterpart must be off."""
     assert not options["skipContainerLevelResources"]
     assert not options["useDRANodeAllocatableResourceClaimStatus"]
     return PodResourcesOptions(
@@ -77,7 +77,7 @@ def test_what_the_scheduler_counts(record):
 
 @parity(FILE, "TestIsPodLevelResourcesSet")
 def test_pod_level_resources_are_set(record):
-    # Upstream asks this of requests and limits together, Holdfast only of requests.
+    # Upstream checks requests and limits together, Holdfast only requests.
     own = record.input["podResources"] or {}
     each = [{"spec": {"resources": {"requests": own.get(n)}}} for n in ("requests", "limits")]
     got = any(requests.asks_as_a_pod(convert_object(pod, Pod)) for pod in each)

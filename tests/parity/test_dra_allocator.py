@@ -67,7 +67,7 @@ def identity(raw):
 
 
 def comparable(allocation, order):
-    """Bring an allocation into a form in which only what counts can differ."""
+    """Normalize an allocation, so that only what is compared can differ."""
     results = [
         json.dumps(
             {**result, **({"shareID": "any"} if "shareID" in result else {})}, sort_keys=True

@@ -5,7 +5,7 @@ from holdfast.api.devices import Device
 from holdfast.cel import CompileError, DeviceSelectors, EvaluationError
 from parity.harness import parity
 
-# Upstream's texts are cel-go's; what must agree is the class of the failure.
+# Upstream's messages are cel-go's; only the class of the failure is compared.
 CLASSES = {
     "no such key": "no such key",
     "actual cost limit exceeded": "cost limit exceeded",

@@ -1,4 +1,4 @@
-"""The parts of the DynamicResources plugin: pods' claims, extended resources, scores, ledger."""
+"""Parts of the DynamicResources plugin: claims of pods, extended resources, scores, ledger."""
 
 import msgspec
 import numpy as np
@@ -67,7 +67,7 @@ def test_extended_requests(record):
 def test_extended_mappings(record):
     found = breakdown(record, "deviceClassMapping", "extnededResources")
 
-    # Upstream sorts what it got before it compares.
+    # Upstream sorts the result before it compares.
     def order(mapping):
         return sorted(mapping.items())
 

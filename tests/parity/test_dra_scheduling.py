@@ -1,4 +1,4 @@
-"""The DynamicResources plugin through all its points, as upstream's TestPlugin walks them."""
+"""The DynamicResources plugin at all extension points, as in upstream's TestPlugin."""
 
 import copy
 import json
@@ -136,7 +136,7 @@ class Walk:
         return status(None)
 
     def promises(self):
-        """The uids this attempt promised devices under."""
+        """The uids of the claims whose devices this attempt has allocated in flight."""
         return () if self.state is None else {c.uid for c in self.state.written.promises}
 
     def postfilter(self):
@@ -151,7 +151,7 @@ def status(refusal):
 
 
 def stored(claim):
-    """A claim without what upstream's comparison leaves out."""
+    """Return a claim without the fields that upstream's comparison ignores."""
     claim = copy.deepcopy(claim)
     for field in ("uid", "resourceVersion"):
         claim["metadata"].pop(field, None)

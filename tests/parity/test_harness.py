@@ -1,4 +1,4 @@
-"""The harness itself: it must see every record that counts, once, under a name of its own."""
+"""The harness itself: every record in scope is one case with a unique name."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from parity.harness import case_id, parity
 pytestmark = pytest.mark.parity
 
 
-def test_each_scope_row_selects_as_many_records_as_it_says():
+def test_each_scope_row_selects_the_stated_number_of_records():
     for row in vectors.scope():
         chosen = [raw for _, raw in vectors.raw_records(row.file) if row.covers(raw)]
         assert len(chosen) == row.records, (row.file, row.source)
@@ -31,6 +31,6 @@ def test_an_ambiguous_upstream_name_is_refused():
         vectors.select("queueing_hints.jsonl", "Test_isSchedulableAfterNodeChange")
 
 
-def test_a_runner_for_nothing_is_refused():
+def test_a_test_without_records_is_refused():
     with pytest.raises(AssertionError, match="no record in scope"):
         parity("quantity.jsonl", "TestParseQuantityString")

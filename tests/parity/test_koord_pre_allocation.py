@@ -1,4 +1,4 @@
-"""Koordinator's reservations that are made of running pods' room."""
+"""Koordinator's tables of pre-allocation from running pods."""
 
 import msgspec
 
@@ -85,7 +85,7 @@ def listed(amounts):
 
 
 @parity(FILE, "Test_filterWithPreAllocatablePods")
-def test_a_node_is_judged_with_its_pods(record):
+def test_a_node_is_filtered_with_its_pods(record):
     data = record.input["stateData"]
     there = data["nodeReservationStates"]["test-node"]
     reservation = convert_object(data["rInfo"]["reservation"], Reservation)
@@ -103,7 +103,7 @@ def test_a_node_is_judged_with_its_pods(record):
     state = InheritState(world.nodes, world.offers, will, heritable, site)
     (row,) = world.nodes.rows.tolist()
     state.seen().candidates[row] = [world.pod_info(convert_object(raw, Pod)) for raw in pods]
-    # A change that changes nothing has the row judged anew.
+    # An empty change makes the plugin filter the row again.
     change = PodChange(added={row: ()})
     if preemptible := (data.get("preemptible") or {}).get("test-node"):
         pod = world.pod_info(pod_of(listed(preemptible), "preemptible"))
@@ -114,7 +114,7 @@ def test_a_node_is_judged_with_its_pods(record):
 
 
 @parity(FILE, "TestNominatePreAllocation", "Test_sortPreAllocatablePodsForDefaultMode")
-def test_the_pod_that_fills_it_best_goes_first(record):
+def test_the_pod_that_fits_best_is_first(record):
     given = record.input
     raw = given.get("reservation") or given["rInfo"].get("reservation")
     world = world_with(given["node"], (), ())

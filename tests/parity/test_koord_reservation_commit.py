@@ -1,4 +1,4 @@
-"""Koordinator's tables of reserving, binding and following reservations."""
+"""Koordinator's tables of Reserve, Bind and the events of reservations."""
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from holdfast.framework.world import World
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.scheduler.cycle import schedule_pod, unreserve_and_forget
 from parity.harness import parity
-from parity.reserving import ALLOCATED, EVERYBODY, reservation
+from parity.reserving import ALLOCATED, ANY_OWNER, reservation
 from parity.scheduling import node, pod
 
 FILE = "koord_reservation_commit.jsonl"
@@ -21,7 +21,7 @@ PROFILE = Profile("p", (ReservationPlugin(),))
 
 
 def decided(given):
-    """Let the pod have its turn on a node with the reservation Go nominated beforehand."""
+    """Schedule the pod on a node with the reservation that the Go test nominated."""
     world, raw = World(), given["pod"]
     where = given["nodeName"] or "test-node"
     allocatable = {"cpu": "9", "memory": "99Gi", "pods": "9"}
@@ -30,9 +30,9 @@ def decided(given):
     reserves = any(k.endswith("/reserve-pod") for k in raw["metadata"].get("annotations", {}))
     if offered and not reserves:
         held = {"cpu": "2", "memory": "4Gi"}
-        world.upsert(reservation(offered, owners=EVERYBODY, where=where, allocatable=held))
+        world.upsert(reservation(offered, owners=ANY_OWNER, where=where, allocatable=held))
         if not raw["spec"].get("containers"):
-            # Go says outright that it was assumed; a pod that asks for something is.
+            # The Go test states that the pod was assumed; here a pod with requests is.
             container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
             raw = {**raw, "spec": {"containers": [container]}}
     uid = raw["metadata"].get("uid") or "incoming"
@@ -46,7 +46,7 @@ def decided(given):
 
 
 def assigned(world):
-    """Pods that draw on any offer."""
+    """Return the pods that have an allocation from any reservation."""
     return {uid for offer in world.offers for uid in offer.draws}
 
 
@@ -83,7 +83,7 @@ def test_unreserve(record):
 
 @parity(FILE, "TestPreBind")
 def test_annotation(record):
-    """The annotation goes with the Binding, which is the write that binds."""
+    """The annotation is part of the Binding."""
     _, placement = decided(record.input)
     before = record.input["pod"]["metadata"].get("annotations") or {}
     want = record.expected["wantPod"]["metadata"].get("annotations") or {}
@@ -96,7 +96,7 @@ def test_bind(record):
     raw, stored = given["pod"], given.get("reservation")
     uid = raw["metadata"].get("uid")
     world = World()
-    # A reserve pod carries its reservation's annotations; the Go case leaves them out.
+    # A reserve pod has the annotations of its reservation; the Go case omits them.
     notes = [(obj or {}).get("metadata", {}).get("annotations") or {} for obj in (raw, stored)]
     found = pod(raw, name="reserve-pod-0", annotations={**notes[0], **notes[1]})
     pod_info = world.pod_info(found, stands_in=bool(uid))
@@ -107,7 +107,7 @@ def test_bind(record):
         return
     message = want["want"].get("reasons", [""])[0]
     if "not found" in message:
-        # Whether reading or writing finds it gone, the words are the server's.
+        # The message is the server's, whether the get or the write finds that it is missing.
         next(steps)
         with pytest.raises(NotFound, match="not found"):
             steps.throw(NotFound(message))
@@ -127,8 +127,8 @@ def test_bind(record):
 
 
 @parity(FILE, "TestEventHandlerOnAdd", "TestEventHandlerUpdate")
-def test_following(record):
-    """What Go keeps of an ended reservation is to clean up; ours holds nothing for it."""
+def test_reservation_events(record):
+    """Go keeps a finished reservation to clean it up; in Holdfast it holds no resources."""
     given, want = record.input, record.expected["wantReservation"]
     world = World()
     world.upsert(node({"metadata": {"name": "test-node-1"}}))

@@ -1,4 +1,4 @@
-"""Koordinator's tables of filtering by reservations, against the plugin and the ledger."""
+"""Koordinator's tables of Filter with reservations, on the plugin and the ledger."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from holdfast.plugins.reservation.diagnosis import NodeCounts, summary
 from holdfast.plugins.reservation.nomination import nominate, why_none
 from parity.harness import parity
 from parity.reserving import (
-    EVERYBODY,
+    ANY_OWNER,
     Account,
     a_user,
     asked_for,
@@ -47,10 +47,10 @@ def test_accounts(record):
 
 @parity(FILE, "TestFilterNominateReservation")
 def test_nominating(record):
-    """What is refused to be nominated serves nobody: the pod must use it, and finds it will not."""
+    """A reservation that may not be nominated is rejected for a pod that requires it."""
     world, where = World(), "test-node"
     world.upsert(node({**record.input["node"], "status": {"allocatable": PLENTY}}))
-    target = reservation(record.input["targetReservation"], owners=EVERYBODY, where=where)
+    target = reservation(record.input["targetReservation"], owners=ANY_OWNER, where=where)
     world.upsert(target)
     if used := (record.input["targetReservation"]["status"].get("allocated")):
         world.upsert(a_user("before", where, used, target))
@@ -63,7 +63,7 @@ def test_nominating(record):
 
 
 def moved(before, after, world):
-    """What a change of the hypothesis moves: on the node, and in the reservation."""
+    """Return the amounts that a hypothetical change moves on the node and in the reservation."""
     old, new = (given_back(world.offers, change) for change in (before, after))
     found = []
     for was, now in ((old.rows, new.rows), (old.slots, new.slots)):
@@ -85,14 +85,14 @@ def told(amounts):
 
 @parity(FILE, "TestPreFilterExtensionAddPod", "TestPreFilterExtensionRemovePod")
 def test_hypotheses(record):
-    """Adding and removing move the same amounts; those of an owner move in its reservation."""
+    """AddPod and RemovePod move the same amounts; an owner's amounts move in its reservation."""
     given, expected = record.input, record.expected
     world, where = World(), "test-node"
     world.upsert(node(given["node"]))
-    # More is reserved than any owner uses, so that what it frees is all lent again.
-    # Whoever is added draws on what it owns; upstream, on what it was nominated to.
+    # More is reserved than any owner uses, so that all that an owner frees is reserved again.
+    # An added pod allocates from the reservation it owns; upstream, from the nominated one.
     offer = reservation(
-        given["reservationIfWithR"], owners=EVERYBODY if given["withR"] else NOBODY, where=where,
+        given["reservationIfWithR"], owners=ANY_OWNER if given["withR"] else NOBODY, where=where,
         allocatable={"cpu": "100", "pods": "10"},
     )  # fmt: skip
     world.upsert(offer)
@@ -126,7 +126,7 @@ def test_prefilter(record):
     if "nodeReservationStates" in given:
         labels = {"reservation-type": "test"}
         raw = {"metadata": {"name": "r", "labels": labels}}
-        world.upsert(reservation(raw, owners=EVERYBODY, where="test-node-1"))
+        world.upsert(reservation(raw, owners=ANY_OWNER, where="test-node-1"))
     raw = given["pod"]
     if is_reserve_pod(raw):
         if "reservation" in given:
@@ -140,8 +140,8 @@ def test_prefilter(record):
 
 
 @parity(FILE, "TestPreFilter", where=pre_allocating)
-def test_prefilter_of_heirs(record):
-    """Go's state says where somebody may leave its room; here its owner stands there."""
+def test_prefilter_of_pre_allocation(record):
+    """Go's state names the nodes with pre-allocatable pods; here such a pod is on the node."""
     given, want = record.input, record.expected
     world, uid = World(), "incoming"
     requests, where = {"cpu": "1"}, "test-node-1"
@@ -149,7 +149,7 @@ def test_prefilter_of_heirs(record):
     if "nodeReservationStates" in given:
         world.upsert(a_user("test-pod-0", where, requests))
     raw, incoming = given["pod"], given["reservation"]
-    # The reserve pod carries its reservation's labels and says what its spec does.
+    # The reserve pod has the labels of its reservation and the same pre-allocation settings.
     meta = {**incoming["metadata"], "uid": uid, "labels": raw["metadata"].get("labels", {})}
     spec = {**incoming["spec"], "preAllocation": True}
     spec["template"] = asking_for(spec["template"], requests)
@@ -164,7 +164,7 @@ def test_filter(record):
     given = record.input
     raw, state = given["pod"], given.get("stateData")
     if "nodeInfo" not in given:
-        # A row is a node: there is nothing else to be asked about.
+        # A row is always a node, so there is no case of a missing node.
         assert record.expected["want"]["reasons"] == ["node not found"]
         return
     where = given["nodeInfo"]["node"]
@@ -180,9 +180,9 @@ def test_filter(record):
         () if state and "nodeReservationStates" in state else given.get("reservations", ())
     ):
         world.upsert(
-            reservation({**other, "status": {}}, owners=EVERYBODY)
+            reservation({**other, "status": {}}, owners=ANY_OWNER)
             if other["metadata"]["uid"] == incoming
-            else reservation(other, owners=EVERYBODY, where=name)
+            else reservation(other, owners=ANY_OWNER, where=name)
         )
     if is_reserve_pod(raw):
         found = asked_for(incoming, raw, world)

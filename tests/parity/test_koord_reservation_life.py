@@ -1,4 +1,4 @@
-"""Koordinator's reservation controller, its small functions on reservations, its pod webhook."""
+"""Koordinator's reservation controller, its helper functions and its pod webhook."""
 
 import copy
 
@@ -52,7 +52,7 @@ def ground(record, reservation):
 
 
 def merged(raw, patch):
-    """What a server stores after a merge patch."""
+    """Return the object that a server stores after a merge patch."""
     out = copy.deepcopy(raw)
     for key, value in patch.items():
         if value is None:
@@ -92,7 +92,7 @@ def test_sync(record):
     CONTROLLER, "TestSyncStatus", "TestGC",
     where=lambda r: r.input["function"] == "gcReservations",
 )  # fmt: skip
-def test_collection(record):
+def test_garbage_collection(record):
     given = record.input
     found = plan_collection(
         [typed(raw) for raw in given["reservations"]],
@@ -170,7 +170,7 @@ def test_unschedulable(record):
 
 @parity(UTIL, "TestSetReservationAvailable")
 def test_available(record):
-    """Go asserts only that it works; what its table meant of phase and conditions is compared."""
+    """The Go test checks only for errors; here the table's phase and conditions are compared."""
     raw, node = copy.deepcopy(record.input["reservation"]), record.input["nodeName"]
     world = FakeCluster(a_node(node)).world
     pod_info = world.pod_info(reserve_pod(typed(raw)), stands_in=True)
@@ -227,7 +227,7 @@ def test_required_affinity(record):
 
 
 def _may_use_unschedulable(pod):
-    """Ask an unschedulable reservation that any pod with the label may own."""
+    """Match a pod with an unschedulable reservation whose owners have the label."""
     status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4"}}
     held = a_reservation(labels={"test": "true"}, owners=[{"labelSelector": {}}],
                          unschedulable=True, status=status)  # fmt: skip
@@ -237,7 +237,7 @@ def _may_use_unschedulable(pod):
 
 @parity(EXTENSION, "TestIsReservationIgnored")
 def test_ignored(record):
-    """A pod that ignores reservations owns none of them."""
+    """A pod that ignores reservations is the owner of none."""
     status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4"}}
     held = a_reservation(owners=[{"labelSelector": {}}], status=status)
     cluster = FakeCluster(a_node("n"), held)

@@ -1,4 +1,4 @@
-"""Koordinator's tables of which reservations a pod sees."""
+"""Koordinator's tables of the reservations that match a pod."""
 
 from holdfast.columns.interner import CPU, MEMORY
 from holdfast.framework.world import World
@@ -30,7 +30,7 @@ def the_world(given):
 
 
 def reaches(world, raw, where):
-    """Whether the node affinity of a pod lets it go there at all; nodes it names are looked up."""
+    """Return whether the node affinity of a pod allows the node."""
     found = asked(NodeAffinityPlugin({}), raw, world)
     if found.narrowed_to is not None:
         return where in found.narrowed_to
@@ -39,7 +39,7 @@ def reaches(world, raw, where):
 
 @parity(FILE, "TestBeforePreFilterWithReservationAffinity", "TestBeforePreFilterWithNodeAffinity")
 def test_owners(record):
-    """A reservation helps where it matches, on nodes the pod may go to."""
+    """A reservation matches on the nodes that the pod's node affinity allows."""
     given = record.input
     world, where = the_world(given), given["node"]["metadata"]["name"]
     match = world.match(world.pod_info(pod(given["pod"], uid="incoming")))
@@ -50,7 +50,7 @@ def test_owners(record):
 
 @parity(FILE, "TestBeforePreFilterForReservePod")
 def test_reserve_pods(record):
-    """To another reservation every one is somebody else's, its owners counted once."""
+    """No reservation matches another reservation; the owners' requests count once."""
     given = record.input
     world, where = the_world(given), given["node"]["metadata"]["name"]
     pod_info = world.pod_info(pod(given["pod"]), stands_in=True)
@@ -61,10 +61,10 @@ def test_reserve_pods(record):
 
 
 @parity(FILE, "TestBeforePreFilterForReservationPreAllocation")
-def test_heirs(record):
-    """Who may leave its room counts, on nodes the reservation may go to."""
+def test_pre_allocatable_pods(record):
+    """Pre-allocatable pods count on the nodes that the reservation's affinity allows."""
     given, want = record.input, record.expected
-    # Go looks at what pods ask for later on; who asks for nothing has nothing to leave.
+    # Go checks the requests later; a pod without requests is not pre-allocatable.
     pods = [asking_for(raw, {"cpu": "1"}) for raw in given["pods"]]
     world, where = the_world({**given, "pods": pods, "assignedPods": ()}), given["node"]
     where, incoming = where["metadata"]["name"], given["incomingReservation"]
@@ -103,7 +103,7 @@ def test_restoring(record):
     others = {offer.reservation.name for offer in world.offers} - set(want["state"]["matched"])
     assert sorted(others) == want["state"]["unmatched"]
     for resource, name in ((CPU, "milliCPU"), (MEMORY, "memory")):
-        # Go's node counts an owner beside its reserve pod until that is restored.
+        # Go's node counts both an owner and its reserve pod until the reservation is restored.
         used = sum(offer.used(resource) for offer in world.offers)
         taken = int(nodes.requested[resource, row])
         assert taken + used == want["nodeRequestedBefore"][name]

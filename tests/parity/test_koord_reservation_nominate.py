@@ -1,4 +1,4 @@
-"""Koordinator's tables of which reservation is nominated, and how nodes are scored for them."""
+"""Koordinator's tables of the nominated reservation and of the scores of nodes."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from holdfast.plugins.reservation.nomination import nominate, why_none
 from holdfast.plugins.reservation.owner import OwnerState
 from holdfast.scheduler.cycle import schedule_pod
 from parity.harness import parity
-from parity.reserving import EVERYBODY, a_user, asking, is_reserve_pod, reservation
+from parity.reserving import ANY_OWNER, a_user, asking, is_reserve_pod, reservation
 from parity.scheduling import asked, by_name, node, pod
 
 FILE = "koord_reservation_nominate.jsonl"
@@ -27,7 +27,7 @@ def the_world(given):
         world.upsert(node({**raw, "status": {"allocatable": PLENTY}}))
     for raw in given.get("reservations") or ():
         where = (raw.get("status") or {}).get("nodeName") or "test-node"
-        offer = reservation(raw, owners=EVERYBODY, where=where, allocatable=requested(raw))
+        offer = reservation(raw, owners=ANY_OWNER, where=where, allocatable=requested(raw))
         world.upsert(offer)
         if used := (given.get("allocated") or {}).get(offer.uid):
             world.upsert(a_user(f"user-of-{offer.name}", where, used, offer))
@@ -41,7 +41,7 @@ def requested(raw):
 
 
 def nominated(world, raw, where):
-    """The name of the offer nominated for a pod on a node, or None."""
+    """Return the name of the reservation nominated for a pod on a node, or None."""
     found = asked(ReservationPlugin(), raw, world)
     if not isinstance(found.prepared.state, OwnerState):
         return None
@@ -74,7 +74,7 @@ def test_several_nodes(record):
 
 @parity(FILE, "TestReservationNominate", where=lambda r: not about_pre_allocation(r))
 def test_status(record):
-    """None nominated is a refusal only for a pod that must use one."""
+    """Without a nominated reservation, only a pod that requires one is rejected."""
     given, want = record.input, record.expected["wantStatus"]
     world = the_world(given)
     if is_reserve_pod(given["pod"]):
@@ -86,7 +86,7 @@ def test_status(record):
     )
     if want["code"] != "Success":
         assert not matched
-        # The row of another node: nothing there matches.
+        # The row of another node, where no reservation matches.
         assert [why_none(found.prepared.state, 10**6)] == want["reasons"]
         return
     state = found.prepared.state
@@ -96,13 +96,13 @@ def test_status(record):
 
 
 @parity(FILE, "TestReservationNominate", where=about_pre_allocation)
-def test_status_of_heirs(record):
-    """Where nobody can be inherited from it is placed all the same."""
+def test_status_of_pre_allocation(record):
+    """A reservation is placed even if no pod is pre-allocatable."""
     given = record.input
     assert record.expected["wantStatus"] == {"code": "Success"}
     world, [raw] = World(), given["reservations"]
     world.upsert(node({**given["node"], "status": {"allocatable": PLENTY}}))
-    world.upsert(reservation({**raw, "status": {}}, owners=EVERYBODY))
+    world.upsert(reservation({**raw, "status": {}}, owners=ANY_OWNER))
     uid = raw["metadata"]["uid"]
     pod_info = world.pod_info(pod(given["pod"], uid=uid), stands_in=True)
     placed = schedule_pod(
@@ -145,7 +145,7 @@ def test_each_once(record):
             "spec": {"allocateOnce": given["allocateOnce"]},
         }
         held = given["reservedResources"]
-        world.upsert(reservation(raw, owners=EVERYBODY, where=where, allocatable=held))
+        world.upsert(reservation(raw, owners=ANY_OWNER, where=where, allocatable=held))
     taken = []
     for i in range(given["reservationCount"]):
         pod_info = world.pod_info(pod(given["pod"], uid=f"pod-{i}"))

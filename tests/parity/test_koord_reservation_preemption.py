@@ -1,4 +1,4 @@
-"""Koordinator's tables of who is evicted for a reservation, and who is not."""
+"""Koordinator's tables of the pods that are preempted for a reservation."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from holdfast.plugins.default_preemption.trial import trials_of
 from holdfast.plugins.reservation import ReservationPlugin
 from holdfast.plugins.reservation.evicting import spared
 from parity.harness import parity
-from parity.reserving import EVERYBODY, is_reserve_pod, reservation
+from parity.reserving import ANY_OWNER, is_reserve_pod, reservation
 from parity.scheduling import node, pod
 from parity.test_koord_reservation_filter import summed_up
 
@@ -24,7 +24,7 @@ FILE = "koord_reservation_filter.jsonl"
 
 
 def refused_everywhere(world, pod_info):
-    """A rejection by every node, where reservations are all there is to ask."""
+    """Return a rejection on every node by the Reservation plugin alone."""
     view, plugin = View(world, pod_info, 0.0), ReservationPlugin({"enablePreemption": True})
     prepared, size = ask(PluginUse(plugin), pod_info, view, ()), world.nodes.size
     return Rejection(
@@ -37,7 +37,7 @@ def refused_everywhere(world, pod_info):
 
 @parity(FILE, "TestPostFilterWithPreemption", where=lambda r: r.input["enablePreemption"])
 def test_summary_with_preemption(record):
-    """What preempting came to stands before what became of reservations."""
+    """The message of preemption precedes the summary of reservations."""
     world = World()
     for raw in record.input["nodes"]:
         world.upsert(node(raw))
@@ -54,14 +54,14 @@ def test_summary_with_preemption(record):
 
 
 @parity(FILE, "TestPreemptionMgrSelectVictimsOnNode")
-def test_nobody_has_to_go(record):
-    """Where there is room all are let back; Go only later says that this helps nobody."""
+def test_no_victim_is_needed(record):
+    """If the pod fits, all victims are reprieved; Go rejects such a node only later."""
     given, want, world = record.input, record.expected, World()
     world.upsert(node(given["nodeInfo"]["node"]))
     for raw in given["nodeInfo"]["pods"]:
         world.upsert(pod(raw))
     for raw in given.get("reservations") or ():
-        world.upsert(reservation(raw, owners=EVERYBODY))
+        world.upsert(reservation(raw, owners=ANY_OWNER))
     pod_info = world.pod_info(pod(given["pod"]), stands_in=is_reserve_pod(given["pod"]))
     refused = refused_everywhere(world, pod_info)
     outcome = Search(refused, refused.view).outcome(world.nodes.row_of["test-node-0"])
@@ -74,7 +74,7 @@ def test_budgets(record):
     given, want, world = record.input, record.expected, World()
     for raw in given.get("pdbs") or ():
         if "disruptedPods" in raw["status"]:
-            # Go's zero time is null in JSON, and nulls were left out of records.
+            # Go's zero time is null in JSON, and the records omit nulls.
             since = "2026-01-01T00:00:00Z"
             disrupted = {there["metadata"]["name"]: since for there in given["pods"]}
             raw = {**raw, "status": {**raw["status"], "disruptedPods": disrupted}}
@@ -88,6 +88,6 @@ def test_budgets(record):
 
 
 @parity("koord_extension.jsonl", "TestIsPodPreemptible")
-def test_who_is_spared(record):
+def test_pods_that_are_not_preempted(record):
     pod_info = World().pod_info(pod(record.input.get("pod"), uid="there"))
     assert spared(pod_info) is not record.expected["want"]

@@ -1,4 +1,4 @@
-"""InterPodAffinity and ImageLocality against upstream's tables."""
+"""Upstream's tables of InterPodAffinity and ImageLocality."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ def the_world(record):
 
 
 def same_refusal(got, wanted):
-    """A text about a bad selector is compared as far as the value it calls invalid."""
+    """Cut the message about an invalid selector after the invalid value."""
     assert got["code"] == wanted["code"]
     if "Invalid value" not in str(wanted):
         assert got == wanted
@@ -39,7 +39,7 @@ def test_required(record):
     found = asked(InterPodAffinity({}), record.input["pod"], world)
     wanted = record.expected["wantPreFilterStatus"]
     if wanted["code"] == "Skip" and found.prefilter["code"] == "Success":
-        # Terms are held about the pod, but over a key that no node has: they object to no node.
+        # Terms of other pods match the pod, but no node has their topology key.
         assert all(found.filter(name) == {"code": "Success"} for name in world.nodes.row_of)
         return
     same_refusal(found.prefilter, wanted)
@@ -51,7 +51,7 @@ def test_required(record):
 
 
 def counts(found, change=NO_CHANGE):
-    """Pods counted for required and for forbidden terms, per (key, value)."""
+    """Return the counts for affinity and for anti-affinity terms by (key, value)."""
     state, nodes = found.prepared.state, found.world.nodes
     keys = Counter(term.key for term in state.pod.terms.required)
     groups = []
@@ -87,7 +87,7 @@ def test_counts(record):
 
 
 @parity("interpodaffinity.jsonl", "TestPreFilterStateAddRemovePod")
-def test_a_pod_comes_and_goes(record):
+def test_a_pod_is_added_and_removed(record):
     world = the_world(record)
     found = asked(InterPodAffinity({}), record.input["pendingPod"], world)
     before = counts(found)
@@ -111,7 +111,7 @@ def test_preferred(record):
     found = asked(InterPodAffinity(record.input["args"]), record.input["pod"], the_world(record))
     wanted = record.expected["wantStatus"]
     if wanted["code"] == "Error":
-        # Ours is refused before anything is scored, in the words that a filter would use.
+        # Holdfast rejects the pod before Score, with the message of Filter.
         assert wanted["error"] in found.prefilter["reasons"][0]
     elif wanted["code"] == "Skip":
         rows = found.world.nodes.rows

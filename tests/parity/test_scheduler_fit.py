@@ -1,4 +1,4 @@
-"""NodeResourcesFit and BalancedAllocation against upstream's tables."""
+"""Upstream's tables of NodeResourcesFit and BalancedAllocation."""
 
 from dataclasses import replace
 
@@ -73,7 +73,7 @@ def test_sidecars(record):
 
 
 def wants(raw):
-    """What a pod asks for, by name."""
+    """Return the requests of a pod by name."""
     return {name: amount for name, amount in pod_request(pod(raw)).amounts.items() if amount}
 
 
@@ -115,7 +115,7 @@ def scored(plugin, record, normalized=False):
 
 
 def fit_plugin(raw_args):
-    """Upstream's tables go past defaulting: no resources means none."""
+    """Build a strategy without defaulting, as upstream's tables do: no resources means none."""
     args = read_args(raw_args)
     given = (raw_args.get("scoringStrategy") or {}).get("resources")
     return NodeResourcesFit(args if given else replace(args, resources=()))

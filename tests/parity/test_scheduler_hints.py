@@ -1,4 +1,4 @@
-"""Which news is worth another try, against upstream's tables."""
+"""Upstream's tables of queueing hints."""
 
 from holdfast.api.decode import convert_object
 from holdfast.api.devices import ResourceClaim
@@ -21,7 +21,7 @@ FILE = "queueing_hints.jsonl"
 
 
 def objects(record, kind):
-    """The old and the new object of the event, typed."""
+    """Return the old and the new object of the event, typed."""
     raws = (record.input.get("oldObj"), record.input.get("newObj") or record.input.get("obj"))
     return tuple(None if raw is None else convert_object(raw, kind) for raw in raws)
 
@@ -32,7 +32,7 @@ def wanted(record):
 
 
 def hinted(record, plugin, resource, action, old, new, world=None):
-    """The plugin's hint about an event of which it must have asked to hear."""
+    """Return the plugin's hint for an event that the plugin must have registered."""
     world = world or World()
     pod_info = world.pod_info(pod(record.input["pod"]))
     event = ClusterEvent(resource, action, old, new)

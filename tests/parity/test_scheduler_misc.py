@@ -1,4 +1,4 @@
-"""Scores on a scale, the order of the queue, victims' order and the fit error, as upstream."""
+"""Upstream's tables of score normalization, queue order, victim order and the fit error."""
 
 import dataclasses
 
@@ -42,7 +42,7 @@ def test_taints_that_filter(record):
 
 @parity(FILE, "queuesort/priority_sort_test.go:TestLess")
 def test_order_of_the_queue(record):
-    """Equals leave in the order they came, so p1 overtakes p2 only if it really is less."""
+    """Equal pods keep their order, so p1 precedes p2 only if it is less."""
     queue, world = SchedulingQueue(queueing_strategy=lambda *_: QueueingStrategy.SKIP), World()
     for uid in ("p2", "p1"):
         one = record.input[uid]
@@ -52,7 +52,7 @@ def test_order_of_the_queue(record):
 
 
 class Spoken:
-    """A filter that has only words: those the record gives for each row."""
+    """A filter that rejects each row with the reasons of the record."""
 
     name = "Spoken"
 
@@ -82,7 +82,7 @@ def test_fit_error(record):
 
 
 def victim(world, raw):
-    """A victim is one pod; upstream's record gives priority and start apart from it."""
+    """Return a victim; upstream's record has priority and start time separately."""
     found = dict((raw["pods"] or [{}])[0])
     found["spec"] = {**found.get("spec", {}), "priority": raw["priority"]}
     found["status"] = {"startTime": raw["earliestStartTime"]}

@@ -1,4 +1,4 @@
-"""The plugins that look at one node against upstream's tables."""
+"""Upstream's tables of NodeName, NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_affinity_filter(record):
         assert found.prefilter == prefilter
         wanted = (record.expected["wantPreFilterResult"] or {}).get("nodeNames")
         if wanted is not None:
-            # Only nodes that exist can be allowed.
+            # Only existing nodes are in the result.
             assert found.narrowed_to == set(wanted) & {here.name}
         else:
             assert found.narrowed_to is None

@@ -1,4 +1,4 @@
-"""The dry run of preemption against upstream's tables."""
+"""Upstream's tables of preemption."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ CODES = {code.upstream_name: code for code in Code}
 
 
 class Fake:
-    """One of upstream's fake filters: ``answer`` gives a code and a reason for a row."""
+    """One of upstream's fake filters: ``answer`` returns a code and a reason for a row."""
 
     traits = Traits()
 
@@ -56,7 +56,7 @@ def fakes(world, incoming, plugin_code):
 
 
 def rejection(record, world, raw_pod, codes):
-    """A rejection of the pod with the filters the record names, every node as ``codes`` says."""
+    """Return a rejection of the pod by the record's filters, with the ``codes`` of the nodes."""
     pod_info = world.pod_info(pod(raw_pod))
     view = View(world, pod_info, 0.0)
     listed = record.input.get("plugins") or {}

@@ -1,4 +1,4 @@
-"""Topology spread constraints against upstream's tables."""
+"""Upstream's tables of PodTopologySpread."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_counts(record):
 
 
 @parity("podtopologyspread.jsonl", "TestPreFilterStateAddPod")
-def test_counts_with_a_pod_more(record):
+def test_counts_with_an_added_pod(record):
     world = world_of([node(raw) for raw in record.input["nodes"]], record.input["existingPods"])
     found = asked(PodTopologySpread({}), record.input["preemptor"], world)
     there = node(record.input["nodes"][record.input["nodeIdx"]]).name
@@ -57,7 +57,7 @@ def test_counts_with_a_pod_more(record):
 
 
 @parity("podtopologyspread.jsonl", "TestPreFilterStateRemovePod")
-def test_counts_with_a_pod_less(record):
+def test_counts_with_a_removed_pod(record):
     standing = record.input["existingPods"]
     world = world_of([node(raw) for raw in record.input["nodes"]], standing)
     found = asked(PodTopologySpread({}), record.input["preemptor"], world)
@@ -73,7 +73,7 @@ def test_counts_with_a_pod_less(record):
 
 
 def counts(found, change=NO_CHANGE):
-    """Matching pods per domain that has an eligible node, a dict for each constraint."""
+    """Return the matching pods per domain with an eligible node, a dict for each constraint."""
     answer = []
     for counted in found.prepared.state.counted:
         numbers = counted.counts(found.world.nodes, change)

@@ -1,4 +1,4 @@
-"""Which news about volumes is worth another try, against upstream's tables."""
+"""Upstream's tables of queueing hints about volumes."""
 
 from holdfast.api.decode import convert_object
 from holdfast.framework.plugin import ClusterEvent
@@ -35,7 +35,7 @@ def test_hints(record):
     "queueing_hints.jsonl",
     "volumerestrictions/volume_restrictions_test.go:Test_isSchedulableAfterPodDeleted",
 )  # fmt: skip
-def test_hints_about_pods_that_went(record):
+def test_hints_about_deleted_pods(record):
     gone = pod(record.input["oldObj"])
     assert hint(record, ClusterEvent("AssignedPod", "Delete", gone, None)) == wanted(record)
 

@@ -1,4 +1,4 @@
-"""The plugins that look at volumes against upstream's tables."""
+"""Upstream's tables of the volume plugins."""
 
 from holdfast.api.decode import convert_object
 from holdfast.api.storage import (
@@ -34,7 +34,7 @@ ALWAYS = {
 
 
 def tell(world, record):
-    """Tell the world everything upstream's listers know."""
+    """Add the objects of upstream's listers to the world."""
     for field, kind in ALWAYS.items():
         for raw in record.input.get(field) or ():
             world.upsert(convert_object(raw, kind))
@@ -44,7 +44,7 @@ def tell(world, record):
 
 
 def as_itself(plugin, raw, world):
-    """Ask about a pod under its own uid, which its claims may name as their owner."""
+    """Prepare a plugin for a pod with its own uid, which may be the owner of its claims."""
     pod_info = world.pod_info(pod(raw))
     return Asked(plugin, ask(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world)
 
@@ -90,7 +90,7 @@ def test_binding(record):
     if found.prefilter["code"] == "Success":
         got = [found.filter(one.name) for one in nodes]
         assert got == record.expected["wantFilterStatus"]
-        # Scores need an alpha feature; without it the plugin never scores.
+        # Score needs an alpha feature; without it the plugin never scores.
         assert found.prescore_skips
 
 

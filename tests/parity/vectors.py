@@ -1,6 +1,6 @@
-"""Read the vectors: which records there are, which count, and which are excepted.
+"""Read the vectors: the records, those in scope and the exceptions.
 
-Nothing here knows about pytest, so that ``tools/parity.py`` can count with the same eyes.
+This module does not use pytest, so that ``tools/parity.py`` can count with the same code.
 """
 
 import json
@@ -13,8 +13,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 EXCEPTIONS = Path(__file__).with_name("exceptions.tsv")
 ABSENT = (
-    "the upstream test vectors are not here: set HOLDFAST_VECTORS to the directory that holds "
-    "SCOPE.tsv and the .jsonl files (looked in {})"
+    "the upstream test vectors were not found in {}: set HOLDFAST_VECTORS to the directory of "
+    "SCOPE.tsv and the .jsonl files"
 )
 
 
@@ -48,7 +48,7 @@ class Record:
 
     @property
     def key(self) -> str:
-        """Name the record in reports: ids may hold any character, lines do not move."""
+        """The name of the record in reports: its file and line, as ids may have any character."""
         return f"{self.file}:{self.line}"
 
 
@@ -70,7 +70,7 @@ class Row:
 
 
 def directory() -> Path:
-    """Say where the vectors should be."""
+    """Return the directory of the vectors."""
     return Path(os.environ.get("HOLDFAST_VECTORS") or ROOT.parent / "shared" / "vectors")
 
 
@@ -79,7 +79,7 @@ def present() -> bool:
 
 
 def must_be_present() -> bool:
-    """Under CI a silent skip would be a lie."""
+    """Return whether missing vectors are an error, as under CI."""
     return bool(os.environ.get("CI"))
 
 
@@ -103,7 +103,7 @@ def raw_records(file: str) -> tuple[tuple[int, dict[str, Any]], ...]:
 
 @cache
 def in_scope(file: str) -> tuple[Record, ...]:
-    """List the records of a file that count, in file order."""
+    """Return the records of a file that are in scope, in file order."""
     rows = [row for row in scope() if row.file == file and row.counts]
     found = []
     for line, raw in raw_records(file):
@@ -115,10 +115,10 @@ def in_scope(file: str) -> tuple[Record, ...]:
 
 
 def select(file: str, test: str) -> list[Record]:
-    """List the records that count of one upstream test.
+    """Return the records of one upstream test that are in scope.
 
-    ``test`` is the name of the Go function; where two packages share it, put enough of the path
-    in front: ``nodeports/node_ports_test.go:Test_isSchedulableAfterPodDeleted``.
+    ``test`` is the name of the Go function; if two packages have it, prefix it with enough of the
+    path: ``nodeports/node_ports_test.go:Test_isSchedulableAfterPodDeleted``.
     """
     ends = (f":{test}", f"/{test}")
     sources = {row.source for row in scope() if row.file == file}
@@ -131,7 +131,7 @@ def select(file: str, test: str) -> list[Record]:
 
 @cache
 def exceptions() -> dict[tuple[str, str], str]:
-    """Read why some records differ on purpose, by file and id."""
+    """Return the reasons of intended differences by file and id."""
     found = {}
     for line in EXCEPTIONS.read_text().splitlines():
         if line and not line.startswith("#"):

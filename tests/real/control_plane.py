@@ -25,18 +25,18 @@ START_SECONDS = 120
 
 
 def binaries() -> Path:
-    """Where tests/real/build puts the programs."""
+    """Return the directory of the programs that tests/real/build builds."""
     return kubectl_program.binaries() / VERSION
 
 
 def program(name: str) -> str | None:
-    """Find a program of the control plane's version: built by us, or on PATH."""
+    """Return the path of a program: the built one, or the one on PATH, or None."""
     built = binaries() / name
     return str(built) if built.exists() else shutil.which(name)
 
 
 def new_private_key() -> bytes:
-    """An RSA key in PEM, to sign service account tokens with."""
+    """Return a new RSA key in PEM, for signing service account tokens."""
     return rsa.generate_private_key(65537, 2048).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
@@ -57,7 +57,7 @@ class ControlPlane:
     directory: Path
     fsync: bool = False
     disabled: tuple[str, ...] = ("ServiceAccount",)
-    """Admission plugins; no controller manager is here to make the default service account."""
+    """Disabled admission plugins; no controller manager creates the default service account."""
     processes: list[subprocess.Popen] = field(default_factory=list)
     url: str = ""
     token: str = ""
@@ -76,7 +76,7 @@ class ControlPlane:
             process.terminate()
         for process in reversed(self.processes):
             try:
-                # Without etcd the API server would wait long for what nobody needs.
+                # Without etcd the API server would wait much longer before it exits.
                 process.wait(3)
             except subprocess.TimeoutExpired:
                 process.kill()

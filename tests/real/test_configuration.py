@@ -1,4 +1,4 @@
-"""The real kube-scheduler reads the same configurations: what it says of them, we say."""
+"""The real kube-scheduler reports the same errors and defaults for configurations."""
 
 import json
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def referee(tmp_path):
-    """Ask kube-scheduler about a configuration: its complaint, and the file with its defaults."""
+    """Return kube-scheduler's error for a configuration, and the configuration with defaults."""
     scheduler = program("kube-scheduler")
     if scheduler is None:
         pytest.fail("kube-scheduler not found: run `make binaries` (needs Go) first")
@@ -89,10 +89,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_the_same_mistakes_in_the_same_words(referee, name):
+def test_the_same_validation_errors(referee, name):
     complaint, _ = referee(WRONG[name])
     ours = [words for words in mistakes(WRONG[name]) if "not built" not in words]
-    # It shows the path of the other profile where we show the name both have.
+    # kube-scheduler shows the path of the other profile, Holdfast the name of both.
     theirs = complaint.replace("Duplicate value: {}", 'Duplicate value: ""')
     for words in sorted(ours, key=len, reverse=True):
         assert words in theirs
@@ -112,7 +112,7 @@ BUILT = {
 
 
 @pytest.mark.parametrize("name", BUILT)
-def test_the_same_refusal_to_build(referee, name):
+def test_the_same_error_when_the_profile_is_built(referee, name):
     complaint, _ = referee(config(BUILT[name]), build=True)
     (ours,) = mistakes(config(BUILT[name]))
     words = complaint.partition("creating profile for scheduler name default-scheduler: ")[2]

@@ -1,4 +1,4 @@
-"""Over random snapshots, everything we say about a pod is what kube-scheduler's own code says."""
+"""On random snapshots Holdfast and kube-scheduler's code explain a pod in the same way."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from real.differential.report import compare
 
 pytestmark = pytest.mark.real
 CASES = 210
-"""Cases a family, always the same ones; `make differential` asks others."""
+"""Cases per family, always the same ones; `make differential` generates others."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -18,18 +18,18 @@ def _built():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_decisions_are_kube_schedulers(family):
+def test_decisions_equal_those_of_kube_scheduler(family):
     report = compare([make_case(family, seed) for seed in range(CASES)])
     assert not report, report.text()
 
 
-def test_a_case_is_made_of_its_number_alone():
+def test_a_case_depends_only_on_its_number():
     for family in FAMILIES:
         assert make_case(family, 7).line == make_case(family, 7).line
 
 
-def test_a_wrong_answer_is_found(monkeypatch):
-    """The comparison can fail: a scheduler that overlooks a taint is told so."""
+def test_a_difference_is_found(monkeypatch):
+    """The comparison can fail: it finds that Holdfast was given nodes without taints."""
     case = next(c for c in (make_case("demands", s) for s in range(200)) if _tainted_out(c))
     blind = [dict(o) for o in case.objects]
     for obj in blind:

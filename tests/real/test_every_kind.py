@@ -1,4 +1,4 @@
-"""The samples of every kind are valid upstream as well."""
+"""A real kube-apiserver accepts the samples of every kind."""
 
 import json
 

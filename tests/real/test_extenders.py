@@ -1,4 +1,4 @@
-"""One extender, asked by kube-scheduler and by us: the same questions, the same words after."""
+"""kube-scheduler and Holdfast send an extender the same requests and report the same results."""
 
 import asyncio
 import contextlib
@@ -80,7 +80,7 @@ async def client(control_plane):
 
 
 class Scenes:
-    """Lets things happen and notes what was asked and what was said."""
+    """Create pods and record the requests to the extender and the result."""
 
     def __init__(self, client, extender):
         self._client = client
@@ -95,12 +95,12 @@ class Scenes:
         return {}
 
     async def filtered(self, answer, **spec):
-        """Try one pod on empty nodes."""
+        """Schedule one pod on empty nodes."""
         self._extender.answers["filter"] = answer
         return await self._tried(**spec)
 
     async def preempting(self, answer):
-        """Try an important pod on nodes full of others."""
+        """Schedule a pod of high priority on full nodes."""
         self._extender.answers["filter"] = allow(*NAMES)
         self._extender.answers["preempt"] = answer
         for name in NAMES:
@@ -115,7 +115,7 @@ class Scenes:
             told = await self._told("p")
         finally:
             await self._clear()
-        # How often a pod is tried before we look is nobody's business.
+        # The number of attempts before this check varies, so repeated requests are removed.
         asked = [self._question(*question) for question in self._extender.asked]
         return {"told": told, "asked": [q for i, q in enumerate(asked) if q not in asked[:i]]}
 
@@ -134,7 +134,7 @@ class Scenes:
             await asyncio.sleep(0.05)
 
     def _question(self, verb, body):
-        """A question without what differs from run to run."""
+        """Return a request without the parts that differ from run to run."""
         kept = {"verb": verb, "keys": sorted(body)}
         if "NodeNames" in body:
             kept["nodes"] = sorted(body["NodeNames"])
@@ -188,7 +188,7 @@ async def play(client, extender):
         "error": await scenes.filtered(lambda _b: {"Error": "out of order"}),
         "stranger": await scenes.filtered(lambda _b: {"NodeNames": ["elsewhere"]}),
         "evict on x2": await scenes.preempting(only("x2")),
-        "evict nobody": await scenes.preempting(only()),
+        "evict no pod": await scenes.preempting(only()),
         "evict broken": await scenes.preempting(lambda _b: web.Response(status=503)),
         "evict no victims": await scenes.preempting(
             lambda _b: {"NodeNameToMetaVictims": {"x1": {"Pods": []}}}
@@ -196,7 +196,7 @@ async def play(client, extender):
     }  # fmt: skip
 
 
-async def test_an_extender_cannot_tell_us_from_kube_scheduler(control_plane, client, tmp_path):
+async def test_extenders_get_the_requests_of_kube_scheduler(control_plane, client, tmp_path):
     if program("kube-scheduler") is None:
         pytest.fail("kube-scheduler not found: run `make binaries` (needs Go) first")
     seen = {}

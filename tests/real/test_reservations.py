@@ -1,7 +1,7 @@
-"""Reservations on a real kube-apiserver and etcd, looked after by `holdfast scheduler` alone.
+"""Reservations on a real kube-apiserver and etcd with `holdfast scheduler`.
 
-No kubelet runs here: nodes are Node objects made Ready by the test, so pods end at "bound", and a
-deleted pod is gone at once.
+No kubelet runs: the test creates Node objects that are Ready, pods are bound but never run, and a
+deleted pod is removed at once.
 """
 
 import json
@@ -25,7 +25,7 @@ NODES = ("rsv-0", "rsv-1", "rsv-2")
 
 
 class Cluster:
-    """kubectl, and questions asked until the answer is right."""
+    """kubectl commands on the control plane."""
 
     def __init__(self, plane):
         self.kubectl = plane.kubectl
@@ -75,7 +75,7 @@ def until(question, wanted=True, seconds=60):
 
 
 class Scheduler:
-    """`holdfast scheduler` in a process of its own, which can be killed and started again."""
+    """`holdfast scheduler` in its own process, which can be killed and started again."""
 
     def __init__(self, kubeconfig, directory):
         self.port = free_port()
@@ -164,7 +164,7 @@ def test_the_quick_start_of_the_guide(cluster):
     until(lambda: cluster.events("reservation-demo") >= {"Scheduled", "Succeeded"})
 
 
-def test_R059_it_expires_and_whoever_waits_gets_the_room(cluster):
+def test_R059_an_expired_reservation_frees_its_capacity_for_pending_pods(cluster):
     cluster.create(*[held(f"all-{i}", "16", ttl="8s") for i in range(3)])
     until(lambda: {cluster.phase(f"all-{i}") for i in range(3)}, {"Available"})
     cluster.create(pod("stranger"))
@@ -176,7 +176,7 @@ def test_R059_it_expires_and_whoever_waits_gets_the_room(cluster):
     until(lambda: "Expired" in cluster.events("all-0"))
 
 
-def test_R016_owners_race_and_each_reservation_serves_one(cluster):
+def test_R016_concurrent_owners_and_each_reservation_is_allocated_once(cluster):
     cluster.create(*[held(f"once-{i}") for i in range(3)])
     until(lambda: {cluster.phase(f"once-{i}") for i in range(3)}, {"Available"})
     nodes = [cluster.field("reservation", f"once-{i}", "{.status.nodeName}") for i in range(3)]
@@ -194,7 +194,7 @@ def test_R016_owners_race_and_each_reservation_serves_one(cluster):
     assert {o["name"] for each in users for o in each} == {p["metadata"]["name"] for p in bound}
 
 
-def test_deleted_in_use_it_leaves_its_pod_alone(cluster):
+def test_the_pods_of_a_deleted_reservation_keep_running(cluster):
     cluster.create(held("r", "16", node="rsv-0", allocate_once=False))
     until(lambda: cluster.phase("r"), "Available")
     cluster.create(owner("a"))
@@ -213,8 +213,8 @@ def on(name):
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def test_R067_killed_and_started_again_it_knows_everything(cluster, scheduler):
-    """Owners that went while nobody looked, room that is left, promises that stand."""
+def test_R067_a_killed_scheduler_restores_its_state_after_the_restart(cluster, scheduler):
+    """A restarted scheduler knows deleted owners, the remaining capacity and the reservations."""
     cluster.create(held("r", "8", node="rsv-0", allocate_once=False))
     until(lambda: cluster.phase("r"), "Available")
     cluster.create(owner("stays"), owner("goes"))
@@ -232,8 +232,8 @@ def test_R067_killed_and_started_again_it_knows_everything(cluster, scheduler):
     until(lambda: cluster.used("r"), "8")
 
 
-def test_R016_killed_while_owners_race_nothing_is_given_twice(cluster, scheduler):
-    """Whatever was bound or written when it died, the next one goes on from there."""
+def test_R016_a_scheduler_killed_among_concurrent_owners_allocates_once(cluster, scheduler):
+    """A restarted scheduler continues from the binds and statuses that were stored."""
     cluster.create(held("r", "12", node="rsv-0", allocate_once=False))
     until(lambda: cluster.phase("r"), "Available")
     cluster.create(pod("filler", "4", node="rsv-0"))
@@ -257,7 +257,7 @@ def placed(cluster, prefix):
     return [p for p in named if p["spec"].get("nodeName")]
 
 
-def test_R063_expired_in_use_it_frees_what_its_owner_does_not_use(cluster):
+def test_R063_an_expired_reservation_frees_what_its_owner_does_not_use(cluster):
     cluster.create(held("r", "16", node="rsv-0", allocate_once=False, ttl="6s"))
     until(lambda: cluster.phase("r"), "Available")
     cluster.create(owner("a"), pod("stranger", "12", affinity=on("rsv-0")))
@@ -266,10 +266,10 @@ def test_R063_expired_in_use_it_frees_what_its_owner_does_not_use(cluster):
     until(lambda: cluster.phase("r"), "Failed")
     until(lambda: cluster.node_of("stranger"), "rsv-0")
     assert cluster.node_of("a") == "rsv-0"
-    assert cluster.used("r") == "4", "what it was when it ended"
+    assert cluster.used("r") == "4", "the value at its end"
 
 
-def test_R073_it_waits_for_a_running_pod_and_gets_its_room(cluster):
+def test_R073_a_pre_allocating_reservation_waits_for_a_running_pod(cluster):
     cluster.create(pod("filler", "12", node="rsv-0"), owner("old", affinity=on("rsv-0")))
     until(lambda: cluster.node_of("old"), "rsv-0")
     cluster.create(held("r", node="rsv-0", pre_allocation=True))
@@ -284,7 +284,7 @@ def test_R073_it_waits_for_a_running_pod_and_gets_its_room(cluster):
     assert (cluster.node_of("new"), cluster.node_of("stranger")) == ("rsv-0", "")
 
 
-def test_it_grows_and_shrinks_where_it_is(cluster):
+def test_a_reservation_is_resized_on_its_node(cluster):
     cluster.create(held("r", "4", node="rsv-1"))
     until(lambda: cluster.phase("r"), "Available")
     for cpu, size, resized in (("10", "10", "True"), ("20", "10", "False"), ("2", "2", "True")):
@@ -310,13 +310,13 @@ def test_it_grows_and_shrinks_where_it_is(cluster):
         ({"allocatePolicy": "Foo"}, "spec.allocatePolicy: Unsupported value: \"Foo\""),
     ],
 )  # fmt: skip
-def test_R072_the_definition_refuses_what_could_never_be_used(plane, spec, words):
+def test_R072_the_crd_refuses_invalid_reservations(plane, spec, words):
     raw = held()
     raw["spec"] |= spec
     assert words in plane.refusal(raw)
 
 
-def test_what_the_server_lets_in_is_told_by_its_condition(cluster):
+def test_an_invalid_reservation_that_the_server_accepts_gets_a_condition(cluster):
     cluster.create(held("odd", template={"overhead": {"cpu": "-1"}}))
     words = (
         'spec.template.spec.overhead[cpu]: Invalid value: "-1": must be greater than or equal to 0'
@@ -330,7 +330,7 @@ def test_what_the_server_lets_in_is_told_by_its_condition(cluster):
     assert message.startswith("spec.template.spec.containers: ")
 
 
-def test_the_admission_policies_refuse_bad_templates_and_false_reserve_pods(plane):
+def test_the_admission_policies_refuse_invalid_templates_and_false_reserve_pods(plane):
     plane.kubectl("apply", "-f", str(ROOT / "deploy" / "admission"))
     try:
         until(lambda: "must be quantities" in try_out(plane, held("bad", "-1")))
@@ -343,13 +343,13 @@ def test_the_admission_policies_refuse_bad_templates_and_false_reserve_pods(plan
 
 
 def try_out(plane, raw):
-    """What the server would say; policies take a moment to be heard of."""
+    """Return the error of a dry run; a new policy takes effect after a moment."""
     command = [program("kubectl"), "--kubeconfig", plane.kubeconfig, "create", "--dry-run=server",
                "-f", "-"]  # fmt: skip
     return subprocess.run(command, input=json.dumps(raw), text=True, capture_output=True).stderr
 
 
-def test_metrics_and_the_ledger_are_there_to_be_looked_at(cluster, scheduler):
+def test_metrics_and_node_reservations_are_served(cluster, scheduler):
     cluster.create(held("r", "8", node="rsv-2", allocate_once=False))
     until(lambda: cluster.phase("r"), "Available")
     cluster.create(owner("a", "3"))

@@ -1,6 +1,6 @@
-"""The same pod and reservation story on a real kube-apiserver and etcd.
+"""A pod, a reservation, a restart and a device on a real kube-apiserver and etcd.
 
-No kubelet runs here: nodes are Node objects made Ready by the test, so pods end at "bound".
+No kubelet runs: the test creates Node objects that are Ready, and pods are bound but never run.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ EXAMPLES = ROOT / "examples"
 
 @pytest.fixture(scope="module")
 def cluster(control_plane):
-    """The control plane with our CRDs and three ready nodes."""
+    """The control plane with Holdfast's CRDs and three ready nodes."""
     control_plane.kubectl("apply", "-f", str(ROOT / "deploy" / "crds"))
     control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
     for name in ("node-0", "node-1", "node-2"):
@@ -39,7 +39,7 @@ def cluster(control_plane):
 
 @contextlib.contextmanager
 def scheduling(cluster, log):
-    """`holdfast scheduler` in a process of its own, as a user runs it."""
+    """Run `holdfast scheduler` in its own process."""
     with log.open("ab") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", "scheduler", "--kubeconfig", cluster.kubeconfig,
@@ -58,14 +58,14 @@ def scheduling(cluster, log):
 def scheduler(cluster, tmp_path):
     log = tmp_path / "scheduler.log"
     with scheduling(cluster, log) as process:
-        # Signals are handled once it works; stopping it earlier would end it abruptly.
+        # Signals are handled only after the start.
         until(lambda: "scheduling for" in log.read_text())
         yield process
     assert process.returncode == 0, log.read_text()
 
 
 def until(question, seconds=60):
-    """Ask until the answer is true; kubectl cannot await everything."""
+    """Wait until ``question`` returns a true value; kubectl cannot wait for everything."""
     deadline = time.monotonic() + seconds
     while not (answer := question()):
         assert time.monotonic() < deadline, f"never true: {question}"
@@ -101,7 +101,7 @@ def test_a_pod_and_the_guides_reservation(cluster, scheduler):
     assert columns == ["NAME", "PHASE", "AGE", "NODE", "TTL", "EXPIRES"]
 
 
-def test_a_restart_knows_what_is_held(cluster, tmp_path):
+def test_a_restarted_scheduler_knows_the_reservations(cluster, tmp_path):
     everything = a_reservation("all", cpu="15", owner_labels={"app": "big"}, allocate_once=False)
     log = tmp_path / "scheduler.log"
     names = ("all-0", "all-1", "all-2")

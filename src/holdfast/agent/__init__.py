@@ -1,7 +1,6 @@
-"""What happens on a node: pods bound to it start, run, stop; the node says that it lives.
+"""The node agent: register nodes, renew their leases, and start and stop the pods bound to them.
 
-Lives here: node registration and heartbeats, the life of a pod on its node (``simulated``: no
-containers, everything else real), one ``Fleet`` that runs any number of nodes on three watches.
-May not live here: deciding where pods go, deleting what nobody owns, anything that talks past
-``client.Client``.
+Containers are simulated; everything else is real. ``SimulatedNodes`` runs any number of nodes with
+three watches. The agent uses only ``client.Client``. It does not place pods and does not collect
+garbage.
 """

@@ -1,4 +1,4 @@
-"""Hand out addresses of a network, each to one owner at a time."""
+"""Allocate the addresses of a network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 
 class AddressPool:
-    """The addresses of a network by owner; what is given back is used again, lowest first."""
+    """Addresses of a network by owner; the lowest released address is allocated first."""
 
     def __init__(self, network: str) -> None:
         self._network = IPv4Network(network)
@@ -19,9 +19,9 @@ class AddressPool:
         self._taken: set[int] = set()
 
     def allocate(self, owner: str, known: str = "") -> str:
-        """Return the owner's address; ``known`` is one it has from an earlier life.
+        """Return the owner's address; ``known`` is the address in its status, if it has one.
 
-        A client may have written anything there: what is no IPv4 address takes none of ours.
+        A client may have written any text as ``known``; it is kept even if it is not an address.
         """
         if owner in self._address_of:
             return self._address_of[owner]
@@ -32,7 +32,7 @@ class AddressPool:
         return address
 
     def release(self, owner: str) -> None:
-        """Take an address back from an owner that is gone."""
+        """Release the address of a deleted owner."""
         number = _number(self._address_of.pop(owner, ""))
         if number is None:
             return
@@ -47,7 +47,7 @@ class AddressPool:
                 return number
         while self._next in self._taken:
             self._next += 1
-        assert self._next <= self._last, f"no address is left in {self._network}"
+        assert self._next <= self._last, f"all addresses of {self._network} are allocated"
         self._next += 1
         return self._next - 1
 

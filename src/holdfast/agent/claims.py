@@ -1,4 +1,4 @@
-"""Whether a pod may start: every claim it uses must be allocated and reserved for it."""
+"""Check that the claims of a pod are allocated and reserved for it, so that it may start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ClaimOf = Callable[[str], ResourceClaim | None]
 
 
 def claims_used(pod: Pod) -> tuple[str, ...]:
-    """Name the claims a pod uses, as far as they are known."""
+    """Return the names of a pod's claims that exist."""
     names = [_name(pod, entry) for entry in pod.spec.resource_claims]
     special = pod.status.extended_resource_claim_status
     names.append(special.resource_claim_name if special else "")
@@ -19,11 +19,11 @@ def claims_used(pod: Pod) -> tuple[str, ...]:
 
 
 def unready_reason(pod: Pod, claim_of: ClaimOf) -> str:
-    """Say what a pod's claims lack before it may start; "" when nothing does."""
+    """Return why a pod's claims are not ready, or ""."""
     for entry in pod.spec.resource_claims:
         name = _name(pod, entry)
         if name is None:
-            continue  # it was found to need none
+            continue  # no claim is needed
         if not name:
             return f"the ResourceClaim for {entry.name} was not created yet"
         if problem := _problem(pod, name, claim_of, owned=entry.resource_claim_name is None):
@@ -35,7 +35,7 @@ def unready_reason(pod: Pod, claim_of: ClaimOf) -> str:
 
 
 def _name(pod: Pod, entry: PodResourceClaim) -> str | None:
-    """Name the claim of an entry; "" while nobody made it, None if none is needed."""
+    """Return the name of an entry's claim, "" if it does not exist yet, None if none is needed."""
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     statuses = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}

@@ -1,4 +1,4 @@
-"""Renew the leases of many nodes, spread evenly over the interval."""
+"""Renew the node leases of simulated nodes, evenly distributed over the interval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeLeases:
-    """Beat for every node given; each beats once an interval, not all at one moment."""
+    """Renew the lease of each node once per interval, but not all at the same time."""
 
     def __init__(self, client: Client, clock: Clock, interval: float = INTERVAL) -> None:
         self._client = client
@@ -34,16 +34,16 @@ class NodeLeases:
         return name in self._nodes
 
     async def add(self, node: Node) -> None:
-        """Beat for a node from now on; the first beat is at once."""
+        """Renew the lease of a node now and from now on."""
         await self._renew(node)
         self._nodes[node.name] = node
 
     def remove(self, name: str) -> None:
-        """Beat no more for a node."""
+        """Stop renewing the lease of a node."""
         self._nodes.pop(name, None)
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Renew leases until cancelled."""
         while True:
             count = len(self._nodes)
             tick = max(SHORTEST_TICK, self._interval / count) if count else self._interval
@@ -52,7 +52,7 @@ class NodeLeases:
             await asyncio.gather(*(self._renew_safely(node) for node in due))
 
     def _next(self, count: int) -> list[Node]:
-        """Take the next nodes of the round; who came or went meanwhile is no matter."""
+        """Return the next nodes of the round; nodes removed meanwhile are skipped."""
         due: list[Node] = []
         while len(due) < count and self._nodes:
             if not self._round:
@@ -68,7 +68,7 @@ class NodeLeases:
         try:
             await self._renew(node)
         except HoldfastError as failure:
-            log.warning("no heartbeat for node %s: %s; trying again", node.name, failure)
+            log.warning("lease of node %s not renewed: %s; trying again", node.name, failure)
 
     async def _renew(self, node: Node) -> None:
         now = self._clock.now()
@@ -77,5 +77,5 @@ class NodeLeases:
             return
         except NotFound:
             pass
-        with suppress(AlreadyExists):  # somebody beat for it this very moment
+        with suppress(AlreadyExists):  # created by another agent meanwhile
             await self._client.create(LEASES, new_lease(node, now), LEASE_NAMESPACE)

@@ -1,4 +1,4 @@
-"""What a simulated node writes about itself: registration, readiness, heartbeat. Pure."""
+"""The Node, status and Lease of a simulated node, as raw objects and patches. No I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONDITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What a registered node has, and over how many zones nodes are spread."""
+    """The capacity and labels of registered nodes, and the number of zones for them."""
 
     cpu: str = "32"
     memory: str = "128Gi"
@@ -38,7 +38,7 @@ class NodeShape:
 
     @property
     def capacity(self) -> dict[str, str]:
-        """The amounts as a node reports them."""
+        """The capacity in the form of a node's status."""
         return {
             "cpu": self.cpu, "memory": self.memory, "pods": str(self.pods),
             "ephemeral-storage": self.ephemeral_storage, **self.extra,
@@ -46,7 +46,7 @@ class NodeShape:
 
 
 def node_name(ordinal: int) -> str:
-    """Name the n-th registered node, counted from 1.
+    """Return the name of the n-th registered node, counted from 1.
 
     >>> node_name(1), node_name(12345)
     ('node-0001', 'node-12345')
@@ -55,7 +55,7 @@ def node_name(ordinal: int) -> str:
 
 
 def new_node(ordinal: int, shape: NodeShape, address: str, now: float) -> dict[str, Any]:
-    """Write the Node a simulated kubelet registers."""
+    """Return the Node that a simulated kubelet registers."""
     name = node_name(ordinal)
     zone = f"zone-{chr(ord('a') + (ordinal - 1) % shape.zones)}"
     return {
@@ -78,7 +78,7 @@ def new_node(ordinal: int, shape: NodeShape, address: str, now: float) -> dict[s
 
 
 def node_info(name: str) -> dict[str, str]:
-    """Fill the block every client expects whole."""
+    """Return the ``nodeInfo`` of a status; clients require all its fields."""
     return {
         "machineID": name, "systemUUID": name, "bootID": name, "kernelVersion": "simulated",
         "osImage": "Holdfast simulated node", "containerRuntimeVersion": "simulated://1",
@@ -88,10 +88,10 @@ def node_info(name: str) -> dict[str, str]:
 
 
 def plan_node_status(node: AgentNode, address: str, now: float) -> dict[str, Any] | None:
-    """Write what a node's status lacks (a strategic merge patch), or None.
+    """Return a strategic merge patch that completes a node's status, or None.
 
-    Conditions that already say so stay; amounts a user gave stay; allocatable that nobody gave is
-    all of the capacity.
+    Conditions with the right status and given capacities are kept. A missing allocatable becomes
+    the whole capacity.
     """
     status: dict[str, Any] = {}
     known = {c.type: c for c in node.status.conditions}
@@ -131,7 +131,7 @@ def _conditions(now: float, since: Mapping[str, str | None]) -> list[dict[str, s
 
 
 def new_lease(node: Node, now: float) -> dict[str, Any]:
-    """Write a node's first heartbeat; it goes when the node goes."""
+    """Return the Lease of a node, which is deleted with the node."""
     return {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {
@@ -148,14 +148,14 @@ def new_lease(node: Node, now: float) -> dict[str, Any]:
 
 
 def lease_renewal(now: float) -> dict[str, Any]:
-    """Write a heartbeat."""
+    """Return a patch that renews a lease."""
     return {"spec": {"renewTime": rfc3339_micro(now)}}
 
 
 def foreign_lease_seconds(lease: Lease | None, now: float) -> float:
-    """Say for how many seconds somebody else's heartbeat still counts; 0: the node is free.
+    """Return for how many seconds the lease of another agent is valid; 0 if there is none.
 
-    A lease we marked ourselves is ours, also after a restart.
+    A lease with the label of this agent is its own, also after a restart.
     """
     if lease is None or lease.metadata.labels.get(AGENT_LABEL) == SIMULATED:
         return 0.0

@@ -1,4 +1,4 @@
-"""Pods, nodes and claims as an agent reads them: with the addresses it gives out."""
+"""Pods and nodes as the agent reads them: with addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.api.scheme import NODES, PODS
 
 
 class NodeAddress(Struct, frozen=True):
-    """One way to reach a node."""
+    """One address of a node."""
 
     type: str = ""
     address: str = ""
@@ -25,13 +25,13 @@ class AgentNodeStatus(NodeStatus, frozen=True):
 
 
 class AgentNode(Node, frozen=True):
-    """A node as its agent sees it."""
+    """A node with its addresses."""
 
     status: AgentNodeStatus = AgentNodeStatus()
 
     @property
     def internal_ip(self) -> str:
-        """The address its pods report as their host's, "" while it has none."""
+        """The InternalIP address, which its pods report as hostIP; "" if there is none."""
         return next((a.address for a in self.status.addresses if a.type == "InternalIP"), "")
 
 
@@ -42,7 +42,7 @@ class AgentPodStatus(PodStatus, frozen=True):
 
 
 class AgentPod(Pod, frozen=True):
-    """A pod as its agent sees it."""
+    """A pod with its address."""
 
     status: AgentPodStatus = AgentPodStatus()
 

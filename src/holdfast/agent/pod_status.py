@@ -1,4 +1,4 @@
-"""What a pod's status says at each stage, as a kubelet writes it (strategic merge patches)."""
+"""The status of a pod at each stage, as strategic merge patches like a kubelet's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ConditionValues = tuple[str, str, str]  # type, status, reason
 
 
 def running_status(pod: Pod, pod_ip: str, host_ip: str, now: float) -> dict[str, Any]:
-    """All containers run and are ready."""
+    """Return the status of a pod whose containers run and are ready."""
     when = rfc3339(now)
     running = {"running": {"startedAt": when}}
     address = host_ip if pod.spec.host_network else pod_ip
@@ -34,7 +34,7 @@ def running_status(pod: Pod, pod_ip: str, host_ip: str, now: float) -> dict[str,
 
 
 def waiting_status(pod: Pod, host_ip: str, why: str, now: float) -> dict[str, Any] | None:
-    """The pod waits on its node for something; None if it says so already."""
+    """Return the status of a pod that waits on its node, or None if it has it already."""
     known = next((c for c in pod.status.conditions if c.type == "PodReadyToStartContainers"), None)
     if known is not None and (known.status, known.message) == ("False", why):
         return None
@@ -63,7 +63,7 @@ def waiting_status(pod: Pod, host_ip: str, why: str, now: float) -> dict[str, An
 
 
 def finished_status(pod: Pod, now: float) -> dict[str, Any]:
-    """All containers have ended well."""
+    """Return the status of a pod whose containers have succeeded."""
     when = rfc3339(now)
     ended = {
         "terminated": {
@@ -95,7 +95,7 @@ def _status(pod: Pod, phase: str, conditions: list[Any], **more: Any) -> dict[st
 def _conditions(
     pod: Pod, condition_values: list[ConditionValues], now: float
 ) -> list[dict[str, Any]]:
-    """Write conditions; transition times move only where the status does."""
+    """Return raw conditions; the transition time changes only with the status."""
     known = {c.type: c for c in pod.status.conditions}
     written = []
     for type_, status, reason in condition_values:
@@ -119,7 +119,7 @@ def _container(pod: Pod, container: Container, state: dict[str, Any]) -> dict[st
 
 
 def _init_statuses(pod: Pod, when: str, running: dict[str, Any]) -> dict[str, Any]:
-    """Init containers have run; sidecars among them run on."""
+    """Return the statuses of init containers: terminated, but running for sidecars."""
     if not pod.spec.init_containers:
         return {}
     done = {

@@ -1,4 +1,4 @@
-"""Run any number of simulated nodes: one watch for pods, one for nodes, one for claims."""
+"""Run any number of simulated nodes with one watch each for pods, nodes and claims."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NODE_NETWORK = "172.16.0.0/12"
 WORKERS = 16
 REGISTER_BATCH = 64
 TOO_LARGE_RETRY_SECONDS = 600.0
-"""After so long a status that was too large for the store is tried again."""
+"""The delay before a status that was too large for the store is written again."""
 _NODE, _POD = "node:", "pod:"
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 class SimulatedNodes:
     """All simulated nodes of a cluster.
 
-    ``register`` makes Node objects; besides, every Node that nobody else beats for is adopted, so
-    that a Node created by hand or by a test comes to life. Keys of the queue are ``node:`` or
+    ``register`` creates Node objects. Every Node whose lease no other agent renews is adopted, so
+    that a Node created by a user or a test becomes ready. The keys of the queue are ``node:`` or
     ``pod:`` and the object's key.
     """
 
@@ -70,19 +70,19 @@ class SimulatedNodes:
         self._claims.add_handler(self._claim_changed)
 
     async def start(self) -> None:
-        """Read the cluster once, adopt what is free, and go on in the background."""
+        """Start the informers, wait until they have synced, and work in the background."""
         self._recorder.start()
         await self._informers.start()
         self._tasks = [
             asyncio.create_task(
-                run_workers(self._queue, self._reconcile, workers=WORKERS, name="fleet"),
-                name="fleet: work",
+                run_workers(self._queue, self._reconcile, workers=WORKERS, name="simulated nodes"),
+                name="simulated nodes: workers",
             ),
             asyncio.create_task(self._node_leases.run(), name="fleet: heartbeat"),
         ]
 
     async def stop(self) -> None:
-        """End; pods and nodes stay as they are."""
+        """Stop; pods and nodes are not changed."""
         await self._informers.stop()
         self._queue.shutdown()
         for task in self._tasks:
@@ -92,11 +92,11 @@ class SimulatedNodes:
 
     @property
     def healthy(self) -> bool:
-        """Whether the agents are at work."""
+        """Whether the workers are running."""
         return bool(self._tasks) and not any(task.done() for task in self._tasks)
 
     async def register(self, count: int, shape: NodeShape | None = None) -> None:
-        """Make the Nodes ``node-0001`` to ``node-<count>``; those that exist stay as they are."""
+        """Create the Nodes ``node-0001`` to ``node-<count>``; existing ones are not changed."""
         shape = shape or NodeShape()
         numbers = range(1, count + 1)
         for start in range(0, count, REGISTER_BATCH):
@@ -142,7 +142,7 @@ class SimulatedNodes:
             await self._reconcile_pod(key.removeprefix(_POD))
 
     async def _reconcile_node(self, name: str) -> None:
-        """Adopt a node that nobody else beats for, and keep its status whole."""
+        """Adopt a node whose lease no other agent renews, and complete its status."""
         node = self._nodes.cache.get(name)
         if node is None:
             return
@@ -172,7 +172,7 @@ class SimulatedNodes:
         return foreign_lease_seconds(lease, self._clock.now())
 
     async def _reconcile_pod(self, key: str) -> None:
-        """Take a pod one step further, if it is on a node of ours."""
+        """Execute the next step of a pod on an adopted node."""
         pod = self._pods.cache.get(key)
         if pod is None or pod.spec.node_name not in self._node_leases:
             return
@@ -193,8 +193,8 @@ class SimulatedNodes:
             self._queue.add_after(_POD + key, step.requeue_after)
 
     def _report_too_large(self, pod: AgentPod, refusal: TooLarge) -> None:
-        """Say that a pod's status cannot be stored, and look again much later."""
-        log.warning("pod %s: its status cannot be stored: %s", pod.key, refusal)
+        """Report that a pod's status is too large for the store, and retry much later."""
+        log.warning("pod %s: the status cannot be stored: %s", pod.key, refusal)
         words = f"Failed to update the status: {refusal}"
         self._recorder.record(_reference(pod), "Warning", "FailedStatusUpdate", words)
         self._queue.add_after(_POD + pod.key, TOO_LARGE_RETRY_SECONDS)

@@ -1,8 +1,8 @@
-"""The life of a pod whose containers are only simulated: everything but the processes is real.
+"""Plan the steps of a pod with simulated containers: start, run, stop.
 
-Containers start at once and stop at once. Two annotations make a pod less perfect, for tests and
-demonstrations: ``holdfast.dev/run-for: 5s`` lets it succeed after that time, and
-``holdfast.dev/stop-after: 10s`` lets it take that long to stop, within its grace period.
+Containers start and stop at once. Two annotations change that, for tests and demonstrations: with
+``holdfast.dev/run-for: 5s`` the pod succeeds after that time, with ``holdfast.dev/stop-after: 10s``
+it takes that long to stop, within its grace period.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ STOP_AFTER = "holdfast.dev/stop-after"
 
 @dataclass(frozen=True, slots=True)
 class PodStep:
-    """What to do for a pod now.
+    """The next step of a pod.
 
-    ``status`` is written if there is any, then ``remove`` deletes the pod for good; ``problem`` is
-    told as an event. In ``again_after`` seconds time alone will call for another look.
+    ``status`` is a patch to write first, if any; ``remove`` then deletes the pod. ``problem`` is
+    recorded as an event. After ``requeue_after`` seconds the pod is processed again.
     """
 
     status: dict[str, Any] | None = None
@@ -38,7 +38,7 @@ NO_STEP = PodStep()
 
 
 def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -> PodStep:
-    """Plan the next step of a pod on its node; ``problem`` is what its claims lack, or ""."""
+    """Plan the next step of a pod on its node; ``problem`` says why its claims are not ready."""
     if pod.terminating:
         return _stop(pod, now)
     if pod.finished:
@@ -53,7 +53,7 @@ def plan_pod(pod: Pod, *, pod_ip: str, host_ip: str, problem: str, now: float) -
 
 
 def needs_step(pod: Pod) -> bool:
-    """Tell whether a pod on a node may need anything; most of the time it does not."""
+    """Return whether a pod on a node may need a step."""
     if pod.terminating:
         return True
     if pod.finished:
@@ -72,14 +72,14 @@ def _run(pod: Pod, now: float) -> PodStep:
 
 
 def _stop(pod: Pod, now: float) -> PodStep:
-    """Stop the containers, then remove the pod; the grace period is the longest it may take."""
+    """Stop the containers within the grace period, then remove the pod."""
     assert pod.metadata.deletion_timestamp is not None
     grace = pod.metadata.deletion_grace_period_seconds or 0
     asked = parse_rfc3339(pod.metadata.deletion_timestamp) - grace
     left = asked + min(grace, _seconds(pod, STOP_AFTER) or 0.0) - now
     if left > 0 and not pod.finished:
         return PodStep(requeue_after=left)
-    # A pod that finalizers keep is shown as ended, so that nobody waits for it.
+    # A pod that has finalizers is reported as finished, so that controllers do not wait for it.
     kept = bool(pod.metadata.finalizers) and not pod.finished
     status = finished_status(pod, now) if kept else None
     gone = grace == 0 and bool(pod.metadata.finalizers)

@@ -1,7 +1,7 @@
-"""How components talk to an API server, whichever it is.
+"""Talk to an API server: the client library that every component uses.
 
-Lives here: the one-method transport seam, the HTTP transport, the typed ``Client`` over it,
-informers, the work queue, leader election, kubeconfig loading. May not live here: anything about
-what the objects mean. Components hold a ``Client`` and never know which transport it has; the
-in-process transport lives with the API server, which implements the same seam.
+This package contains the ``Transport`` protocol and its HTTP implementation, the typed ``Client``,
+informers, the work queue, the event recorder, leader election and kubeconfig loading. It contains
+no knowledge of what particular kinds mean. Components use a ``Client`` and do not know its
+transport; the in-process transport is part of ``apiserver``.
 """

@@ -1,15 +1,15 @@
-"""How many requests to keep in flight, learned from the responses.
+"""Adapt the number of requests in flight to the latency and the errors of the server.
 
-No I/O and no clock: times go in, a number comes out.
+No I/O and no clock: times go in, a limit comes out.
 """
 
 from __future__ import annotations
 
 LOWEST, START, HIGHEST = 2, 32, 64
 SLOW_SECONDS = 2.0
-"""A response that takes longer counts as a sign of overload, like 429 and 503."""
+"""A response slower than this counts as overload, like 429 and 503."""
 QUEUEING = 2.0
-"""Requests queue in the server if the mean latency is this many times the lowest one."""
+"""Requests are queueing in the server if the mean latency is this many times the lowest one."""
 REMEMBER_SECONDS = 600.0
 """How long the lowest latency is remembered."""
 LEAST_SAMPLES = 16
@@ -17,35 +17,35 @@ LONGEST_HOLD = 16
 
 
 class AdaptiveLimit:
-    """A concurrency limit that grows while the server answers at once and falls when it cannot.
+    """A concurrency limit that grows while the server responds fast and falls on overload.
 
-    A round ends after ``limit`` responses (16 at least) to requests sent under that limit while
-    more work was waiting; the first ``limit`` of them are left out. The limit is then doubled,
-    unless it is at its start or above and the mean latency shows that requests queue in the server:
-    more of them would only wait longer, and each costs a connection. Below its start the latency is
-    no reason to stay: others may keep the server busy, and few requests would get little of it.
-    Signs of overload halve the limit, once for all requests that were in flight together. It then
-    holds for a round before it grows again, and for twice as many rounds each time a larger limit
-    overloads the server again, up to 16.
+    A round consists of ``limit`` responses (at least 16) to requests sent under that limit while
+    more work was waiting; the first ``limit`` of them are ignored. After a round the limit doubles,
+    unless it is at least the start value and the mean latency shows that requests queue in the
+    server: more requests would only wait longer, and each needs a connection. Below the start value
+    the latency is ignored: other clients may load the server, and a client with few requests in
+    flight gets a small share of it. Overload halves the limit, once for all requests that were in
+    flight together. The limit then stays for one round, and for twice as many rounds (at most 16)
+    each time a larger limit overloads the server again.
     """
 
     def __init__(self, start: int = START) -> None:
         self.limit = self._start = start
         self._changed = float("-inf")
-        """When the limit last changed: requests sent earlier say nothing about it."""
+        """When the limit last changed; responses to requests sent earlier are ignored."""
         self._skip = start
-        """Responses to leave out until as many requests are in flight as the limit lets through."""
+        """Responses still to ignore, until the number of requests in flight matches the limit."""
         self._samples = 0
         self._latencies = 0.0
         self._lowest_latency = float("inf")
         self._lowest_seen = 0.0
         self._on_trial = False
-        """The limit has grown and no round has ended since."""
+        """Whether the limit has grown and no round has ended since."""
         self._hold = 0
         self._next_hold = 1
 
     def succeeded(self, sent: float, now: float, *, saturated: bool) -> None:
-        """Take note of a response; ``saturated``: more work waits than the limit lets through."""
+        """Record a successful response; ``saturated`` means that more work waits for the limit."""
         latency = now - sent
         if latency > SLOW_SECONDS:
             self.overloaded(sent, now)
@@ -58,7 +58,7 @@ class AdaptiveLimit:
             self._sample(latency, now)
 
     def overloaded(self, sent: float, now: float) -> None:
-        """Take note of a 429, a 503, a time-out or a lost connection: halve the limit."""
+        """Halve the limit after a 429, a 503, a timeout or a lost connection."""
         if sent > self._changed:
             self._hold = self._next_hold
             self._next_hold = min(2 * self._next_hold, LONGEST_HOLD)

@@ -1,4 +1,4 @@
-"""How long to wait before trying again, and trying again."""
+"""Backoff between attempts, and retry loops that use it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Wait ``first`` seconds, then ``factor`` times longer each time, at most ``limit``.
+    """Exponential backoff: ``first`` seconds, then ``factor`` times longer, at most ``limit``.
 
-    ``jitter`` adds up to that fraction on top, so that many clients cut off at one moment do not
-    all come back at one moment.
+    ``jitter`` adds a random part of the delay, up to that fraction, so that clients disconnected
+    at one moment do not all reconnect at one moment.
     """
 
     first: float
@@ -27,7 +27,7 @@ class Backoff:
     jitter: float = 0.0
 
     def delay(self, failures: int, rng: random.Random | None = None) -> float:
-        """Say how long to wait after that many failures in a row (one at least).
+        """Return the delay in seconds after this many consecutive failures (at least one).
 
         >>> [Backoff(1, 5).delay(n) for n in (1, 2, 3, 4, 5000)]
         [1.0, 2.0, 4.0, 5, 5]
@@ -38,17 +38,17 @@ class Backoff:
 
 
 REQUEST_BACKOFF = Backoff(first=0.1, limit=5.0)
-"""Between two tries of one request."""
+"""Between two attempts of one request."""
 RECONNECT_BACKOFF = Backoff(first=0.25, limit=30.0, jitter=1.0)
 RELIST_AFTER_FAILURES = 5
 
 
 @dataclass(slots=True)
 class Retries:
-    """The tries of one piece of work: how many are left, and the wait after each that failed.
+    """Count the failed attempts of an operation and wait after each.
 
-    ``tries`` is how many there are, None for no end. ``as_asked``: a failure that says how long to
-    wait is believed, and ``backoff`` counts for the others.
+    ``tries`` is the maximum number of attempts, None for no limit. With ``honor_retry_after`` the
+    delay that a failure asks for replaces the one of ``backoff``.
     """
 
     clock: Clock
@@ -59,11 +59,11 @@ class Retries:
 
     @property
     def any_left(self) -> bool:
-        """Whether there is another try."""
+        """Whether another attempt is allowed."""
         return self.tries is None or self.failures < self.tries
 
     async def wait(self, failure: HoldfastError) -> None:
-        """Wait after a try that failed."""
+        """Count a failed attempt and wait before the next."""
         self.failures += 1
         asked = failure.after if self.honor_retry_after and isinstance(failure, Retryable) else None
         await self.clock.sleep(asked or self.backoff.delay(self.failures))
@@ -79,9 +79,9 @@ async def retry(
     honor_retry_after: bool = True,
     on_failure: Callable[[HoldfastError], None] = lambda _failure: None,
 ) -> T:
-    """Do something until it succeeds; the last of so many ``tries`` raises its failure.
+    """Call ``work`` until it succeeds and return its result; the last of ``tries`` attempts raises.
 
-    Other failures than ``on`` come through at once. ``tell`` hears of each that is waited for.
+    Only failures of type ``on`` are retried. ``on_failure`` is called before each wait.
     """
     retries = Retries(clock, backoff, None if tries is None else tries - 1, honor_retry_after)
     while True:
@@ -95,10 +95,10 @@ async def retry(
 
 
 class ReconnectBackoff:
-    """Say how long to wait before the next attempt to follow a stream.
+    """Backoff between the attempts of an informer to list and watch.
 
-    After a stream that brought something, or that lasted, and after the first 410, none: the
-    server is well. After attempts that brought nothing, longer each time.
+    There is no delay after an attempt that received an event or lasted a second, nor after the
+    first 410: the server works. After other attempts the delay grows.
     """
 
     def __init__(self, clock: Clock, rng: random.Random) -> None:
@@ -111,20 +111,20 @@ class ReconnectBackoff:
 
     @property
     def should_relist(self) -> bool:
-        """So many attempts brought nothing that starting over may be the better idea."""
+        """Whether so many attempts failed in a row that the next should list again."""
         return self._failures >= RELIST_AFTER_FAILURES
 
     def attempt_started(self) -> None:
-        """An attempt starts."""
+        """Record the start of an attempt."""
         self._started_at = self._clock.monotonic()
         self._progressed = False
 
     def attempt_progressed(self) -> None:
-        """The attempt brought something."""
+        """Record that the attempt received an event."""
         self._progressed = True
 
-    def after(self, failure: HoldfastError | None) -> float:
-        """The attempt ended, cleanly or with a failure: how many seconds to wait now."""
+    def next_delay(self, failure: HoldfastError | None) -> float:
+        """Record the end of an attempt and return the seconds to wait before the next."""
         lasted = self._clock.monotonic() - self._started_at >= 1.0
         expired = isinstance(failure, Expired)
         well = self._progressed or lasted or (expired and not self._expired)

@@ -1,7 +1,7 @@
-"""The typed client every component holds: get, list, watch, create, update, patch, delete.
+"""The typed client of all components: get, list, watch, create, update, patch, delete.
 
-Reading is typed: a Resource says as what. Writing is not: whoever changes an object sends a patch
-or the edited raw object, so that fields we do not know survive.
+Objects are read as the type of their Resource. They are written untyped, as a patch or as the
+edited raw object, so that fields unknown to the type are preserved.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Client", "Listing", "OnUnreadable", "PatchType", "UnreadableObject",
 
 
 class PatchType(Enum):
-    """The ways to change part of an object."""
+    """The content types of a patch."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -39,14 +39,14 @@ class PatchType(Enum):
 
 
 class Client:
-    """Talk to one API server through whichever transport it was given."""
+    """Send requests to one API server through a transport."""
 
     def __init__(self, transport: Transport, user_agent: str = "holdfast") -> None:
         self.transport = transport
         self._headers = {"accept": "application/json", "user-agent": user_agent}
 
     async def get(self, res: Resource[T], name: str, namespace: str = "") -> T:
-        """Read one object; NotFound if it is not there."""
+        """Return one object; raises NotFound."""
         response = await self._call("GET", res.path(namespace, name))
         return decode_typed(response.body, res)
 
@@ -62,10 +62,10 @@ class Client:
         resource_version: str = "",
         unreadable: OnUnreadable | None = None,
     ) -> Listing[T]:
-        """Read a collection (one page of it when ``limit`` is set).
+        """List a collection, or one page of it when ``limit`` is set.
 
-        An object that does not fit its type fails the call, unless ``unreadable`` is given: then
-        it is told, in the object's place, and the rest is returned.
+        An object that does not match its type raises UnreadableObject. With ``unreadable``, that
+        function is called with the error instead and the other objects are returned.
         """
         query = _query(
             labelSelector=labels, fieldSelector=fields, limit=str(limit or ""),
@@ -86,12 +86,12 @@ class Client:
         initial_events: bool = False,
         unreadable: OnUnreadable | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Follow a collection from a version on; ends when the server ends the stream.
+        """Watch a collection from a resource version until the server ends the stream.
 
-        An ERROR event is raised as the exception it stands for (410: Expired). An object that
-        does not fit its type ends the watch, unless ``unreadable`` is given: then it is told, in
-        the event's place, and the watch goes on. Whoever stops before the end should
-        ``aclose()`` the generator, which hangs up.
+        An ERROR event is raised as an exception (410: Expired). An object that does not match its
+        type raises UnreadableObject. With ``unreadable``, that function is called with the error
+        instead and the watch continues. Call ``aclose()`` on the generator to stop earlier and
+        close the connection.
         """
         query = _query(
             watch="true", allowWatchBookmarks="true", resourceVersion=resource_version,
@@ -120,24 +120,24 @@ class Client:
         self, res: Resource[T], obj: Mapping[str, Any], namespace: str = "",
         *, name: str = "", subresource: str = "",
     ) -> T:  # fmt: skip
-        """Create an object (or POST to a subresource of one) and return what was stored."""
+        """Create an object, or POST to a subresource, and return the stored object."""
         path = res.path(namespace, name, subresource)
         response = await self._call("POST", path, body=msgspec.json.encode(obj))
         return decode_typed(response.body, res)
 
     async def bind(self, namespace: str, pod: str, binding: Mapping[str, Any]) -> None:
-        """POST a Binding: put the pod on its target node."""
+        """POST a Binding, which assigns the pod to its target node."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
         await self.write("POST", path, msgspec.json.encode(binding))
 
     async def write(
         self, method: str, path: str, body: bytes, content_type: str = "application/json"
     ) -> None:
-        """Send an encoded body; only the status of the answer is read."""
+        """Send an encoded body and check only the status of the response."""
         await self._call(method, path, None, body, content_type)
 
     async def update(self, res: Resource[T], obj: Mapping[str, Any], *, subresource: str = "") -> T:
-        """PUT a whole raw object; its resourceVersion guards against lost updates."""
+        """Replace an object (PUT); its resourceVersion prevents lost updates."""
         meta = obj["metadata"]
         path = res.path(meta.get("namespace", ""), meta["name"], subresource)
         response = await self._call("PUT", path, body=msgspec.json.encode(obj))
@@ -155,7 +155,7 @@ class Client:
         field_manager: str = "",
         force: bool = False,
     ) -> T:
-        """Change part of an object."""
+        """Patch an object and return the stored object."""
         query = _query(fieldManager=field_manager, force="true" if force else "")
         response = await self._call(
             "PATCH", res.path(namespace, name, subresource), query,
@@ -174,7 +174,7 @@ class Client:
         resource_version: str = "",
         propagation: str = "",
     ) -> None:
-        """Ask for deletion; preconditions that do not hold raise Conflict."""
+        """Delete an object; raises Conflict if a precondition fails."""
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
@@ -185,7 +185,7 @@ class Client:
         await self._call("DELETE", res.path(namespace, name), body=msgspec.json.encode(options))
 
     async def raw(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """GET any path and return the bytes (discovery, health)."""
+        """GET a path, for discovery or health, and return the body."""
         return (await self._call("GET", path, query)).body
 
     async def close(self) -> None:

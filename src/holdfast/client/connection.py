@@ -1,4 +1,4 @@
-"""One kept-alive connection to an API server: one request and its answer at a time."""
+"""One kept-alive HTTP connection to an API server."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from holdfast.client.response_parser import MalformedResponse, ResponseParser
 from holdfast.client.transport import Response
 
 MAX_UNREAD_BYTES = 4 << 20
-"""Bytes of a stream that may wait for their reader before the server is made to wait."""
+"""Reading from the socket pauses when this many bytes of a stream were not yet consumed."""
 
 
 class ConnectionLost(ConnectionError):
-    """The connection ended before its answer did."""
+    """The connection ended before the response was complete."""
 
 
 class Connection(asyncio.Protocol):
-    """Asks one thing at a time. Whoever holds it decides when it is free for the next.
+    """Send one request at a time; ``ConnectionPool`` decides when the next may follow.
 
-    ``lost`` is called once, when the connection has ended for whatever reason.
+    ``on_lost`` is called once, when the connection has ended.
     """
 
     def __init__(self, on_lost: Callable[[Connection], None]) -> None:
@@ -35,17 +35,17 @@ class Connection(asyncio.Protocol):
         self.ended = False
         self.idle_since = 0.0
 
-    # --- asyncio's side ---------------------------------------------------------------------
+    # --- called by asyncio -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to write."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take in what the server says."""
+        """Parse the next bytes of the response."""
         response = self._response
         if response is None:
-            self.abort()  # nobody asked
+            self.abort()  # no request was sent
             return
         try:
             response.feed(data)
@@ -63,26 +63,28 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, why: Exception | None) -> None:
-        """Tell whoever waits, and whoever holds us."""
+        """Wake the reader of the response and call ``on_lost``."""
         self.ended = True
         response = self._response
         if response is not None and not response.done and not response.feed_eof():
-            self._failure = self._failure or why or ConnectionLost("the server hung up")
+            self._failure = (
+                self._failure or why or ConnectionLost("the server closed the connection")
+            )
         self._wake()
         self._on_lost(self)
 
-    # --- our side ---------------------------------------------------------------------------
+    # --- called by the pool and the transport ------------------------------------------------
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may follow the one that was answered."""
+        """Whether another request may be sent."""
         response = self._response
         return not self.ended and (
             response is None or (response.done and not response.should_close)
         )
 
     async def send(self, method: str, data: bytes) -> Response:
-        """Send a request and wait for the whole answer."""
+        """Send a request and return the complete response."""
         response = self._begin(method, data, buffered=True)
         await self._wait_for_data()
         parts = response.parts
@@ -90,19 +92,19 @@ class Connection(asyncio.Protocol):
         return Response(response.status, response.headers, body)
 
     async def open_stream(self, method: str, data: bytes) -> None:
-        """Send a request and wait for the ``head`` of its answer; ``parts`` has the rest."""
+        """Send a request and wait for the headers (``head``); ``parts`` yields the body."""
         response = self._begin(method, data, buffered=False)
         while not response.status:
             await self._wait_for_data()
 
     @property
     def head(self) -> tuple[int, Mapping[str, str]]:
-        """Status and headers of the answer."""
+        """Status and headers of the response."""
         assert self._response is not None
         return self._response.status, self._response.headers
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The body of the answer that was opened, piece by piece as it comes."""
+        """Yield the parts of the body as they arrive."""
         response = self._response
         assert response is not None
         while True:
@@ -117,7 +119,7 @@ class Connection(asyncio.Protocol):
                 await self._wait_for_data()
 
     def fail(self, why: Exception) -> None:
-        """Give up on the answer that is awaited, and on the connection."""
+        """Close the connection and fail the pending response with ``why``."""
         self.ended = True
         if self._response is not None and not self._response.done:
             self._failure = self._failure or why
@@ -126,8 +128,8 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def abort(self) -> None:
-        """Hang up at once: a polite end of TLS would wait for a peer who is still talking."""
-        self.fail(ConnectionLost("we hung up"))
+        """Close at once: an orderly TLS shutdown would wait for a peer that is still sending."""
+        self.fail(ConnectionLost("the client closed the connection"))
 
     def _begin(self, method: str, data: bytes, *, buffered: bool) -> ResponseParser:
         assert self._transport is not None

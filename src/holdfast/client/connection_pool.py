@@ -1,4 +1,4 @@
-"""Connections kept for the next request, and an eye on those whose answer takes too long."""
+"""A pool of kept-alive connections with a limit on their number and a response timeout."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Awaitable, Callable
 from holdfast.client.connection import Connection
 
 IDLE_SECONDS = 60.0
-"""API servers hang up on idle connections after 90 s; a request must not meet that moment."""
+"""API servers close idle connections after 90 s; older connections are not reused."""
 TIMEOUT_CHECKS = 20
-"""How often, during the time an answer may take, to look whether it took too long."""
+"""How many times per response timeout the connections are checked for it."""
 
 
 class ConnectionPool:
-    """Lends connections out, last used first, and makes new ones up to a limit.
+    """Reuse connections, most recently used first, and open new ones up to a limit.
 
-    Looking after the time-outs of all of them together is cheaper than a timer for each request.
+    One timer checks the timeouts of all connections, which is cheaper than a timer per request.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class ConnectionPool:
         self._response_seconds = response_seconds
         self._idle: list[Connection] = []
         self._in_use: dict[Connection, float] = {}
-        """When each connection was lent; it is given back when its answer is there."""
+        """Connections with a pending response, and when each was acquired."""
         self._connecting = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timeout_check: asyncio.TimerHandle | None = None
 
     async def acquire(self) -> tuple[Connection, bool]:
-        """A connection to ask on, and whether it is a new one."""
+        """Return a connection and whether it is new; wait while the pool is at its limit."""
         while len(self._in_use) + self._connecting >= self._max_connections:
             await self._wait_for_slot()
         now = asyncio.get_running_loop().time()
@@ -59,7 +59,7 @@ class ConnectionPool:
         return connection, True
 
     def release(self, connection: Connection) -> None:
-        """Take a connection back; one whose answer is not complete is of no more use."""
+        """Return a connection to the pool, or close it if its response is incomplete."""
         del self._in_use[connection]
         if connection.reusable:
             connection.idle_since = asyncio.get_running_loop().time()
@@ -69,12 +69,12 @@ class ConnectionPool:
         self._wake_next()
 
     def close_idle(self) -> None:
-        """Hang up those nobody uses."""
+        """Close the connections that are not in use."""
         while self._idle:
             self._idle.pop().abort()
 
     def close(self) -> None:
-        """Hang up everything."""
+        """Close all connections."""
         self.close_idle()
         for connection in tuple(self._in_use):
             connection.fail(ConnectionAbortedError("the connection has been closed"))
@@ -97,23 +97,23 @@ class ConnectionPool:
         limit = asyncio.get_running_loop().time() - self._response_seconds
         for connection, since in tuple(self._in_use.items()):
             if since < limit:
-                connection.fail(TimeoutError(f"no answer within {self._response_seconds:g} s"))
+                connection.fail(TimeoutError(f"no response within {self._response_seconds:g} s"))
         if self._in_use:
             self._schedule_timeout_check()
 
     async def _wait_for_slot(self) -> None:
-        wait_for_slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(wait_for_slot)
+        wakeup: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(wakeup)
         try:
-            await wait_for_slot
+            await wakeup
         except asyncio.CancelledError:
-            if wait_for_slot.done() and not wait_for_slot.cancelled():
-                self._wake_next()  # the turn was ours and we do not want it
+            if wakeup.done() and not wakeup.cancelled():
+                self._wake_next()  # pass the slot on
             raise
 
     def _wake_next(self) -> None:
         while self._waiting:
-            wait_for_slot = self._waiting.popleft()
-            if not wait_for_slot.done():
-                wait_for_slot.set_result(None)
+            wakeup = self._waiting.popleft()
+            if not wakeup.done():
+                wakeup.set_result(None)
                 return

@@ -1,4 +1,4 @@
-"""Where an API server is and how to be believed by it."""
+"""The address of an API server and the credentials for it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from holdfast.errors import BadConfiguration
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An API server's address and the credentials to use there.
+    """The address of an API server and the credentials for it.
 
-    Give a ready ``ssl_context``, or files for one to be made from. ``token`` is a bearer token;
-    ``authorization`` is a whole header for anything else (basic). ``renew`` makes the same
-    endpoint with fresh credentials; the transport asks for it when the server says 401.
+    TLS uses ``ssl_context``, or else the files ``ca``, ``cert`` and ``key``. ``token`` is a bearer
+    token; ``authorization`` is a complete header for other schemes (basic). ``renew`` returns the
+    endpoint with new credentials; the transport calls it after a 401.
     """
 
     url: str
@@ -32,11 +32,11 @@ class Endpoint:
     renew: Callable[[], Awaitable[Endpoint]] | None = None
 
     def authorization_header(self) -> str:
-        """Write the Authorization header; empty if there is none to send."""
+        """Return the Authorization header, or "" if there is none."""
         return f"Bearer {self.token}" if self.token else self.authorization
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Make the TLS context; None for plain HTTP."""
+        """Return the TLS context, or None for plain HTTP."""
         if not self.url.startswith("https:"):
             return None
         if self.ssl_context is not None:
@@ -50,7 +50,7 @@ class Endpoint:
                 f"the certificates for {self.url} cannot be used: {wrong}; check "
                 f"ca={self.ca}, cert={self.cert}, key={self.key}"
             ) from wrong
-        # Clusters are full of certificates that Go accepts and Python 3.13's strict mode does not.
+        # Many clusters have certificates that Go accepts and Python 3.13's strict mode rejects.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.insecure:
             context.check_hostname = False
@@ -60,7 +60,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds until a connection, and a whole answer, is given up. Streams have no end."""
+    """Seconds to connect and to receive a complete response; streams have no timeout."""
 
     connect: float = 10.0
-    request: float = 65.0  # the API server itself gives up after 60
+    request: float = 65.0  # the API server's own timeout is 60

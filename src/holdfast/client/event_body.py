@@ -1,4 +1,4 @@
-"""What a core/v1 Event says, as JSON."""
+"""Encode core/v1 Events as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RESOURCE_OF: dict[type, Resource[Any]] = {
 
 
 def object_reference(regarding: Object | ObjectReference) -> ObjectReference:
-    """Point at an object; lists leave its kind out, then the type tells it."""
+    """Return a reference to an object; the kind comes from the type if the object omits it."""
     if isinstance(regarding, ObjectReference):
         return regarding
     resource = _RESOURCE_OF.get(type(regarding))
@@ -34,7 +34,7 @@ def object_reference(regarding: Object | ObjectReference) -> ObjectReference:
 
 
 def event_name(regarding: ObjectReference, source: str, now: float, number: int) -> str:
-    """A name that no other event has: components may report one object in one microsecond."""
+    """Return a unique name, also if several components record events in one microsecond."""
     source_hash = zlib.crc32(source.encode()) & 0xFFFF
     return f"{regarding.name}.{int(now * 1e6):x}{source_hash:04x}{number:04x}"
 
@@ -49,7 +49,7 @@ def event_body(
     now: float,
     related: ObjectReference | None = None,
 ) -> bytes:
-    """Encode all that never changes; ``with_count`` adds count, time and the closing brace."""
+    """Encode the constant fields; ``with_count`` adds count, time and the closing brace."""
     body: dict[str, Any] = {
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": name, "namespace": regarding.namespace or "default"},
@@ -61,16 +61,16 @@ def event_body(
         body["related"] = related
     try:
         return _encode(body)[:-1]
-    except UnicodeEncodeError:  # half a surrogate pair, from a plugin of the user's
+    except UnicodeEncodeError:  # half a surrogate pair, from a user's plugin
         body["message"] = what["message"].encode(errors="replace").decode()
         return _encode(body)[:-1]
 
 
 def with_count(body: bytes, count: int, last: float) -> bytes:
-    """Add how often the event happened and when last."""
+    """Return the complete body with the number of occurrences and the time of the last."""
     return b'%b,"count":%d,"lastTimestamp":"%b"}' % (body, count, rfc3339(last).encode())
 
 
 def count_patch(count: int, last: float) -> bytes:
-    """A merge patch of how often the event happened and when last."""
+    """Return a merge patch of the number of occurrences and the time of the last."""
     return b'{"count":%d,"lastTimestamp":"%b"}' % (count, rfc3339(last).encode())

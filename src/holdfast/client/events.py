@@ -1,9 +1,9 @@
 """Record core/v1 Events, which ``kubectl describe`` shows.
 
-Recording never waits and never fails: events are queued, repeats of one are counted instead of
-written again, and what cannot be written after several tries is dropped with a log line. The first
-repeats are counted on the server at once, later ones once a minute: thousands of pods that fit
-nowhere repeat the same event again and again.
+Recording never blocks and never fails: events are queued, a repeated event only increases the
+count of the stored one, and an event that cannot be written after several attempts is dropped with
+a log line. The first counts are written at once, later ones once a minute, because thousands of
+unschedulable pods may repeat the same event.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ MAX_ATTEMPTS = 12
 RETRY = Backoff(first=0.2, limit=5.0)
 MAX_CACHED_EVENTS = 4096
 MAX_PENDING = 50_000
-"""Events that may wait to be written; beyond it new ones are dropped. One takes about 1.7 KB."""
+"""Events that may wait to be written; further ones are dropped. An event takes about 1.7 KB."""
 DRAIN_SECONDS, STALL_SECONDS = 30.0, 5.0
-"""How long stopping goes on writing what waits, at most, and how long without a single write."""
+"""How long ``stop`` writes pending events: in total, and without a successful write."""
 UNTHROTTLED_COUNT, COUNT_INTERVAL_SECONDS = 10, 60.0
-"""After so many repeats their number is written no more often than that."""
+"""The first counts are written at once; higher ones at this interval."""
 
 log = logging.getLogger(__name__)
 
@@ -54,11 +54,10 @@ __all__ = ["EventRecorder", "object_reference"]
 
 
 class EventRecorder:
-    """Write events for one component: several at a time, those about one object in their order.
+    """Write the events of one component concurrently, those about one object in their order.
 
-    The number of writers follows the server's responses (``AdaptiveLimit``). ``record`` may be
-    called before ``start``. ``stop`` writes what is waiting as long as writes succeed, for
-    ``DRAIN_SECONDS`` at most.
+    ``AdaptiveLimit`` determines the number of writers. ``record`` may be called before ``start``.
+    ``stop`` writes the pending events while writes succeed, for at most ``DRAIN_SECONDS``.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class EventRecorder:
         self._instance = instance
         self._number = itertools.count(1)
         self._entries: OrderedDict[EventKey, EventEntry] = OrderedDict()
-        """Events whose repeats are counted, the latest last."""
+        """Events whose repetitions are counted, the most recent last."""
         self._pending = PendingEvents(clock)
         self._limit = AdaptiveLimit()
         self._writers: set[asyncio.Task[None]] = set()
@@ -88,7 +87,7 @@ class EventRecorder:
         related: Object | ObjectReference | None = None,
         component: str = "",
     ) -> None:
-        """Note that something happened to an object; ``type_`` is Normal or Warning."""
+        """Record an event about an object; ``type_`` is Normal or Warning."""
         regarding = object_reference(regarding)
         source = component or self._component
         subject = f"{regarding.kind}/{regarding.namespace}/{regarding.name}/{regarding.uid}"
@@ -115,12 +114,12 @@ class EventRecorder:
         self._pending.add(entry)
 
     def start(self) -> None:
-        """Begin writing in the background."""
+        """Start writing in the background."""
         if not self._writers:
             self._add_writers()
 
     async def stop(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Write what is waiting, for ``seconds`` at most and as long as it succeeds, and end."""
+        """Write pending events for at most ``seconds``, as long as writes succeed, then stop."""
         self._pending.make_all_due()
         try:
             if self._writers:
@@ -132,7 +131,7 @@ class EventRecorder:
                 writer.cancel()
             await asyncio.gather(*writers, return_exceptions=True)
             if self._pending:
-                log.warning("%d events were not written before the end", len(self._pending))
+                log.warning("stopped with %d events not written", len(self._pending))
 
     async def _drain(self, seconds: float) -> None:
         drained = asyncio.create_task(self._pending.queue.wait_until_idle())
@@ -171,7 +170,7 @@ class EventRecorder:
                 self._pending.queue.done(subject)
 
     async def _write_next(self, subject: str) -> None:
-        """Write the next event about an object."""
+        """Write the next event about an object that is due."""
         entry = self._pending.next_due(subject)
         if entry is None:
             return
@@ -198,12 +197,12 @@ class EventRecorder:
                 await self._patch(entry, count, last)
             else:
                 await self._client.write("POST", path, with_count(entry.body, count, last))
-        except AlreadyExists:  # an earlier try was written after all
+        except AlreadyExists:  # an earlier attempt was stored although its response failed
             await self._patch(entry, count, last)
         except NotFound:
             if not entry.stored:
-                raise  # it is the namespace that is gone
-            # Events live an hour.
+                raise  # the namespace does not exist
+            # Stored events expire after an hour.
             await self._client.write("POST", path, with_count(entry.body, count, last))
         entry.stored = count
 
@@ -230,7 +229,7 @@ class EventRecorder:
         self._pending.remove(entry)
         if not entry.stored:
             self._entries.pop(entry.key, None)
-        # One cause, such as a lost lease, may drop thousands.
+        # A single cause, such as a lost lease, may drop thousands of events.
         regarding = f"{entry.regarding.kind} {entry.regarding.name}"
         line = f"event {entry.key[3]} about {regarding} dropped: {failure}"
         self._repeats.log(log, logging.WARNING, line, same=type(failure).__name__)
@@ -241,11 +240,11 @@ class EventRecorder:
             return True
         if not self._dropping:
             self._dropping = True
-            log.warning("%d events wait to be written; dropping new ones", MAX_PENDING)
+            log.warning("%d events are pending; dropping new ones", MAX_PENDING)
         return False
 
     def _forget_oldest(self) -> None:
-        """Forget events that need no counting any more; those not yet written are kept."""
+        """Remove the oldest events from the cache, except those that are pending."""
         for _ in range(2):
             if len(self._entries) <= MAX_CACHED_EVENTS:
                 return

@@ -1,9 +1,8 @@
-"""Telling handlers what changed. A handler that fails is a defect, and stays its own.
+"""Call the event handlers of an informer and catch their exceptions.
 
-Following a collection must go on whatever one object does to one handler: the next object is not
-to blame, and a process that ended over it would end over it again after every restart. So what a
-handler raises is logged, counted and left behind; the handler hears of the same object again when
-it next changes.
+One object that makes one handler fail must not stop the informer: the process would fail again
+after every restart. Therefore an exception is logged and counted, and the informer continues. The
+handler is called with the object again when it next changes.
 """
 
 from __future__ import annotations
@@ -20,13 +19,14 @@ from holdfast.repeated_log import Repeats
 T = TypeVar("T")
 ResourceEventHandler = Callable[[ChangeType, T | None, T | None], None]
 REFUSED, FAILED, UNREADABLE = "refused", "failed", "unreadable"
-"""An object that makes no sense to a handler; a defect of one; an object of another shape."""
+"""Categories of errors: a handler rejected the object; a handler has a defect; the object does not
+match its type."""
 
 log = logging.getLogger(__name__)
 
 
 class HandlerDispatcher(Generic[T]):
-    """The handlers of one collection; ``error_counts`` counts what went wrong, by sort."""
+    """The handlers of one collection; ``error_counts`` counts their errors by category."""
 
     def __init__(self, resource: str) -> None:
         self._resource = resource
@@ -35,16 +35,16 @@ class HandlerDispatcher(Generic[T]):
         self._repeats = Repeats()
 
     def add(self, handler: ResourceEventHandler[T]) -> None:
-        """Tell one more."""
+        """Add a handler."""
         self._handlers.append(handler)
 
     def dispatch(self, change: ObjectChange[T]) -> None:
-        """Tell every handler, in the order they were added."""
+        """Call every handler, in the order in which they were added."""
         for handler in self._handlers:
             self.dispatch_to(handler, change)
 
     def dispatch_to(self, handler: ResourceEventHandler[T], change: ObjectChange[T]) -> None:
-        """Tell one handler; nothing it raises comes through."""
+        """Call one handler; its exceptions are logged and counted."""
         try:
             handler(*change)
         except Exception as error:
@@ -52,7 +52,7 @@ class HandlerDispatcher(Generic[T]):
             self._report(identity_of(old if new is None else new)[0], error)
 
     def call_safely(self, key: str, work: Callable[[], None]) -> None:
-        """Do something about an object; nothing it raises comes through."""
+        """Call ``work`` for the object ``key``; its exceptions are logged and counted."""
         try:
             work()
         except Exception as error:
@@ -63,8 +63,8 @@ class HandlerDispatcher(Generic[T]):
         self.error_counts[category] += 1
         about = f"{self._resource} {key}"
         if category == REFUSED:
-            line = f"{about}: {error}; going on with what was known of it"
+            line = f"{about}: {error}; the previous version stays in effect"
             self._repeats.log(log, logging.ERROR, line, same=(key, category))
         else:
-            line = f"{about}: a handler failed; going on with the next object"
+            line = f"{about}: an event handler failed; continuing with the next object"
             self._repeats.log(log, logging.ERROR, line, same=(key, category), exc_info=error)

@@ -1,7 +1,7 @@
-"""The transport to any API server: HTTP/1.1 over a pool of kept-alive connections.
+"""The HTTP transport: HTTP/1.1 over a pool of kept-alive connections.
 
-Two requests a pod is what a scheduler costs itself; a general HTTP client spends more on them than
-deciding takes (docs/decisions/0005). So this one does what is needed here and nothing else.
+A scheduler sends two requests per pod, and in a general HTTP client these cost more CPU time than
+the scheduling decision (docs/decisions/0005). Therefore this one supports only what is needed here.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _PATH_SAFE = "/:@!$&'()*+,;=~"
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._:-]*")
 _IDEMPOTENT = frozenset({"GET", "HEAD"})
 _FAILURES = (OSError, asyncio.TimeoutError)
-# A peer that vanished without a word is noticed after about a minute, as with client-go's pings.
+# A peer that stops responding is detected after about a minute, as by client-go's HTTP/2 pings.
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 class HttpTransport:
-    """Carry requests over a pool of kept-alive connections.
+    """Send requests over a pool of kept-alive connections.
 
-    Nothing is retried here, except a request the server refused for stale credentials, and a read
-    on a kept connection that turned out to be dead: whoever sends a write must know whether it may
-    be sent twice.
+    Two kinds of requests are retried here: those that the server refused because the credentials
+    expired, and reads on a reused connection that was already closed. Writes are not retried,
+    because only the caller knows whether a write may be sent twice.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class HttpTransport:
         self._set_endpoint(endpoint)
 
     async def send(self, request: Request) -> Response:
-        """Send one request and read the whole answer."""
+        """Send a request and return the complete response."""
         endpoint = self._endpoint
         response = await self._send(request)
         if response.status == 401 and endpoint.renew is not None:
@@ -63,7 +63,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        """Send one request and read the answer as it comes; leaving the block hangs up."""
+        """Send a request and stream the response; leaving the block closes the connection."""
         endpoint = self._endpoint
         stream = await self._open(request)
         if stream.status == 401 and endpoint.renew is not None:
@@ -82,7 +82,7 @@ class HttpTransport:
         for connection in tuple(self._connections):
             connection.abort()
         while self._connections:
-            # Sockets are closed by callbacks of the loop, which may be about to end.
+            # The event loop closes the sockets in callbacks, which must run before it stops.
             await asyncio.sleep(0)
 
     async def _send(self, request: Request) -> Response:
@@ -95,7 +95,7 @@ class HttpTransport:
                         request.write_check()
                     return await connection.send(request.method, self._encode(request))
                 except ConnectionLost:
-                    # A kept connection may have died unnoticed, before it carried this request.
+                    # A reused connection may have been closed before this request was sent.
                     if fresh or request.method not in _IDEMPOTENT:
                         raise
                 finally:
@@ -104,7 +104,7 @@ class HttpTransport:
             raise self._unavailable(request, failure) from failure
 
     async def _open(self, request: Request) -> _HttpStream:
-        """Streams have connections of their own: they last, and do not count."""
+        """Open a stream on a new connection, which does not count against the pool's limit."""
         self._check_open()
         try:
             connection = await self._connect()
@@ -133,7 +133,7 @@ class HttpTransport:
             )
         if not connection.ended:
             self._connections.add(connection)
-        # The socket of a connection that ended at once is closed before its protocol is told.
+        # If the connection ended at once, its socket is closed before connection_lost is called.
         with suppress(OSError):
             _keep_alive(transport.get_extra_info("socket"))
         return connection
@@ -150,19 +150,19 @@ class HttpTransport:
         self._port = target.port or (443 if target.scheme == "https" else 80)
         self._root = target.path.rstrip("/")
         self._common_head = f" HTTP/1.1\r\nhost: {target.netloc.rpartition('@')[2]}\r\n"
-        # A local network is faster than a decompressor.
+        # On a local network, compression costs more time than it saves.
         self._common_head += "accept-encoding: identity\r\n"
         if authorization := endpoint.authorization_header():
             self._common_head += f"authorization: {authorization}\r\n"
 
     async def _renew(self, stale: Endpoint) -> None:
-        """Replace stale credentials, once for all requests that met a 401 together."""
+        """Renew the credentials, once for all requests that received a 401 concurrently."""
         if self._renewing is None:
             self._renewing = asyncio.Lock()
         async with self._renewing:
             if self._endpoint is stale and stale.renew is not None:
                 self._set_endpoint(await stale.renew())
-                # Connections may be known by a certificate that is stale too.
+                # The idle connections may have authenticated by an expired certificate.
                 self._pool.close_idle()
 
     def _encode(self, request: Request) -> bytes:
@@ -183,7 +183,7 @@ class HttpTransport:
 
 
 class _HttpStream:
-    """The lines of one answer, of any length."""
+    """Iterate over the lines of a response; a line may have any length."""
 
     def __init__(self, connection: Connection, url: str) -> None:
         self.status, self.headers = connection.head
@@ -199,10 +199,10 @@ class _HttpStream:
                 yield line
         except _FAILURES as failure:
             what = str(failure) or type(failure).__name__
-            raise Unavailable(f"the stream from {self._url} was cut: {what}") from failure
+            raise Unavailable(f"the stream from {self._url} was interrupted: {what}") from failure
 
     async def _lines(self) -> AsyncIterator[bytes]:
-        # The parts of a long line are joined once, when its end is there.
+        # The parts of a long line are joined only once, when its end has arrived.
         parts: list[bytes] = []
         async for chunk in self.connection.parts():
             lines = chunk.split(b"\n")

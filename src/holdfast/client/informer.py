@@ -1,12 +1,12 @@
-"""How news arrives: one collection listed, followed, and kept as a local copy.
+"""List and watch one collection, cache it and call event handlers, like client-go's informers.
 
-An Informer survives whatever a network and a server do: cut streams, compacted history (410),
-failures, restarts. It resumes from the last version it saw; when that history is gone it lists
-again and tells only the difference. So a handler sees every object come, change and go exactly
-once each, in order, though intermediate versions may be skipped after a relist.
+An Informer recovers from broken watches, compacted history (410), failed requests and restarts of
+the server. It resumes from the last resource version it received; if that is too old, it lists
+again and reports only the differences. Handlers are called once per addition, update and deletion
+of an object, in order; after a relist intermediate versions may be missing.
 
-Handlers are plain functions called in the order they were added. They must not block; what one
-raises is logged and counted, and the next object is told (``client.telling``).
+Handlers are plain functions, called in the order in which they were added. They must not block.
+An exception of a handler is logged and counted (``client.handler_dispatcher``).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 
 
 class Informer(Generic[T]):
-    """Keep a copy of one collection and tell handlers what changes.
+    """Cache one collection and call event handlers for its changes.
 
-    ``cache`` maps ``namespace/name`` (or the bare name) to the last version told. An object that
-    cannot be read is logged once and skipped: the last readable version of it stays, and if
-    there was none, the first readable one counts as added.
+    ``cache`` maps ``namespace/name`` (the name alone if cluster-scoped) to the last version passed
+    to the handlers. An object that does not match its type is logged once and skipped: its last
+    readable version stays in the cache, and without one the first readable version is an addition.
     """
 
     def __init__(
@@ -77,34 +77,34 @@ class Informer(Generic[T]):
         self._unreadable_uids: dict[str, str] = {}
         self._reported: dict[str, str] = {}
         self.on_unreadable = on_unreadable
-        """Told once of each object that cannot be read, and again when the reason changes."""
+        """Called once for each object that cannot be read, and again when the reason changes."""
         self.transform = transform
-        """Makes of each object what is kept and told of it, for one who need not keep it all."""
+        """Applied to each object before it is cached, to drop fields that are not needed."""
         self._running: asyncio.Task[None] | None = None
         self._stopped = False
         self._synced = False
         self._synced_or_stopped = asyncio.Event()
 
     def add_handler(self, handler: ResourceEventHandler[T]) -> None:
-        """Tell ``handler`` every change from now on; what is already here it is told as added."""
+        """Add a handler and call it with an addition for each object already in the cache."""
         self._dispatcher.add(handler)
         for obj in tuple(self.cache.values()):
             self._dispatcher.dispatch_to(handler, ("added", None, obj))
 
     @property
     def error_counts(self) -> Mapping[str, int]:
-        """How often an object could not be taken in, by sort of trouble."""
+        """How many objects could not be processed, by category of error."""
         return self._dispatcher.error_counts
 
     @property
     def has_synced(self) -> bool:
-        """Everything that existed at the start has been told."""
+        """Whether the handlers were called for all objects of the first list."""
         return self._synced
 
     async def wait_for_sync(self) -> None:
-        """Wait until everything that existed at the start has been told.
+        """Wait until the handlers were called for all objects of the first list.
 
-        Raises Unavailable if the informer is stopped before, or what ended it.
+        Raises Unavailable if the informer is stopped earlier, or the exception that ended it.
         """
         await self._synced_or_stopped.wait()
         if self._running is not None and self._running.done() and not self._running.cancelled():
@@ -115,7 +115,7 @@ class Informer(Generic[T]):
             )
 
     def start(self) -> asyncio.Task[None]:
-        """Follow the collection in the background; the task ends only by ``stop`` or a bug."""
+        """List and watch in the background; the task ends only by ``stop`` or a defect."""
         if self._running is None:
             name = f"informer:{self.resource.plural}"
             self._running = asyncio.create_task(self._list_and_watch_forever(), name=name)
@@ -123,7 +123,7 @@ class Informer(Generic[T]):
         return self._running
 
     async def run(self) -> None:
-        """Follow the collection until ``stop`` is called."""
+        """List and watch until ``stop`` is called."""
         try:
             await self.start()
         except asyncio.CancelledError:
@@ -132,7 +132,7 @@ class Informer(Generic[T]):
                 raise
 
     async def stop(self) -> None:
-        """Hang up and wait until nothing more is told; the cache stays as it is."""
+        """Stop and wait until no handler is called any more; the cache is kept."""
         self._stopped = True
         if self._running is not None:
             self._running.cancel()
@@ -142,7 +142,7 @@ class Informer(Generic[T]):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._synced_or_stopped.set()
         if not task.cancelled() and (bug := task.exception()):
-            log.critical("%s: no longer followed", self.resource.plural, exc_info=bug)
+            log.critical("%s: the informer has failed", self.resource.plural, exc_info=bug)
 
     async def _list_and_watch_forever(self) -> None:
         while True:
@@ -155,7 +155,7 @@ class Informer(Generic[T]):
                 self._handle_failure(failed)
             finally:
                 self._relisted = None
-            await self._clock.sleep(self._reconnect.after(failure))
+            await self._clock.sleep(self._reconnect.next_delay(failure))
 
     async def _list_and_watch(self) -> None:
         if self._resource_version:
@@ -167,10 +167,10 @@ class Informer(Generic[T]):
             await self._watch(self._resource_version, initial_events=False)
 
     def _handle_failure(self, failure: HoldfastError) -> None:
-        """Decide what a failure means for the next attempt."""
+        """Decide whether the next attempt lists again, and how; log the failure."""
         if not self._resource_version and isinstance(failure, (Invalid, BadRequest)):
             if self._use_watch_list:
-                log.debug("%s: no streaming lists here, using plain ones", self.resource.plural)
+                log.debug("%s: streaming lists are not supported; listing", self.resource.plural)
             self._use_watch_list = False
         stale = isinstance(failure, Expired) or any(
             cause.reason == "ResourceVersionTooLarge" for cause in failure.details.causes
@@ -221,7 +221,7 @@ class Informer(Generic[T]):
                     await asyncio.sleep(0)
                     yield_at = time() + YIELD_AFTER_SECONDS
         if self._relisted is not None:
-            # It sent no end mark: a server that does not know the parameter.
+            # The server ignored sendInitialEvents: it sent no bookmark after the initial events.
             self._use_watch_list = False
 
     def _apply(self, event: WatchEvent[T]) -> None:
@@ -274,7 +274,7 @@ class Informer(Generic[T]):
         if self._reported.get(broken.key) != broken.why:
             self._reported[broken.key] = broken.why
             self._dispatcher.error_counts[UNREADABLE] += 1
-            log.error("%s; going on without it", broken.message)
+            log.error("%s; the object is ignored until then", broken.message)
             if self.on_unreadable is not None:
                 self._dispatcher.call_safely(broken.key, partial(self.on_unreadable, broken))
         gone = broken.event_type == "DELETED"

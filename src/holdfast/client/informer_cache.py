@@ -1,7 +1,7 @@
-"""A local copy of one collection, and what changed in it.
+"""The cache of an informer. Without I/O: objects go in, changes come out.
 
-Pure bookkeeping: news in, changes out. Every change is made in the copy before it is told, one at
-a time, so that replaying what was told always reproduces the copy.
+Each change is applied to the cache before it is yielded, one at a time. Replaying the yielded
+changes therefore reproduces the cache.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def identity_of(obj: Any) -> tuple[str, str, str]:
 
 
 class InformerCache(Generic[T]):
-    """The objects of a collection by key, as far as they have been told.
+    """The objects of a collection by key.
 
-    The methods are generators: each change is in ``objects`` when it is yielded.
+    The methods are generators: a change is applied to ``objects`` before it is yielded.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, T] = {}
 
     def put(self, new: T) -> Iterator[ObjectChange[T]]:
-        """Take in an object that exists now; a version we have already is no news.
+        """Add or update an object; a version that is already cached changes nothing.
 
-        Another uid under the same name means that the old object was deleted unseen.
+        If the cached object has another uid, its deletion was missed and is yielded first.
         """
         key, uid, version = identity_of(new)
         old = self.objects.get(key)
@@ -61,7 +61,7 @@ class InformerCache(Generic[T]):
         yield "added", None, new
 
     def remove(self, key: str, uid: str = "") -> Iterator[ObjectChange[T]]:
-        """Forget an object that is gone; with a uid, only if it is that one we have."""
+        """Remove a deleted object; with ``uid``, only if the cached object has that uid."""
         old = self.objects.get(key)
         if old is None or (uid and identity_of(old)[1] != uid):
             return
@@ -71,10 +71,10 @@ class InformerCache(Generic[T]):
     def replace(
         self, now: Mapping[str, T], unreadable: Mapping[str, str]
     ) -> Iterator[ObjectChange[T]]:
-        """Become a fresh list: first what went, then what came or changed, in the list's order.
+        """Replace the contents by a new list: deletions first, then the rest in the list's order.
 
-        ``doubtful`` maps keys whose object exists but cannot be read to its uid: the last
-        readable version of that very object is kept.
+        ``unreadable`` maps the keys of objects that exist but cannot be read to their uids. The
+        cached version of such an object is kept if it has that uid.
         """
         for key in [k for k in self.objects if k not in now]:
             if unreadable.get(key) != identity_of(self.objects[key])[1]:

@@ -1,4 +1,4 @@
-"""Several informers started, awaited and stopped together."""
+"""The shared informers of a component, like client-go's shared informer factory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 class InformerSet:
-    """The collections one component follows; asking twice for one gives the same Informer.
+    """The informers of one component; one informer for each collection.
 
-    ``async with informers:`` starts all and waits until all are synced; leaving stops them. An
-    informer that ends of itself has a defect, and ends the set: ``run`` and ``start`` raise it.
+    ``async with informers:`` starts all and waits until all have synced; leaving the block stops
+    them. An informer fails only by a defect; ``run`` and ``start`` then raise its exception.
 
-    ``transforms`` and ``on_unreadable`` are what the informers of these resources are made with.
+    ``transforms`` and ``on_unreadable`` are passed to the informers of the given resources.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class InformerSet:
     def get(
         self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Informer[T]:
-        """Return the informer of a collection, made if need be; ``start`` starts it."""
+        """Return the informer of a collection; a new one runs after the next ``start``."""
         key = (resource, namespace, labels, fields)
         if key not in self._informers:
             self._informers[key] = Informer(
@@ -56,11 +56,11 @@ class InformerSet:
 
     @property
     def has_synced(self) -> bool:
-        """Those started have told everything there was."""
+        """Whether all informers have synced."""
         return bool(self._tasks) and all(each.has_synced for each in self._informers.values())
 
     def error_counts(self) -> dict[tuple[str, str], int]:
-        """How often an object could not be taken in, by collection and sort of trouble."""
+        """Count the objects that could not be processed, by collection and category of error."""
         found: Counter[tuple[str, str]] = Counter()
         for informer in self._informers.values():
             for sort, number in informer.error_counts.items():
@@ -68,14 +68,14 @@ class InformerSet:
         return dict(found)
 
     async def start(self) -> None:
-        """Start those not running yet and wait until all are synced."""
+        """Start the informers that are not running and wait until all have synced."""
         for informer in self._informers.values():
             self._tasks.add(informer.start())
         for informer in tuple(self._informers.values()):
             await informer.wait_for_sync()
 
     async def run(self) -> None:
-        """Start all and follow until ``stop``."""
+        """Start all informers and wait until ``stop``."""
         try:
             await self.start()
             await self.wait_until_stopped()
@@ -83,7 +83,7 @@ class InformerSet:
             await self.stop()
 
     async def wait_until_stopped(self) -> None:
-        """Wait until those started have stopped; raises at once what ended one of itself."""
+        """Wait until all informers have stopped; raises at once if one fails."""
         if self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in self._tasks:
@@ -91,7 +91,7 @@ class InformerSet:
                 task.result()
 
     async def stop(self) -> None:
-        """Stop all and wait until they have."""
+        """Stop all informers and wait for them."""
         for informer in self._informers.values():
             await informer.stop()
 

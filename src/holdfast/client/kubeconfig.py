@@ -1,7 +1,7 @@
-"""Find the API server the user means: a kubeconfig, or the pod we run in.
+"""Find the API server and its credentials in a kubeconfig or in the pod's service account.
 
-Reading is left to the maintained loader of kubernetes_asyncio (exec plugins, certificates, OIDC,
-rotating service account tokens). It is heavy, so it is imported when it is needed.
+The loader of kubernetes_asyncio reads them (exec plugins, certificates, OIDC, rotating service
+account tokens). Importing it is slow, so it is imported on demand.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _PARSE_ERRORS = (
 
 
 async def load(kubeconfig: Path | None = None, context: str | None = None) -> Endpoint:
-    """Make the Endpoint a user expects, in kubectl's order.
+    """Return the Endpoint that kubectl would use.
 
-    The file given; else the files named by KUBECONFIG; else, inside a pod, its service account;
-    else ~/.kube/config. BadConfiguration says which file is wrong and what to do.
+    The order is: the given file, the files in KUBECONFIG, inside a pod its service account,
+    ~/.kube/config. BadConfiguration names the file and what to do.
     """
     named = os.environ.get("KUBECONFIG", "")
     if kubeconfig is None and not named and not context and _in_pod():
@@ -71,11 +71,11 @@ async def _from_files(files: str, context: str | None) -> Endpoint:
 
 def _renewal_of(loader: Any, settings: Any, files: str) -> Callable[[], Awaitable[Endpoint]]:
     async def renew() -> Endpoint:
-        # An exec plugin's answer is kept until its expiry; a 401 says that it is worth nothing.
+        # The loader caches an exec plugin's credentials until they expire; a 401 invalidates them.
         loader.__dict__.pop("exec_plugin_expiry", None)
         try:
             await loader.load_and_set(settings)
-        except Exception as failure:  # the loader raises whatever the plugin or provider did
+        except Exception as failure:  # any exception of the exec plugin or auth provider
             raise BadConfiguration(
                 f"kubeconfig {files}: credentials could not be renewed: {failure}"
             ) from failure

@@ -33,12 +33,12 @@ log = logging.getLogger(__name__)
 
 
 class LeadershipLost(Unavailable):
-    """The lease could not be renewed in time; the work was cancelled before another may start."""
+    """The lease was not renewed in time; the work was cancelled before another replica starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """How long a lease is good, when its holder gives up, how often it is tried for."""
+    """leaseDuration, renewDeadline and retryPeriod of a leader election, in seconds."""
 
     lease_duration_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0
@@ -52,12 +52,13 @@ class LeaseTimes:
             or self.retry_period_seconds <= 0
         ):
             raise BadConfiguration(
-                f"renewDeadline must be greater than {JITTER:g} times retryPeriod, a positive one"
+                f"renewDeadline must be greater than {JITTER:g} times retryPeriod, and retryPeriod "
+                "greater than 0"
             )
 
 
 class LeaderElection:
-    """Compete for one Lease as ``identity`` and work while holding it."""
+    """Acquire one Lease as ``identity`` and work while holding it."""
 
     def __init__(
         self,
@@ -81,28 +82,28 @@ class LeaderElection:
         self._observed_at = 0.0
         self._leading = False
         self._valid_until = 0.0
-        """Until then nobody else can have taken the lease, with time to spare."""
+        """Until this time no other replica can have acquired the lease (monotonic clock)."""
 
     @property
     def is_leader(self) -> bool:
-        """We hold the lease and have not failed to renew it."""
+        """Whether this replica holds the lease and has renewed it in time."""
         return self._leading
 
     def check_leadership(self) -> None:
-        """Make sure, without asking anybody, that the lease is ours; raises LeadershipLost."""
+        """Raise LeadershipLost unless the lease is valid; sends no request."""
         if not self._leading or self._clock.monotonic() >= self._valid_until:
-            raise self._leadership_lost("nothing is written any more")
+            raise self._leadership_lost("writes are refused")
 
     @property
     def leader(self) -> str:
-        """Who holds the lease as far as we have seen; empty if nobody does."""
+        """The holder of the lease as last observed, "" if there is none."""
         return str(self._spec().get("holderIdentity") or "")
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, then run ``lead`` while renewing it.
+        """Acquire the lease, then run ``lead`` while renewing it.
 
-        Returns when ``lead`` does, giving the lease back so that another need not wait. Raises
-        LeadershipLost, with ``lead`` cancelled, when it could not be renewed in time.
+        When ``lead`` returns, the lease is released, so that another replica can acquire it at
+        once. If the lease is not renewed in time, ``lead`` is cancelled and LeadershipLost raised.
         """
         await self._acquire()
         work = asyncio.ensure_future(lead())
@@ -124,7 +125,7 @@ class LeaderElection:
         while True:
             if await self._try_once():
                 self._leading = True
-                log.info("%s leads: holds lease %s/%s", self.identity, self._namespace, self._name)
+                log.info("%s acquired lease %s/%s", self.identity, self._namespace, self._name)
                 return
             pause = self._times.retry_period_seconds * (1 + JITTER * self._rng.random())
             await self._clock.sleep(pause)
@@ -144,13 +145,13 @@ class LeaderElection:
                 await asyncio.gather(renewing, deadline, return_exceptions=True)
             if not renewed:
                 self._leading = False
-                raise self._leadership_lost("restart to compete again")
+                raise self._leadership_lost("restart the process to acquire it again")
 
-    def _leadership_lost(self, what_then: str) -> LeadershipLost:
+    def _leadership_lost(self, consequence: str) -> LeadershipLost:
         return LeadershipLost(
             f"lease {self._namespace}/{self._name} could not be renewed for "
             f"{self._times.renew_deadline_seconds:g} s (holder: {self.leader or 'none'}); "
-            f"{what_then}"
+            f"{consequence}"
         )
 
     async def _renew(self) -> bool:
@@ -161,7 +162,7 @@ class LeaderElection:
         return True
 
     async def _try_once(self) -> bool:
-        """Take or renew the lease; False if another holds it or the server failed."""
+        """Acquire or renew the lease; return False if another holds it or the request failed."""
         wanted: dict[str, Any] = {}
         sent_at = 0.0
         try:
@@ -179,7 +180,7 @@ class LeaderElection:
         return True
 
     async def _was_written(self, wanted: dict[str, Any]) -> bool:
-        """Learn after a failed renewal whether it was written after all, or who wrote instead."""
+        """Read the lease after a failed renewal and return whether the renewal was stored."""
         try:
             await self._read_lease()
         except HoldfastError as failure:
@@ -207,7 +208,7 @@ class LeaderElection:
         return self._clock.monotonic() >= self._observed_at + float(length)
 
     def _claimed_lease(self) -> dict[str, Any]:
-        """Write the lease as it is once it is ours, keeping what others put there."""
+        """Return the lease as held by this replica; fields of other clients are kept."""
         now = rfc3339_micro(self._clock.now())
         old = self._spec()
         ours = old.get("holderIdentity") == self.identity
@@ -244,7 +245,7 @@ class LeaderElection:
         try:
             await self._write(self._with_spec(spec))
         except HoldfastError as failure:
-            log.info("lease %s/%s not given back: %s", self._namespace, self._name, failure)
+            log.info("lease %s/%s not released: %s", self._namespace, self._name, failure)
 
     def _spec(self) -> dict[str, Any]:
         spec = self._lease.get("spec")

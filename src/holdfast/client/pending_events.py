@@ -1,4 +1,4 @@
-"""Events that are to be written, by the object they are about."""
+"""The queue of events to write, ordered for each object."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from holdfast.client.workqueue import WorkQueue
 from holdfast.clock import Clock
 
 EventKey = tuple[str, str, str, str, str]
-"""Object, component, type, reason and message: what repeats of an event have in common."""
+"""Object, component, type, reason and message; events with the same key are one repeated event."""
 
 
 @dataclass(slots=True, eq=False)
 class EventEntry:
-    """One event and how often it happened; ``stored`` is the count the server knows."""
+    """One event and its number of occurrences; ``stored`` is the count on the server."""
 
     key: EventKey
     regarding: ObjectReference
@@ -25,17 +25,17 @@ class EventEntry:
     stored: int = 0
     pending: bool = False
     due: float = 0.0
-    """When it may be written, by the monotonic clock."""
+    """When it may be written (monotonic clock)."""
     failures: int = 0
 
     @property
     def subject(self) -> str:
-        """The object it is about."""
+        """The object that the event is about."""
         return self.key[0]
 
     @property
     def namespace(self) -> str:
-        """The namespace it lives in."""
+        """The namespace of the event."""
         return self.regarding.namespace or "default"
 
 
@@ -52,13 +52,13 @@ class PendingEvents:
         self._count = 0
         self.queue = WorkQueue(clock)
         self.finished_count = 0
-        """Events that were written or given up so far."""
+        """How many events were written or dropped so far."""
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, entry: EventEntry) -> None:
-        """Let an event be written when it is due, unless it is pending already."""
+        """Add an event, to be written when it is due, unless it is already pending."""
         if not entry.pending:
             entry.pending = True
             self._count += 1
@@ -66,7 +66,7 @@ class PendingEvents:
             self.queue.add_after(entry.subject, entry.due - self._clock.monotonic())
 
     def remove(self, entry: EventEntry) -> None:
-        """Forget an event that was written or given up; the next one of its object follows."""
+        """Remove an event that was written or dropped and queue the next one of its object."""
         entry.pending, entry.failures = False, 0
         self._count -= 1
         self.finished_count += 1
@@ -78,22 +78,21 @@ class PendingEvents:
             del self._entries[entry.subject]
 
     def retry(self, entry: EventEntry, seconds: float) -> None:
-        """Let an event that could not be written be tried again later."""
+        """Retry an event that could not be written after ``seconds``."""
         entry.due = self._clock.monotonic() + seconds
         self.queue.add(entry.subject)
 
     def make_all_due(self) -> None:
-        """Make everything due now."""
+        """Make all events due now."""
         for entries in self._entries.values():
             for entry in entries:
                 entry.due = 0.0
         self.queue.release_delayed()
 
     def next_due(self, subject: str) -> EventEntry | None:
-        """The next event about an object that is due, else None: then it is queued until it is.
+        """Return the next due event about an object, or None and queue the object for later.
 
-        Events wait for an earlier one that is to be tried again, but not for the count of one
-        that is stored.
+        An event waits for an earlier one whose creation is retried, but not for a count update.
         """
         now, wait = self._clock.monotonic(), float("inf")
         for entry in self._entries.get(subject, ()):

@@ -1,4 +1,4 @@
-"""A way through an HTTP proxy: after CONNECT the connection is as good as a direct one."""
+"""Open a connection through an HTTP proxy with CONNECT."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MAX_RESPONSE_BYTES = 1 << 14
 
 
 async def open_tunnel(proxy: str, host: str, port: int) -> socket.socket:
-    """Connect to a proxy and have it connect to the host; the socket then leads there."""
+    """Return a socket that is connected to the host through the proxy."""
     proxy_url = urlsplit(proxy)
     if proxy_url.scheme != "http" or not proxy_url.hostname:
         raise BadConfiguration(
-            f"proxy-url {proxy}: only http:// proxies are understood; the API server itself is "
-            "still spoken to in TLS through such a one"
+            f"proxy-url {proxy}: only http:// proxies are supported; TLS to the API server works "
+            "through such a proxy"
         )
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(
@@ -49,13 +49,13 @@ def _connect_request(proxy_url: SplitResult, host: str, port: int) -> bytes:
 async def _read_connect_response(
     loop: asyncio.AbstractEventLoop, connection: socket.socket, proxy: str
 ) -> None:
-    """Read the proxy's answer. Behind it the host says nothing until it is spoken to."""
+    """Read the proxy's response; the host sends no bytes before the first request."""
     response = b""
     while b"\r\n\r\n" not in response:
         more = await loop.sock_recv(connection, 4096)
         response += more
         if not more or len(response) > MAX_RESPONSE_BYTES:
-            raise ConnectionError(f"the proxy {proxy} hung up")
+            raise ConnectionError(f"the proxy {proxy} closed the connection")
     line = response.split(b"\r\n", 1)[0]
     if line[9:10] != b"2":
-        raise ConnectionError(f"the proxy {proxy} said {line.decode(errors='replace')}")
+        raise ConnectionError(f"the proxy {proxy} responded {line.decode(errors='replace')}")

@@ -1,7 +1,7 @@
-"""What comes over the wire, read as typed values: lists, watch events, errors.
+"""Decode responses of an API server into typed values: objects, lists, watch events, errors.
 
-A watch event costs two decodes: the envelope, and the object as its type. Only a bookmark, which
-is rare and small, is looked at a third time for its annotations.
+A watch event is decoded twice: the envelope, then the object as its type. A bookmark, which is
+rare and small, is decoded a third time for its annotations.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """A consistent list and the version to watch from."""
+    """A list, or one page of it, and the resource version to watch from."""
 
     items: tuple[T, ...]
     resource_version: str
@@ -40,7 +40,7 @@ class Listing(Generic[T]):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """ADDED, MODIFIED, DELETED or BOOKMARK; ``object`` of a bookmark has only its version."""
+    """ADDED, MODIFIED, DELETED or BOOKMARK; the object of a bookmark has only its version."""
 
     type: str
     object: T
@@ -49,10 +49,10 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
 
 
 class UnreadableObject(Invalid):
-    """An object on the server does not fit the type we read it as.
+    """An object on the server does not match the type of its Resource.
 
-    It carries what could still be read, so that a follower can go on: which object, which
-    version, which field, on a watch the type of the event, and the object as it came.
+    The error contains what an informer needs to continue: the object's key, uid and version, the
+    field, the type of the watch event, and the raw object.
     """
 
     def __init__(
@@ -100,23 +100,23 @@ _object = msgspec.json.Decoder(Object)
 
 
 def decode_typed(data: bytes | msgspec.Raw, res: Resource[T], event_type: str = "") -> T:
-    """Read one object as its resource's type; Unreadable names the field that does not fit."""
+    """Decode one object as its resource's type; UnreadableObject names the invalid field."""
     try:
         return decode_object(data, res.type)
     except msgspec.ValidationError as misfit:
         raise UnreadableObject(res, _raw(data), str(misfit), event_type) from misfit
     except msgspec.DecodeError as broken:
-        raise Unavailable(f"the server's answer is not JSON: {broken}") from broken
+        raise Unavailable(f"the response of the server is not JSON: {broken}") from broken
 
 
 def decode_page(
     body: bytes, res: Resource[T], unreadable: Callable[[UnreadableObject], None] | None
 ) -> Listing[T]:
-    """Read one page of a list; objects that do not fit go to ``unreadable``, if given."""
+    """Decode one page of a list; ``unreadable`` is called for objects that do not match."""
     try:
         page = _raw_list.decode(body)
     except msgspec.DecodeError as broken:
-        raise Unavailable(f"the server's list of {res.plural} is broken: {broken}") from broken
+        raise Unavailable(f"the list of {res.plural} cannot be decoded: {broken}") from broken
     items: list[T] = []
     for raw in page.items or ():
         try:
@@ -129,7 +129,7 @@ def decode_page(
 
 
 def _with_kind(obj: T, res: Resource[T]) -> T:
-    """Say in a listed object what it is; Kubernetes leaves that out of lists of built-in kinds."""
+    """Add apiVersion and kind, which lists of built-in kinds omit for their objects."""
     if isinstance(obj, Object):
         if not obj.kind:
             named = msgspec.structs.replace(obj, api_version=res.api_version, kind=res.kind)
@@ -140,11 +140,11 @@ def _with_kind(obj: T, res: Resource[T]) -> T:
 
 
 def decode_event(line: bytes, res: Resource[T]) -> WatchEvent[T]:
-    """Read one line of a watch; an ERROR event is raised as what it stands for."""
+    """Decode one line of a watch; an ERROR event is raised as an exception."""
     try:
         envelope = _envelope.decode(line)
     except msgspec.DecodeError as broken:
-        raise Unavailable(f"the watch stream broke off inside an event: {broken}") from broken
+        raise Unavailable(f"a watch event cannot be decoded: {broken}") from broken
     if envelope.type == "ERROR":
         status = msgspec.json.decode(envelope.object)
         raise from_status(status.get("code", 500), status)
@@ -161,7 +161,7 @@ def decode_event(line: bytes, res: Resource[T]) -> WatchEvent[T]:
 
 
 def error_from_response(response: Response) -> HoldfastError:
-    """Turn an answer of 400 or more into the exception it stands for."""
+    """Return the exception for a response with a status of 400 or more."""
     try:
         status = msgspec.json.decode(response.body)
     except msgspec.DecodeError:
@@ -179,7 +179,7 @@ def _raw(data: bytes | msgspec.Raw) -> dict[str, Any]:
 
 
 def _field_of(why: str) -> tuple[str, str]:
-    """Split msgspec's words into the field's path and what is wrong with it.
+    """Split a message of msgspec into the path of the field and the problem.
 
     >>> _field_of("Expected `int`, got `str` - at `$.spec.replicas`")
     ('spec.replicas', 'Expected `int`, got `str`')

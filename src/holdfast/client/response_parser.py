@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 MAX_HEADER_BYTES = 1 << 16
-"""More bytes of headers than this are no answer of an API server."""
+"""A response with more bytes of headers is malformed."""
 _NO_BODY_STATUSES = frozenset({204, 304})
 
 
 class MalformedResponse(Exception):
-    """What came is no HTTP answer."""
+    """The bytes are not a valid HTTP response."""
 
 
 class Headers(Mapping[str, str]):
-    """The headers of an answer, names in lower case; taken apart only when somebody asks."""
+    """The headers of a response, with lower-case names; parsed at the first access."""
 
     __slots__ = ("_head", "_read")
 
@@ -45,10 +45,10 @@ class Headers(Mapping[str, str]):
 
 
 class ResponseParser:
-    """Takes bytes until the answer is complete.
+    """Consume bytes until one response is complete.
 
-    ``status`` is 0 until the head is there. ``parts`` are pieces of the body nobody has taken yet.
-    A connection on which more came than the answer is not used again.
+    ``status`` is 0 until the headers are complete. ``parts`` are the parts of the body that were
+    not yet consumed. Bytes after the response set ``should_close``.
     """
 
     __slots__ = ("_buffer", "_chunked", "_no_body", "_remaining", "done", "headers", "parts",
@@ -60,22 +60,22 @@ class ResponseParser:
         self.parts: list[bytes] = []
         self.done = False
         self.should_close = False
-        """The connection cannot be used again afterwards."""
+        """Whether the connection must be closed after this response."""
         self._no_body = method == "HEAD"
         self._buffer = b""
         self._remaining = -1
-        """Bytes of the body, or of the chunk, still to come; -1: until the connection ends."""
+        """Bytes missing from the body or the chunk; -1 if the body ends with the connection."""
         self._chunked = False
 
     def feed(self, data: bytes) -> None:
-        """Take in the next bytes."""
+        """Parse the next bytes."""
         if self._buffer:
             data, self._buffer = self._buffer + data, b""
         while not self.status:
             end = data.find(b"\r\n\r\n")
             if end < 0:
                 if len(data) > MAX_HEADER_BYTES:
-                    raise MalformedResponse("the headers never end")
+                    raise MalformedResponse("the headers are too long")
                 self._buffer = data
                 return
             self._read_head(data[:end])
@@ -88,17 +88,17 @@ class ResponseParser:
             self._feed_plain(data)
 
     def feed_eof(self) -> bool:
-        """The connection has ended; tell whether the answer is whole."""
+        """Handle the end of the connection; return whether the response is complete."""
         if self.status and self._remaining < 0 and not self._chunked:
             self.done = True
         return self.done
 
     def _read_head(self, head: bytes) -> None:
         if not head.startswith(b"HTTP/1.") or not head[9:12].isdigit():
-            raise MalformedResponse(f"{head[:40]!r} is no HTTP status line")
+            raise MalformedResponse(f"{head[:40]!r} is not an HTTP status line")
         status = int(head[9:12])
         if 100 <= status < 200:
-            return  # the real answer follows
+            return  # informational; the final response follows
         lower = head.lower()
         self.status, self.headers = status, Headers(head)
         self.should_close = b"\r\nconnection: close" in lower or head.startswith(b"HTTP/1.0")
@@ -106,12 +106,12 @@ class ResponseParser:
             self.done = True
         elif b"\r\ntransfer-encoding:" in lower:
             if self.headers["transfer-encoding"].lower() != "chunked":
-                raise MalformedResponse("a transfer coding nobody asked for")
+                raise MalformedResponse("unsupported transfer-encoding")
             self._chunked, self._remaining = True, 0
         elif (at := lower.find(b"\r\ncontent-length:")) >= 0:
             length = lower[at + 17 :].split(b"\r\n", 1)[0].strip()
             if not length.isdigit():
-                raise MalformedResponse(f"content-length {length!r}")
+                raise MalformedResponse(f"invalid content-length {length!r}")
             self._remaining = int(length)
             self.done = not self._remaining
         else:
@@ -130,10 +130,10 @@ class ResponseParser:
         self.done = not self._remaining
 
     def _feed_chunks(self, data: bytes) -> None:
-        """Take in chunks: a size in hexadecimal, a line end, that many bytes, a line end."""
+        """Parse chunks: a size in hexadecimal, a line end, that many bytes, a line end."""
         at, size = 0, len(data)
         while at < size:
-            if self._remaining > 2:  # the line end after the bytes counts too
+            if self._remaining > 2:  # includes the line end after the bytes
                 stop = min(size, at + self._remaining - 2)
                 self.parts.append(data[at:stop])
                 self._remaining -= stop - at
@@ -146,7 +146,7 @@ class ResponseParser:
                 line = data.find(b"\r\n", at)
                 if line < 0:
                     if size - at > MAX_HEADER_BYTES:
-                        raise MalformedResponse("a chunk without its size")
+                        raise MalformedResponse("the size of a chunk is too long")
                     self._buffer = data[at:]
                     return
                 at = self._begin_chunk(data, at, line)
@@ -160,7 +160,7 @@ class ResponseParser:
         except ValueError:
             length = -1
         if length < 0:
-            raise MalformedResponse(f"{data[at:line][:40]!r} is no size of a chunk")
+            raise MalformedResponse(f"{data[at:line][:40]!r} is not the size of a chunk")
         if length:
             self._remaining = length + 2
             return line + 2
@@ -168,7 +168,7 @@ class ResponseParser:
         if end < 0 or len(data) < line + 4:
             self._buffer = data[at:]
             return len(data)
-        # Trailers, which nobody asked for, are read over by dropping the connection.
+        # Trailers are not parsed; the connection is closed instead.
         self.should_close = self.should_close or end != line + 2
         self.done = True
         return end + 2

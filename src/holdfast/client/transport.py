@@ -1,4 +1,4 @@
-"""The seam between a Client and an API server: one request in, one answer out.
+"""The Transport protocol between a Client and an API server, and two wrappers.
 
 Two transports implement it: ``client.http.HttpTransport`` for any API server and
 ``apiserver.inprocess.InProcessTransport`` for the embedded one. One shared test suite
@@ -20,7 +20,7 @@ _READS = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call: method, path, query, headers (lower-case keys), body."""
+    """An HTTP request: method, path, query, headers (lower-case names), body."""
 
     method: str
     path: str
@@ -28,12 +28,12 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     write_check: Callable[[], None] | None = None
-    """Asked when the request is about to leave; what it raises keeps it from leaving."""
+    """Called immediately before the request is sent; an exception prevents that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A complete answer. Statuses of 400 and more are answers too, not exceptions."""
+    """A complete response; a status of 400 or more is not an exception."""
 
     status: int
     headers: Mapping[str, str]
@@ -41,40 +41,40 @@ class Response:
 
 
 class Stream(Protocol):
-    """An answer that keeps coming: newline-delimited watch events, or a log.
+    """A streamed response, such as newline-delimited watch events or a log.
 
-    Iterating ends cleanly at the server's end of stream; a cut connection raises Unavailable.
-    A non-200 status has its whole body as the only item.
+    Iteration stops when the server ends the stream; a lost connection raises Unavailable. With a
+    status other than 200 the complete body is the only item.
     """
 
     status: int
     headers: Mapping[str, str]
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """One line (without its newline) at a time."""
+        """Yield one line at a time, without its newline."""
         ...
 
 
 class Transport(Protocol):
-    """Carry requests to an API server. Connection failures raise Unavailable."""
+    """Send requests to an API server; connection failures raise Unavailable."""
 
     async def send(self, request: Request) -> Response:
-        """Send one request and read the whole answer."""
+        """Send a request and return the complete response."""
         ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
-        """Send one request and read the answer as it comes; leaving the block hangs up."""
+        """Send a request and stream the response; leaving the block closes the connection."""
         ...
 
     async def close(self) -> None:
-        """Release connections; the transport is unusable afterwards."""
+        """Close the connections; the transport is unusable afterwards."""
         ...
 
 
 class ThrottledTransport:
-    """Let ``burst`` requests through at once and ``qps`` a second from then on, in their order.
+    """Limit requests to ``qps`` per second with bursts of ``burst``, in their order.
 
-    The limits are those of ``clientConnection`` in a scheduler's configuration.
+    The limits are those of ``clientConnection`` in a KubeSchedulerConfiguration.
     """
 
     def __init__(self, transport: Transport, clock: Clock, *, qps: float, burst: int) -> None:
@@ -83,22 +83,22 @@ class ThrottledTransport:
         self._interval = 1.0 / qps
         self._burst_seconds = burst / qps
         self._next_due = clock.monotonic() - self._burst_seconds
-        """When the latest request was due had none been let through early."""
+        """When the latest request would have been sent at ``qps`` without bursts."""
 
     async def send(self, request: Request) -> Response:
-        """Send one request when it is its turn."""
+        """Send a request when the limit allows it."""
         await self._wait_for_turn()
         return await self._transport.send(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        """Begin to read when it is its turn; what then comes is not held back."""
+        """Open a stream when the limit allows it; the stream itself is not limited."""
         await self._wait_for_turn()
         async with self._transport.stream(request) as response:
             yield response
 
     async def close(self) -> None:
-        """Release connections."""
+        """Close the wrapped transport."""
         await self._transport.close()
 
     async def _wait_for_turn(self) -> None:
@@ -109,11 +109,11 @@ class ThrottledTransport:
 
 
 class LeaseGuardedTransport:
-    """Write only while it is permitted, for a process that must hold a lease to change anything.
+    """Refuse writes when ``write_check`` raises, for a process that must hold a lease to write.
 
-    ``permit`` is asked before every write and once more when the write is about to leave; it raises
-    to stop it. A write may have waited in between: for its turn, for a connection, or because the
-    whole process was stopped. Reads always pass.
+    ``write_check`` is called before each write and again immediately before the write is sent: in
+    between, the write may have waited for the rate limit, for a connection or because the process
+    was suspended. Reads are always sent.
     """
 
     def __init__(self, inner: Transport, write_check: Callable[[], None]) -> None:
@@ -121,7 +121,7 @@ class LeaseGuardedTransport:
         self.write_check = write_check
 
     async def send(self, request: Request) -> Response:
-        """Send one request, if it is a read or permitted."""
+        """Send a request, if it is a read or ``write_check`` does not raise."""
         if request.method in _READS:
             return await self._inner.send(request)
         self.write_check()
@@ -133,14 +133,14 @@ class LeaseGuardedTransport:
         )  # fmt: skip
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
-        """Read as it comes."""
+        """Open a stream, which only reads."""
         return self._inner.stream(request)
 
     async def close(self) -> None:
-        """Close the transport below."""
+        """Close the wrapped transport."""
         await self._inner.close()
 
 
 def write_check_of(transport: Transport) -> Callable[[], None] | None:
-    """What to ask before something is changed by another way than through this transport."""
+    """Return the check to call before a write that does not use this transport, or None."""
     return transport.write_check if isinstance(transport, LeaseGuardedTransport) else None

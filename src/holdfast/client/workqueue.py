@@ -1,4 +1,4 @@
-"""A queue of keys to work on: each at most once at a time, repeats folded, failures delayed."""
+"""A work queue of keys with delays and rate-limited requeues, like client-go's."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from holdfast.repeated_log import Repeats
 
 RETRY = Backoff(first=0.005, limit=300.0)
 SLOW_AFTER_FAILURES = 8
-"""After so many failures in a row, news of a key does not put it in line at once any more."""
+"""After this many consecutive failures of a key, ``add`` no longer queues it at once."""
 SLOW_ADD_SECONDS = 1.0
-"""How long a stubborn key waits at least, so that failing work cannot wake itself for ever."""
+"""The delay of ``add`` for such a key: its failing work may cause the very event that adds it."""
 
 log = logging.getLogger(__name__)
 
 
 class QueueClosed(Exception):
-    """The queue was shut down and nothing is left in it."""
+    """The queue was shut down and is empty."""
 
 
 class WorkQueue:
     """Keys waiting for a worker.
 
-    A key is in one of three places: *waiting* (in line, once), *delayed* (until its time), or
-    *taken* (a worker has it). Added while taken, it is put in line when the worker is done, so
-    that no two workers ever have the same key and no news is lost. All methods but ``get`` and
-    ``wait_until_idle`` return at once and may be called from informer handlers.
+    A key is *queued* (once), *delayed* (until a time) or *processing* (a worker has it). A key
+    added while it is processing is queued when the worker is done: two workers never have the same
+    key, and no addition is lost. All methods except ``get`` and ``wait_until_idle`` return at once
+    and may be called from event handlers.
     """
 
     def __init__(
@@ -58,18 +58,18 @@ class WorkQueue:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many keys wait or are delayed, not counting those taken."""
+        """Return the number of queued and delayed keys, without those being processed."""
         return len(self._dirty) + len(self._due)
 
     @property
     def ready(self) -> int:
-        """How many keys a worker could take now."""
+        """The number of keys that a worker could get now."""
         return len(self._queue)
 
     def add(self, key: str) -> None:
-        """Put a key in line, unless it is there already; a delay it had is over.
+        """Queue a key, unless it is queued; this ends a delay of the key.
 
-        A key that has failed again and again waits a second: its own failing work may be the news.
+        A key that has failed many times in a row is delayed by a second instead.
         """
         if self._failures.get(key, 0) >= SLOW_AFTER_FAILURES:
             self.add_after(key, SLOW_ADD_SECONDS)
@@ -87,7 +87,7 @@ class WorkQueue:
             self._wake_one()
 
     def add_after(self, key: str, seconds: float) -> None:
-        """Put a key in line in a while; of two delays the shorter counts."""
+        """Queue a key after a delay; of two delays the shorter one counts."""
         if seconds <= 0:
             self._add_now(key)
             return
@@ -100,34 +100,37 @@ class WorkQueue:
         self._set_timer()
 
     def release_delayed(self) -> None:
-        """Put everything that is delayed in line now."""
+        """Queue all delayed keys now."""
         for key in tuple(self._due):
             self._add_now(key)
 
     async def follow_clock_steps(self) -> None:
-        """Put delayed keys in line whenever the clock is set: a delay may stand for a time of day.
+        """Queue all delayed keys whenever the clock is set, because some wait for a time of day.
 
-        A key that is not due after all is delayed again by its worker.
+        The worker delays a key again if it is not yet due.
         """
         while True:
             await self.clock.wait_for_step()
             self.release_delayed()
 
     def add_rate_limited(self, key: str, after: float | None = None) -> None:
-        """Put a key whose work failed in line again, later each time it fails."""
+        """Queue a failed key again, after a delay that grows with each consecutive failure."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self.add_after(key, max(self._backoff.delay(failures, self._rng), after or 0.0))
 
     def forget(self, key: str) -> None:
-        """The work on a key succeeded, or the key is gone: its next failure is its first."""
+        """Reset the failures of a key that succeeded or no longer exists."""
         self._failures.pop(key, None)
 
     def failures(self, key: str) -> int:
-        """How many times in a row the work on a key has failed."""
+        """Return the number of consecutive failures of a key."""
         return self._failures.get(key, 0)
 
     async def get(self) -> str:
-        """Take the next key; whoever takes it must call ``done``. QueueClosed: go home."""
+        """Wait for the next key and return it; the worker must call ``done``.
+
+        Raises QueueClosed after ``shutdown``, when the queue is empty.
+        """
         while not self._queue:
             if self._closed:
                 raise QueueClosed
@@ -145,7 +148,7 @@ class WorkQueue:
         return key
 
     def done(self, key: str) -> None:
-        """Give a taken key back; if it was added meanwhile it is next in line again."""
+        """Mark a key as processed; it is queued again if it was added meanwhile."""
         self._processing.discard(key)
         if key in self._dirty:
             self._queue.append(key)
@@ -153,7 +156,7 @@ class WorkQueue:
         self._set_idle_if_empty()
 
     def shutdown(self) -> None:
-        """Take in nothing more, drop what is delayed; workers finish what is in line."""
+        """Accept no more keys and drop the delayed ones; workers finish the queued ones."""
         self._closed = True
         self._due.clear()
         self._delayed.clear()
@@ -167,7 +170,7 @@ class WorkQueue:
         self._set_idle_if_empty()
 
     async def wait_until_idle(self) -> None:
-        """Wait until nothing waits, nothing is delayed and nothing is taken."""
+        """Wait until no key is queued, delayed or processing."""
         await self._idle.wait()
 
     def _wake_one(self) -> None:
@@ -204,7 +207,7 @@ class WorkQueue:
 
 
 OnFailure = Callable[[str, Exception, int], None]
-"""Told of a key, what its work raised, and how many times in a row it has failed."""
+"""Called with a key, the exception and the number of consecutive failures."""
 
 
 async def run_workers(
@@ -215,10 +218,10 @@ async def run_workers(
     name: str = "",
     failed: OnFailure | None = None,
 ) -> None:
-    """Run workers until the queue is shut down: what fails is tried again, later each time.
+    """Call ``handle`` for the keys of a queue until it is shut down; failed keys are requeued.
 
-    A Conflict is everyday life and not logged; any other exception is, once a minute for each key,
-    and never ends a worker.
+    A Conflict is expected and not logged. Other exceptions are logged once a minute per key; none
+    ends a worker.
     """
     repeats = Repeats(now=queue.clock.monotonic)
 
@@ -231,7 +234,7 @@ async def run_workers(
             try:
                 await handle(key)
                 queue.forget(key)
-            except Exception as failure:  # one bad object must not stop the rest
+            except Exception as failure:  # one invalid object must not stop the others
                 _report(repeats, name, key, failure)
                 queue.add_rate_limited(
                     key, failure.after if isinstance(failure, Retryable) else None

@@ -1,8 +1,8 @@
-"""The loops that make the cluster agree with what was asked for.
+"""The controllers: loops that make the cluster match the specs of its objects.
 
-Lives here: one reconciler a file. Each has a pure ``plan_*`` (objects in, a list of writes out) and
-a thin ``run`` that feeds it from informers and carries the writes out; ``group.ControllerManager``
-starts them all. May not live here: placing pods (the scheduler's), running them (the node agent's),
-anything that talks past ``client.Client``. Controllers never call one another: they meet in API
-objects, so each may be run alone or be replaced by a cluster's own.
+Each module contains one controller: a pure function ``plan_*`` from objects to planned writes, and
+a ``Reconciler`` that calls it with the caches of informers and executes the writes.
+``controller_manager.ControllerManager`` runs them all. Controllers use only ``client.Client`` and
+never call one another, so each can run alone or be replaced by a cluster's own controller. They
+do not place pods (``scheduler``) and do not run them (``agent``).
 """

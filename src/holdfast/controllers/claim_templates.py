@@ -1,4 +1,4 @@
-"""Which claims a pod still needs: made from its templates, recorded, reserved for it."""
+"""Plan the claims of a pod: create them from templates, record and reserve them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MAX_PREFIX_LENGTH = 57  # a hyphen and five letters make it the 63 of a label
 
 
 class RawTemplateSpec(Struct, frozen=True):
-    """What the made claims look like; their spec is only copied."""
+    """The template of a claim; its spec is copied unread."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
 
 
 class RawTemplate(Object, frozen=True):
-    """A ResourceClaimTemplate whose inner spec stays as it is on the wire."""
+    """A ResourceClaimTemplate whose inner spec is not decoded."""
 
     spec: RawTemplateSpec = RawTemplateSpec()
 
@@ -44,7 +44,7 @@ TEMPLATES = Resource(
 
 @dataclass(frozen=True, slots=True)
 class PodClaimsPlan:
-    """What a pod's claims ask for: by entry name, what to create and what to record."""
+    """By name of the pod's claim entry: claims to create, existing claims to record, problems."""
 
     creations: Mapping[str, Create]
     found: Mapping[str, str]
@@ -60,9 +60,9 @@ def plan_pod_claims(
 ) -> PodClaimsPlan:
     """Plan the claims of one pod.
 
-    ``claim_of`` and ``template_of`` look a name up in its namespace; ``owned`` are the claims it
-    controls. A claim recorded once but deleted since is made anew, and so is one that turned out
-    to be somebody else's.
+    ``claim_of`` and ``template_of`` look up a name in the pod's namespace; ``owned`` are the claims
+    that the pod controls. A new claim replaces a recorded one that was deleted or that belongs to
+    another owner.
     """
     creations: dict[str, Create] = {}
     found: dict[str, str] = {}
@@ -87,7 +87,7 @@ def plan_pod_claims(
 
 
 def claim_statuses_patch(pod: Pod, names: Mapping[str, str]) -> Patch:
-    """Write into the pod's status which claim stands for which entry."""
+    """Return a patch that records in the pod's status the claim of each entry."""
     entries = [{"name": e, "resourceClaimName": name} for e, name in sorted(names.items())]
     return Patch(
         PODS, pod.name, {"status": {"resourceClaimStatuses": entries}}, pod.namespace, "status",
@@ -96,7 +96,7 @@ def claim_statuses_patch(pod: Pod, names: Mapping[str, str]) -> Patch:
 
 
 def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
-    """Name the claim that stands for an entry; "" while there is none, None if none is needed."""
+    """Return the name of an entry's claim, "" if it does not exist yet, None if none is needed."""
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     for status in pod.status.resource_claim_statuses:
@@ -106,7 +106,7 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
 
 
 def claim_names(pod: Pod) -> set[str]:
-    """Name every claim the pod uses, the special one for extended resources too."""
+    """Return the names of all claims of the pod, with the special claim for extended resources."""
     found = {claim_name(pod, entry) for entry in pod.spec.resource_claims}
     special = pod.status.extended_resource_claim_status
     if special is not None:
@@ -115,7 +115,7 @@ def claim_names(pod: Pod) -> set[str]:
 
 
 def plan_reserved_for(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch, ...]:
-    """Reserve allocated claims for a pod that was put on its node without a scheduler."""
+    """Plan to reserve allocated claims for a pod that was assigned without a scheduler."""
     if not pod.spec.node_name or pod.terminating or pod.finished:
         return ()
     patches = []
@@ -133,12 +133,12 @@ def plan_reserved_for(pod: Pod, claim_of: Lookup[ResourceClaim]) -> tuple[Patch,
 
 
 def is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
-    """Tell whether the pod may use the claim."""
+    """Return whether the claim is reserved for the pod."""
     return any(c.uid == pod.uid for c in claim.status.reserved_for)
 
 
 def raw_consumers(claim: ResourceClaim) -> list[dict[str, str]]:
-    """Write the consumers back as they were read."""
+    """Return the consumers of a claim in raw form."""
     return [
         {k: v for k, v in (("apiGroup", c.api_group), ("resource", c.resource), ("name", c.name),
                            ("uid", c.uid)) if v}
@@ -147,7 +147,7 @@ def raw_consumers(claim: ResourceClaim) -> list[dict[str, str]]:
 
 
 def reserved_for_patch(claim: ResourceClaim, entries: list[dict[str, str]], **more: Any) -> Patch:
-    """Replace the consumers of a claim, guarded by its version."""
+    """Return a patch that replaces the consumers of a claim of this resource version."""
     guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
     status = {"reservedFor": entries or None, **more}
     patch = {"metadata": guard, "status": status}
@@ -155,7 +155,7 @@ def reserved_for_patch(claim: ResourceClaim, entries: list[dict[str, str]], **mo
 
 
 def new_claim(pod: Pod, entry: str, template: RawTemplate) -> dict[str, Any]:
-    """Write the claim for an entry from its template, named after pod and entry."""
+    """Return a new claim for an entry from its template, named after pod and entry."""
     meta = template.spec.metadata
     body_meta: dict[str, Any] = {
         "generateName": _prefix(pod.name, entry), "namespace": pod.namespace,
@@ -171,7 +171,7 @@ def new_claim(pod: Pod, entry: str, template: RawTemplate) -> dict[str, Any]:
 
 
 def _prefix(pod: str, entry: str) -> str:
-    """Join both names; where that is too long each is cut in proportion."""
+    """Join both names; if the result is too long, each is cut in proportion."""
     whole = f"{pod}-{entry}-"
     if len(whole) <= _MAX_PREFIX_LENGTH:
         return whole
@@ -180,7 +180,7 @@ def _prefix(pod: str, entry: str) -> str:
 
 
 def _has_claim(pod: Pod, entry: PodResourceClaim, claim_of: Lookup[ResourceClaim]) -> bool:
-    """Tell whether the entry has its claim, or was found to need none."""
+    """Return whether the entry has its claim or needs none."""
     name = claim_name(pod, entry)
     if name is None:
         return True
@@ -191,7 +191,7 @@ def _has_claim(pod: Pod, entry: PodResourceClaim, claim_of: Lookup[ResourceClaim
 def _unrecorded_claim(
     pod: Pod, entry: PodResourceClaim, owned: Iterable[ResourceClaim]
 ) -> ResourceClaim | None:
-    """Find a claim made for this entry that nobody recorded: its maker died in between."""
+    """Return a claim created for this entry and not recorded, because the controller stopped."""
     return next(
         (
             c

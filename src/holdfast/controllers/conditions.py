@@ -1,4 +1,4 @@
-"""Conditions as controllers write them: raw, with transition times that mean something."""
+"""Read and set conditions; the transition time changes only with the status."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Raw = dict[str, Any]
 
 
 def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    """Look a condition up by its type."""
+    """Return the condition of a type, or None."""
     return next((c for c in conditions if c.type == type_), None)
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Tell whether a condition is there and True."""
+    """Return whether a condition of this type exists and is True."""
     found = find(conditions, type_)
     return found is not None and found.status == "True"
 
 
 def to_raw(conditions: Iterable[Condition]) -> list[Raw]:
-    """Write conditions back as they were read."""
+    """Return conditions in raw form."""
     return [msgspec.to_builtins(c) for c in conditions]
 
 
 def with_condition(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
-    """Write conditions with ``new`` in the place of the one of its type, or at the end."""
+    """Return raw conditions in which ``new`` replaces the one of its type, or is the last."""
     kept = to_raw(conditions)
     for index, old in enumerate(kept):
         if old.get("type", "") == new["type"]:
@@ -39,11 +39,10 @@ def with_condition(conditions: Iterable[Condition], new: Raw) -> list[Raw]:
 
 
 def set_condition(conditions: list[Raw], new: Mapping[str, Any], now: str) -> bool:
-    """Put a condition into the list, in place, and tell whether anything changed.
+    """Set a condition in the list, in place, and return whether the list changed.
 
-    ``new`` has type and status and whatever else it says (reason, message, observedGeneration).
-    ``now`` becomes its ``lastTransitionTime`` only when the status is another than before;
-    fields that ``new`` does not mention stay.
+    ``new`` has type and status, and possibly reason, message and observedGeneration; other fields
+    of the old condition are kept. ``now`` becomes the ``lastTransitionTime`` if the status changed.
 
     >>> found = [{"type": "Ready", "status": "True", "lastTransitionTime": "T0"}]
     >>> set_condition(found, {"type": "Ready", "status": "True"}, "T1"), found[0]

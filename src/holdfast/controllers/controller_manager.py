@@ -1,4 +1,4 @@
-"""All controllers together: shared informers, one start, one stop."""
+"""Run all controllers with shared informers."""
 
 from __future__ import annotations
 
@@ -35,22 +35,20 @@ CONTROLLERS: tuple[type[Reconciler], ...] = (
     ReservationController,
 )
 BESIDE_KUBERNETES: tuple[type[Reconciler], ...] = (ReservationController,)
-"""What to run on a cluster whose own controller manager does the rest."""
+"""The controllers to run on a cluster that has its own kube-controller-manager."""
 REDISCOVER_SECONDS = 30.0
 DISCOVERY_BACKOFF = Backoff(first=1.0, limit=1.0)
 HEALTH_CHECK_SECONDS = 1.0
-"""How often to look whether every controller still lives."""
+"""The interval of the check whether a controller has ended."""
 
 log = logging.getLogger(__name__)
 
 
 class ControllerManager:
-    """Run every controller whose resources the server serves; the rest when it does.
+    """Run each controller as soon as the server serves its resources.
 
-    ``informers`` may be somebody else's in the same process, who has them started already.
-
-    ``await start()`` returns when all have read the cluster once; ``run()`` also stays until
-    ``stop()``.
+    ``informers`` may be shared with another component of the process, which starts and stops them.
+    ``start`` returns when all informers have synced; ``run`` also waits for ``stop``.
     """
 
     def __init__(
@@ -78,7 +76,7 @@ class ControllerManager:
         self.ready = False
 
     async def start(self) -> None:
-        """Start what can be started; the garbage collector last, on everybody's informers."""
+        """Start the controllers; the garbage collector last, because it shares their informers."""
         if self._own_recorder:
             self._recorder.start()
         await self._start_served(await self._discover_resources())
@@ -92,12 +90,12 @@ class ControllerManager:
         self.ready = True
 
     async def run(self) -> None:
-        """Start, and stay until stopped."""
+        """Start and wait until stopped."""
         await self.start()
         await self._stopped.wait()
 
     async def stop(self) -> None:
-        """Finish what is in hand and end."""
+        """Stop all controllers and informers."""
         self.ready = False
         if self._rediscovery is not None:
             self._rediscovery.cancel()
@@ -115,11 +113,11 @@ class ControllerManager:
 
     @property
     def healthy(self) -> bool:
-        """Whether every started controller still works."""
+        """Whether every started controller is running."""
         return self.ready and all(each.healthy for each in self._running)
 
     async def failure(self) -> None:
-        """Wait until a controller ends by itself, and raise what it ended with."""
+        """Wait until a controller fails, and raise its exception."""
         while not (ended := [task for task in self._running.values() if task.done()]):
             await self._context.clock.sleep(HEALTH_CHECK_SECONDS)
         ended[0].result()
@@ -127,7 +125,7 @@ class ControllerManager:
 
     async def _discover_resources(self) -> ServedResources:
         def on_failure(failure: HoldfastError) -> None:
-            log.warning("cannot tell what is served: %s; trying again", failure)
+            log.warning("discovery failed: %s; trying again", failure)
 
         context = self._context
         return await retry(
@@ -148,13 +146,13 @@ class ControllerManager:
         self._running[controller] = task
 
     async def _rediscover_forever(self) -> None:
-        """Start the controllers of custom resources that were installed later."""
+        """Start the controllers of custom resources that are installed later."""
         while self._not_started:
             missing = ", ".join(kind.name for kind in self._not_started)
-            log.info("not started, the server does not serve their resources: %s", missing)
+            log.info("not started because their resources are not served: %s", missing)
             await self._context.clock.sleep(REDISCOVER_SECONDS)
             try:
                 await self._start_served(await discover(self._context.client))
                 await self._context.informers.start()
             except HoldfastError as failure:
-                log.warning("cannot tell what is served: %s; trying again", failure)
+                log.warning("discovery failed: %s; trying again", failure)

@@ -1,4 +1,4 @@
-"""Roll a Deployment from one ReplicaSet to the next, and keep its scale."""
+"""The deployment controller: roll out new templates and scale ReplicaSets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from holdfast.errors import AlreadyExists, HoldfastError, Retryable
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """What one look at a Deployment asks for; ``notes`` are the words of its events."""
+    """The writes for one Deployment; ``events`` are messages of ScalingReplicaSet events."""
 
     writes: tuple[Write, ...] = ()
     creation: Create | None = None
@@ -64,7 +64,7 @@ class _DeploymentState:
 def plan_deployment(
     deployment: Deployment, replicasets: Iterable[ReplicaSet], pods: Iterable[Pod], now: float
 ) -> DeploymentPlan:
-    """Plan the next step of one Deployment from its namespace's ReplicaSets and pods."""
+    """Plan the next step of one Deployment from the ReplicaSets and pods of its namespace."""
     reference = owner_reference("apps/v1", "Deployment", deployment)
     nearby = [r for r in replicasets if r.namespace == deployment.namespace]
     mine, claims = claim_objects(
@@ -85,7 +85,7 @@ def _rescale(state: _DeploymentState, writes: tuple[Write, ...]) -> DeploymentPl
     sizes = rollout.proportional_sizes(
         state.bounds, state.new, state.old, state.deployment.status.replicas
     )
-    # Every ReplicaSet that runs pods learns the new scale, or this would never end.
+    # Every ReplicaSet with pods is annotated with the new scale, or rescaling would not end.
     sizes = {r.name: r.spec.replicas for r in state.replicasets if r.spec.replicas > 0} | sizes
     resizes, events = _resizes(state.bounds, state.replicasets, sizes)
     history_cleanup = _history_cleanup(state) if state.deployment.spec.paused else ()
@@ -134,7 +134,7 @@ def _finish(
     events: tuple[str, ...] = (),
     rolling_out: bool = True,
 ) -> DeploymentPlan:
-    """Add the status, where it changed."""
+    """Return a plan of the writes and, if it changed, the status."""
     deployment = state.deployment
     status = status_of(deployment, state.new, state.old, state.now, rolling_out=rolling_out)
     if not _status_is_current(deployment, status):
@@ -145,9 +145,9 @@ def _finish(
 
 
 def _status_is_current(deployment: Deployment, status: dict[str, Any]) -> bool:
-    """Tell whether the Deployment's status says all this already."""
-    said = msgspec.structs.replace(deployment.status, collision_count=None)
-    return bool(msgspec.convert(status, DeploymentStatus) == said)
+    """Return whether the Deployment already has this status."""
+    stored = msgspec.structs.replace(deployment.status, collision_count=None)
+    return bool(msgspec.convert(status, DeploymentStatus) == stored)
 
 
 def _status_patch(deployment: Deployment, status: dict[str, Any]) -> Patch:
@@ -160,7 +160,7 @@ def _annotate(deployment: Deployment, revision: int) -> Patch:
 
 
 def _revision_changes(state: _DeploymentState) -> tuple[Patch, ...]:
-    """Keep the current ReplicaSet's number the highest, and the Deployment's equal to it."""
+    """Make the revision of the current ReplicaSet the highest and copy it to the Deployment."""
     deployment, new = state.deployment, state.new
     if new is None:
         return ()
@@ -182,7 +182,7 @@ def _revision_changes(state: _DeploymentState) -> tuple[Patch, ...]:
 def _resizes(
     bounds: ReplicaBounds, replicasets: Sequence[ReplicaSet], sizes: Sizes
 ) -> tuple[tuple[Patch, ...], tuple[str, ...]]:
-    """Write new sizes, guarded by version: a stale look must not undo a step."""
+    """Plan new sizes with the resource version, so that a stale plan cannot undo a step."""
     marks = revisions.size_annotations(bounds)
     writes, events = [], []
     for each in replicasets:
@@ -202,7 +202,7 @@ def _resizes(
 
 
 def _history_cleanup(state: _DeploymentState) -> tuple[Delete, ...]:
-    """Choose the old revisions beyond the history limit, lowest number first."""
+    """Plan to delete old ReplicaSets above the history limit, lowest revision first."""
     limit = state.deployment.spec.revision_history_limit
     if limit is None:
         return ()
@@ -219,7 +219,7 @@ def _history_cleanup(state: _DeploymentState) -> tuple[Delete, ...]:
 
 
 def _has_old_pods(old: Sequence[ReplicaSet], pods: Iterable[Pod]) -> bool:
-    """Tell whether any pod of an old template is left, even one that is being stopped."""
+    """Return whether a pod of an old template exists, even if it is terminating."""
     if any(r.status.replicas for r in old):
         return True
     uids = {r.uid for r in old}
@@ -228,7 +228,7 @@ def _has_old_pods(old: Sequence[ReplicaSet], pods: Iterable[Pod]) -> bool:
 
 
 class DeploymentController(Reconciler):
-    """Follow Deployments, their ReplicaSets and pods, and carry the plans out."""
+    """Watch Deployments, their ReplicaSets and pods, and execute the plans."""
 
     name = "deployment-controller"
     required_resources = (DEPLOYMENTS, REPLICASETS, PODS)
@@ -266,7 +266,7 @@ class DeploymentController(Reconciler):
                     self.queue.add(deployment.key)
 
     def _on_pod(self, kind: ChangeType, old: Pod | None, new: Pod | None) -> None:
-        """Wake a Deployment that waits for its last old pod to go (Recreate)."""
+        """Enqueue a Deployment that waits until its old pods have ended (Recreate)."""
         if old is None or (new is not None and not new.finished):
             return
         owner = controller_of(old)
@@ -280,7 +280,7 @@ class DeploymentController(Reconciler):
             self.queue.add(f"{replicaset.namespace}/{owner.name}")
 
     async def reconcile(self, key: str) -> None:
-        """Take one Deployment's next step."""
+        """Plan and execute the next step of one Deployment."""
         deployment = self._deployments.cache.get(key)
         if deployment is None:
             return
@@ -297,7 +297,7 @@ class DeploymentController(Reconciler):
             self.queue.add_after(key, plan.requeue_after)
 
     async def _create(self, deployment: Deployment, creation: Create) -> bool:
-        """Create the ReplicaSet; tell whether the rest of the plan still holds."""
+        """Create the ReplicaSet; return whether the rest of the plan is still valid."""
         name = creation.body["metadata"]["name"]
         try:
             await execute_write(self.client, creation)
@@ -313,7 +313,7 @@ class DeploymentController(Reconciler):
         if is_controlled_by(found, deployment) and revisions.same_template(
             found.spec.template, deployment.spec.template
         ):
-            return False  # made by us a moment ago; the news is on its way
+            return False  # created by this controller, not yet in the cache
         collisions = (deployment.status.collision_count or 0) + 1
         patch = {"status": {"collisionCount": collisions}}
         await self.client.patch(

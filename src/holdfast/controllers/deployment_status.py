@@ -1,4 +1,4 @@
-"""What a Deployment's status says about its roll-out."""
+"""The status of a Deployment: counts and conditions of its rollout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ReplicaCounts:
 
     @classmethod
     def of(cls, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> ReplicaCounts:
-        """Add up what the ReplicaSets report."""
+        """Add up the statuses of the ReplicaSets."""
         replicasets = [*old, new] if new else list(old)
         available = sum(r.status.available_replicas for r in replicasets)
         return cls(
@@ -42,12 +42,12 @@ class ReplicaCounts:
         )
 
     def complete(self, deployment: Deployment) -> bool:
-        """Tell whether every replica is of the new template and available, and no other is left."""
+        """Return whether all replicas have the new template and are available."""
         wanted = deployment.spec.replicas
         return self.updated == self.replicas == self.available == wanted
 
     def progressed_since(self, deployment: Deployment) -> bool:
-        """Tell whether there was progress since the status was last written."""
+        """Return whether the rollout progressed since the status was written."""
         before = deployment.status
         return (
             self.updated > before.updated_replicas
@@ -61,7 +61,7 @@ def status_of(
     deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet], now: float,
     *, created: str = "", rolling_out: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
-    """Write the whole status. ``created`` names a ReplicaSet this very step creates."""
+    """Return the complete status; ``created`` names a ReplicaSet created by this step."""
     counts = ReplicaCounts.of(new, old)
     kept = _set(
         list(deployment.status.conditions), _available(counts, ReplicaBounds.of(deployment)), now
@@ -87,14 +87,14 @@ def status_of(
 
 
 def has_deadline(deployment: Deployment) -> bool:
-    """Tell whether the user wants to hear that a roll-out is stuck."""
+    """Return whether the Deployment has a progress deadline."""
     return deployment.spec.progress_deadline_seconds not in (None, NO_DEADLINE)
 
 
 def seconds_until_deadline(
     deployment: Deployment, counts: ReplicaCounts, now: float
 ) -> float | None:
-    """Count the seconds until a roll-out without progress must be called late."""
+    """Return the seconds until the progress deadline, or None if it does not apply."""
     current = conditions.find(deployment.status.conditions, "Progressing")
     if current is None or not has_deadline(deployment) or current.reason == LATE:
         return None
@@ -121,11 +121,11 @@ def _available(counts: ReplicaCounts, bounds: ReplicaBounds) -> ConditionText:
 def _progress(
     deployment: Deployment, counts: ReplicaCounts, new: ReplicaSet | None, now: float
 ) -> ConditionText | None:
-    """Say how the roll-out goes, or None where there is nothing new to say."""
+    """Return the Progressing condition, or None if it stays as it is."""
     current = conditions.find(deployment.status.conditions, "Progressing")
     reason = current.reason if current else ""
     if deployment.spec.paused or (reason == DONE and counts.replicas == counts.updated):
-        return None  # no roll-out under way: a scaled or flapping Deployment is not "late"
+        return None  # the rollout is complete: scaling or unready pods do not exceed the deadline
     who = f'ReplicaSet "{new.name}"' if new else f'Deployment "{deployment.name}"'
     if counts.complete(deployment):
         return "True", DONE, f"{who} has successfully progressed.", "Progressing"
@@ -158,7 +158,7 @@ def _timed_out(deployment: Deployment, current: Condition, now: float) -> bool:
 def _set(
     kept: list[Condition], said: ConditionText, now: float, *, refresh: bool = False
 ) -> list[Condition]:
-    """Set a condition; one that says the same stays as it is, unless ``refresh``."""
+    """Set a condition; without ``refresh``, one with the same status and reason is kept."""
     status, reason, message, type_ = said
     old = conditions.find(kept, type_)
     if old is not None and not refresh and (old.status, old.reason) == (status, reason):
@@ -175,7 +175,7 @@ def _set(
 def _with_failure(
     kept: list[Condition], replicasets: Iterable[ReplicaSet], now: float
 ) -> list[Condition]:
-    """Pass on the first ReplicaSet's word that pods cannot be created."""
+    """Copy the first ReplicaFailure condition of the ReplicaSets, or remove it."""
     found = (conditions.find(r.status.conditions, "ReplicaFailure") for r in replicasets)
     failure = next((c for c in found if c is not None), None)
     if failure is None:

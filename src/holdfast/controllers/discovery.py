@@ -1,4 +1,4 @@
-"""What the API server serves: every resource at its preferred version, read as metadata."""
+"""Discover the resources of the API server, each at its preferred version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ServedResources = tuple[Resource[Object], ...]
 
 
 async def discover(client: Client) -> ServedResources:
-    """Ask for every resource; a group that does not answer is left out this time."""
+    """Return all resources; groups whose discovery fails are omitted."""
     found = list(_resources("", "v1", msgspec.json.decode(await client.raw("/api/v1"))))
     groups = msgspec.json.decode(await client.raw("/apis"))["groups"]
     for group in groups:
@@ -39,7 +39,7 @@ def _resources(group: str, version: str, answer: Any) -> Iterable[Resource[Objec
 
 
 def deletable_resources(served: ServedResources) -> ServedResources:
-    """Choose what can be followed and deleted; events come and go by themselves."""
+    """Return the resources that can be watched and deleted, without events, which expire."""
     return tuple(
         r for r in served
         if {"list", "watch", "delete"} <= set(r.verbs) and r.plural != "events"

@@ -1,4 +1,4 @@
-"""Work out how many pods of a budget may be disturbed now."""
+"""The disruption controller: the status of PodDisruptionBudgets."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ DELETION_TIMEOUT = 120.0
 
 
 def budget_selector(budget: PodDisruptionBudget) -> Selector:
-    """Compile a budget's selector; one that cannot be read chooses no pod and stops nobody."""
+    """Return a budget's selector; an invalid selector matches no pod."""
     return readable(budget.spec.selector)
 
 
 class FullBudgetStatus(PodDisruptionBudgetStatus, frozen=True):
-    """Everything a budget's status counts."""
+    """The complete status of a PodDisruptionBudget."""
 
     current_healthy: int = 0
     desired_healthy: int = 0
@@ -43,7 +43,7 @@ class FullBudgetStatus(PodDisruptionBudgetStatus, frozen=True):
 
 
 class FullBudget(PodDisruptionBudget, frozen=True):
-    """A PodDisruptionBudget as its controller sees it."""
+    """A PodDisruptionBudget with its complete status."""
 
     status: FullBudgetStatus = FullBudgetStatus()
 
@@ -57,7 +57,7 @@ ScaleOf = Callable[[OwnerReference, str], int | None]
 
 @dataclass(frozen=True, slots=True)
 class BudgetCounts:
-    """What a budget asks for and what there is."""
+    """Expected pods, desired and current healthy pods of a budget."""
 
     expected: int
     desired: int
@@ -65,15 +65,15 @@ class BudgetCounts:
 
     @property
     def allowed(self) -> int:
-        """How many may go; none while no pod is expected, lest the first come unprotected."""
+        """How many pods may be disrupted; 0 if no pod is expected, which protects the first."""
         return max(0, self.healthy - self.desired) if self.expected > 0 else 0
 
 
 def plan_budget(budget: FullBudget, pods: Iterable[Pod], scale_of: ScaleOf, now: float) -> Plan:
-    """Plan one budget's status.
+    """Plan the status of one budget.
 
-    ``pods`` are those it covers; ``scale_of`` tells how many replicas the controller of a pod
-    wants, None where that cannot be told.
+    ``pods`` are the pods it selects; ``scale_of`` returns the replicas of a pod's controller, or
+    None if they are unknown.
     """
     pods = list(pods)
     disrupted_pods, requeue_after = _disrupted_pods(budget, pods, now)
@@ -103,7 +103,7 @@ def plan_budget(budget: FullBudget, pods: Iterable[Pod], scale_of: ScaleOf, now:
         "disruptedPods": {**disrupted_pods, **gone},
         "conditions": conditions.with_condition(budget.status.conditions, condition),
     }  # fmt: skip
-    # An eviction writes here too: a stale count must not hand out what was just used up.
+    # Evictions also write the status; a stale plan must not restore allowed disruptions.
     guard = {"resourceVersion": budget.metadata.resource_version}
     patch = {"metadata": guard, "status": status}
     return Plan((Patch(BUDGETS, budget.name, patch, budget.namespace, "status"),), requeue_after)
@@ -112,7 +112,7 @@ def plan_budget(budget: FullBudget, pods: Iterable[Pod], scale_of: ScaleOf, now:
 def _disrupted_pods(
     budget: FullBudget, pods: list[Pod], now: float
 ) -> tuple[dict[str, str], float | None]:
-    """Keep the evicted pods whose deletion is still to be seen, for two minutes at most."""
+    """Return the evicted pods that are not yet terminating, for at most two minutes each."""
     kept: dict[str, str] = {}
     waits = []
     for pod in pods:
@@ -141,7 +141,7 @@ def _count(budget: FullBudget, pods: list[Pod], healthy: int, scale_of: ScaleOf)
 
 
 def _expected(pods: list[Pod], scale_of: ScaleOf) -> int:
-    """Add up what the controllers of the pods want; pods without one do not count."""
+    """Add up the replicas of the pods' controllers; pods without a controller do not count."""
     scales: dict[str, int] = {}
     for pod in pods:
         owner = controller_of(pod)
@@ -167,7 +167,7 @@ def _condition(budget: FullBudget, allowed: int, now: float) -> dict[str, Any]:
 
 
 class DisruptionController(Reconciler):
-    """Follow budgets, pods and the workloads whose scale counts."""
+    """Watch budgets, pods and the workloads whose scale counts."""
 
     name = "disruption-controller"
     required_resources = (BUDGETS, PODS, REPLICASETS, DEPLOYMENTS)
@@ -205,7 +205,7 @@ class DisruptionController(Reconciler):
                 self.queue.add(budget.key)
 
     async def reconcile(self, key: str) -> None:
-        """Bring one budget's status up to date."""
+        """Update the status of one budget."""
         budget = self._budgets.cache.get(key)
         if budget is None:
             return

@@ -1,8 +1,8 @@
-"""Remember own writes until the informer has shown them.
+"""Expectations: the creations and deletions of a controller that its informer has not yet observed.
 
-A reconciler that plans from a cache which does not yet contain its last creations would create
-them a second time. So it announces what it is about to do, and does not plan for that key again
-until the news has come back (or five minutes have passed: the news was lost, plan anew).
+A controller that plans with a cache without its last creations would create them again. Therefore
+it sets expectations before its writes and does not plan for that key until they are observed, or
+until five minutes have passed.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ class _Pending:
 
 
 class Expectations:
-    """Count, for each key, the creations and deletions whose news is still to come."""
+    """Count, for each key, the creations and deletions that were not yet observed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pending: dict[str, _Pending] = {}
 
     def expect(self, key: str, *, creations: int = 0, deletions: tuple[str, ...] = ()) -> None:
-        """Announce writes before making them; news may arrive before the answer does."""
+        """Expect writes; call this before them, as they may be observed before the response."""
         self._pending[key] = _Pending(self._clock.monotonic(), creations, set(deletions))
 
     def creation_observed(self, key: str) -> None:
-        """Note that one creation was seen, or has failed and will never be."""
+        """Record that a creation was observed or has failed."""
         if pending := self._pending.get(key):
             pending.creations -= 1
 
     def deletion_observed(self, key: str, uid: str) -> None:
-        """Note that one deletion was seen, or has failed and will never be."""
+        """Record that a deletion was observed or has failed."""
         if pending := self._pending.get(key):
             pending.deletions.discard(uid)
 
     def satisfied(self, key: str) -> bool:
-        """Tell whether the cache is known to contain every own write for the key."""
+        """Return whether all expected writes of a key were observed or have timed out."""
         pending = self._pending.get(key)
         if pending is None:
             return True
@@ -54,5 +54,5 @@ class Expectations:
         return False
 
     def forget(self, key: str) -> None:
-        """Drop everything about a key whose object is gone."""
+        """Remove the expectations of a deleted object."""
         self._pending.pop(key, None)

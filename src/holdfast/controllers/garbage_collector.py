@@ -1,4 +1,4 @@
-"""Delete what no owner is left for, in the way the owner's deletion asked for."""
+"""The garbage collector: delete objects whose owners are deleted, by propagation policy."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def plan_dependent(
 ) -> tuple[Write, ...]:
     """Plan for an object that has owners.
 
-    ``owners`` maps the uid of each owner to what is there, None for one known to be gone; an owner
-    that cannot be looked up is not in it and keeps the object alive. The object stays while one
-    owner stands; owners that are gone, or wait for this very object to go, are struck off.
+    ``owners`` maps the uid of each owner to its object, None if it is absent; an owner that cannot
+    be resolved is missing in it and keeps the object. An object with a solid owner is kept;
+    references to owners that are absent, or that wait for its deletion, are removed. Otherwise the
+    object is deleted.
     """
     if item.deleting or not item.owners:
         return ()
@@ -51,14 +52,14 @@ def plan_dependent(
 def plan_foreground_deletion(
     item: GraphObject, dependents: Sequence[GraphObject]
 ) -> tuple[Write, ...]:
-    """Let an owner that goes last go, once nothing blocks it any more."""
+    """Remove the foregroundDeletion finalizer of an owner without blocking dependents."""
     if any(_blocks(dependent, item) for dependent in dependents):
         return ()
     return (_remove_finalizer(item, FOREGROUND),)
 
 
 def plan_orphaning(item: GraphObject, dependents: Sequence[GraphObject]) -> tuple[Write, ...]:
-    """Cut the dependents of an owner loose, then let it go."""
+    """Remove an owner from its dependents, then the owner's orphan finalizer."""
     return (*(_remove_owners(d, {item.uid}) for d in dependents), _remove_finalizer(item, ORPHAN))
 
 
@@ -89,9 +90,9 @@ def _patch(item: GraphObject, **meta: Any) -> Patch:
 
 
 class GarbageCollector(Reconciler):
-    """Follow every resource there is and look at each object whose owners may be gone.
+    """Watch all resources and process the objects whose owners may be deleted.
 
-    Keys are uids. Resources are found by discovery, again and again: custom ones come and go.
+    Keys are uids. Discovery is repeated, because custom resources are added and removed.
     """
 
     name = "garbage-collector-controller"
@@ -110,7 +111,7 @@ class GarbageCollector(Reconciler):
             context.informers.get(resource).add_handler(self._handler(resource))
 
     async def run(self) -> None:
-        """Work, and keep up with the resources that are served."""
+        """Process the queue, and start and stop informers as resources are served."""
         following = asyncio.create_task(self._discover_forever())
         try:
             await super().run()
@@ -125,7 +126,7 @@ class GarbageCollector(Reconciler):
             try:
                 await self._update_informers(await discover(self.client))
             except HoldfastError as failure:
-                log.warning("cannot tell what is served: %s; trying again", failure)
+                log.warning("discovery failed: %s; trying again", failure)
             self._crds_changed.clear()
             waiting = asyncio.create_task(self._crds_changed.wait())
             pause = asyncio.create_task(self.clock.sleep(REDISCOVER_SECONDS))
@@ -136,7 +137,7 @@ class GarbageCollector(Reconciler):
                 pause.cancel()
 
     async def _update_informers(self, served: ServedResources) -> None:
-        """Start following what is new, stop following what is no longer served."""
+        """Start informers for new resources and stop those of resources no longer served."""
         self._kinds = {(r.group, r.kind): r for r in served}
         for uid in self._unresolved:
             self.queue.add(uid)
@@ -164,7 +165,7 @@ class GarbageCollector(Reconciler):
             item = GraphObject.of(resource, new)
             self._graph.put(item)
             if before is not None and replace(before, version=item.version) == item:
-                return  # neither its owners nor its own going changed
+                return  # neither its owners nor its deletion changed
             if item.owners or item.deleting:
                 self.queue.add(item.uid)
             if item.waits_for_dependents:
@@ -191,7 +192,7 @@ class GarbageCollector(Reconciler):
             self._absent_owners.popitem(last=False)
 
     def object_for_key(self, key: str) -> ObjectReference | None:
-        """Name the object of a uid."""
+        """Return a reference to the object of a uid."""
         item = self._graph.get(key)
         if item is None:
             return None
@@ -201,7 +202,7 @@ class GarbageCollector(Reconciler):
         )  # fmt: skip
 
     async def reconcile(self, key: str) -> None:
-        """Look at one object."""
+        """Process one object: as an owner being deleted, or as a dependent."""
         item = self._graph.get(key)
         if item is None:
             return
@@ -216,7 +217,7 @@ class GarbageCollector(Reconciler):
         await execute_writes(self.client, writes)
 
     async def _owners(self, item: GraphObject) -> dict[str, GraphObject | None]:
-        """Look an object's owners up, at the server where the picture does not know them."""
+        """Return an object's owners; get them from the server if they are not in the graph."""
         found: dict[str, GraphObject | None] = {}
         for owner in item.owners if not item.deleting else ():
             resource = self._resource_of(owner, item)
@@ -232,10 +233,9 @@ class GarbageCollector(Reconciler):
         return found
 
     def _resource_of(self, owner: OwnerReference, item: GraphObject) -> Resource[Object] | None:
-        """Find where an owner lives; None keeps its dependents alive.
+        """Return the resource of an owner, or None if it cannot be resolved.
 
-        A kind nobody serves may only be late, and a cluster-wide object cannot have an owner in a
-        namespace: which one would it be?
+        The kind may not be served yet. A cluster-scoped object cannot have a namespaced owner.
         """
         group = owner.api_version.rpartition("/")[0]
         resource = self._kinds.get((group, owner.kind))
@@ -258,5 +258,5 @@ class GarbageCollector(Reconciler):
 
 
 def _may_own(owner: GraphObject, item: GraphObject) -> bool:
-    """Tell whether an owner may own: one in another namespace counts as absent."""
+    """Return whether an owner is valid; an owner in another namespace counts as absent."""
     return not owner.namespace or owner.namespace == item.namespace

@@ -1,4 +1,4 @@
-"""Empty a namespace that is being deleted, then let it go."""
+"""The namespace controller: delete the contents of terminating namespaces and finalize them."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _RAW = Resource(
 
 @dataclass(frozen=True, slots=True)
 class RemainingObjects:
-    """What is left in a namespace of one resource."""
+    """The remaining objects of one resource in a namespace."""
 
     resource: Resource[Object]
     objects: tuple[Object, ...]
 
     @property
     def label(self) -> str:
-        """``pods.`` or ``deployments.apps``, as upstream names them in its condition."""
+        """``pods.`` or ``deployments.apps``, as in upstream's condition."""
         return f"{self.resource.plural}.{self.resource.group}"
 
 
 def deletable_in_namespace(served: ServedResources) -> ServedResources:
-    """Choose the resources whose objects go with their namespace.
+    """Return the resources whose objects are deleted with their namespace.
 
-    ``events.k8s.io`` shows the same objects as the core group does.
+    ``events.k8s.io`` is omitted: its objects are also those of the core group.
     """
     return tuple(
         r for r in served
@@ -54,7 +54,7 @@ def deletable_in_namespace(served: ServedResources) -> ServedResources:
 def plan_conditions(
     namespace: Namespace, leftovers: Sequence[RemainingObjects], now: float
 ) -> Patch | None:
-    """Say in the namespace's status what it waits for; None when that is said already."""
+    """Return a patch of the conditions for the remaining objects, or None if nothing changes."""
     before = conditions.to_raw(namespace.status.conditions)
     condition_values = [dict(c) for c in before]
     for type_, status, reason, message in _condition_values(leftovers):
@@ -105,13 +105,13 @@ def _condition_values(leftovers: Sequence[RemainingObjects]) -> list[tuple[str, 
 
 
 def without_finalizer(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a namespace as it is, but no longer held by us."""
+    """Return a raw namespace without the finalizer of this controller."""
     kept = [f for f in (raw.get("spec") or {}).get("finalizers", ()) if f != FINALIZER]
     return {**raw, "spec": {**(raw.get("spec") or {}), "finalizers": kept}}
 
 
 class NamespaceController(Reconciler):
-    """Follow namespaces and empty those that are being deleted."""
+    """Watch namespaces and delete the contents of those that are terminating."""
 
     name = "namespace-controller"
     required_resources = (NAMESPACES,)
@@ -126,7 +126,7 @@ class NamespaceController(Reconciler):
             self.queue.add(new.key)
 
     async def reconcile(self, key: str) -> None:
-        """Delete what is in one namespace; when nothing is left, finalize it."""
+        """Delete the contents of one namespace; finalize it when it is empty."""
         namespace = self._namespaces.cache.get(key)
         if namespace is None or namespace.metadata.deletion_timestamp is None:
             return
@@ -147,7 +147,7 @@ class NamespaceController(Reconciler):
     async def _delete_contents(
         self, name: str, resources: ServedResources
     ) -> list[RemainingObjects]:
-        """Ask for everything to be deleted and list what is still there."""
+        """Delete all objects and return those that still exist."""
         left = []
         for resource in resources:
             try:
@@ -156,7 +156,7 @@ class NamespaceController(Reconciler):
                 await self._delete_all(resource, name)
                 objects = (await self.client.list(resource, name)).items
             except NotFound:
-                continue  # a custom resource that went while we looked
+                continue  # a custom resource that was removed meanwhile
             if objects:
                 left.append(RemainingObjects(resource, objects))
         return left

@@ -1,4 +1,4 @@
-"""Turn what a node says about itself into taints that keep pods away."""
+"""The node taint controller: NoSchedule taints from node conditions and cordons."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MANAGED = {UNSCHEDULABLE, *_PRESSURES.values(), *_BY_READINESS.values()}
 
 
 def wanted_taints(node: Node) -> set[str]:
-    """Name the NoSchedule taints the node's conditions and cordon call for.
+    """Return the keys of the NoSchedule taints that the node should have.
 
-    A node that says nothing about being ready is left as it is: whoever made it decides.
+    A node without a Ready condition keeps its not-ready and unreachable taints.
     """
     said = node.status.conditions
     wanted = {key for type_, key in _PRESSURES.items() if conditions.is_true(said, type_)}
@@ -40,7 +40,7 @@ def wanted_taints(node: Node) -> set[str]:
 
 
 def plan_node_taints(node: Node, now: float) -> Patch | None:
-    """Plan the taints of one node; other people's taints stay as they are."""
+    """Plan the taints of one node; taints that are not managed here are kept."""
     wanted = wanted_taints(node)
     have = {t.key for t in node.spec.taints if _managed(t)}
     if wanted == have:
@@ -70,7 +70,7 @@ def _raw(taint: Taint) -> dict[str, Any]:
 
 
 class NodeTaintController(Reconciler):
-    """Follow nodes."""
+    """Watch nodes and update their taints."""
 
     name = "node-controller"
     required_resources = (NODES,)
@@ -85,7 +85,7 @@ class NodeTaintController(Reconciler):
             self.queue.add(new.key)
 
     async def reconcile(self, key: str) -> None:
-        """Bring one node's taints up to date."""
+        """Update the taints of one node."""
         node = self._nodes.cache.get(key)
         patch = plan_node_taints(node, self.clock.now()) if node is not None else None
         if patch is not None:

@@ -1,4 +1,4 @@
-"""Objects in groups, kept current by an informer's handler: no walk over a whole collection."""
+"""Indexes over the objects of an informer, like client-go's indexers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T", bound=Object)
 
 
 class ObjectIndex(Generic[T]):
-    """The objects of a collection by whatever ``group_of`` says; "" is no group."""
+    """The objects of a collection by ``index_key_of``; objects with the key "" are omitted."""
 
     def __init__(self, index_key_of: Callable[[T], str]) -> None:
         self._index_key_of = index_key_of
         self._groups: dict[str, dict[str, T]] = {}
 
     def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:
-        """Follow one change; add this handler before those that ask."""
+        """Update the index; add this handler before those that use the index."""
         if old is not None and (group := self._index_key_of(old)) in self._groups:
             self._groups[group].pop(old.uid, None)
             if not self._groups[group]:
@@ -29,12 +29,12 @@ class ObjectIndex(Generic[T]):
             self._groups.setdefault(group, {})[new.uid] = new
 
     def of(self, group: str) -> tuple[T, ...]:
-        """List a group."""
+        """Return the objects with this key."""
         return tuple(self._groups.get(group, {}).values())
 
 
 class ControllerIndex(Generic[T]):
-    """The objects of a collection by the uid of their controller, and those that have none."""
+    """The objects of a collection by the uid of their controller; orphans by namespace."""
 
     def __init__(self) -> None:
         self._by_owner: ObjectIndex[T] = ObjectIndex(_owner_uid)
@@ -43,16 +43,16 @@ class ControllerIndex(Generic[T]):
         )
 
     def on_change(self, kind: ChangeType, old: T | None, new: T | None) -> None:
-        """Follow one change; add this handler before those that ask."""
+        """Update the index; add this handler before those that use the index."""
         self._by_owner.on_change(kind, old, new)
         self._orphans.on_change(kind, old, new)
 
     def of(self, uid: str) -> tuple[T, ...]:
-        """List what the object with this uid controls."""
+        """Return the objects controlled by the object with this uid."""
         return self._by_owner.of(uid)
 
     def orphans(self, namespace: str) -> tuple[T, ...]:
-        """List what nobody controls."""
+        """Return the objects of a namespace without a controller."""
         return self._orphans.of(namespace)
 
 

@@ -1,4 +1,4 @@
-"""Who manages an object: finding, taking and giving up its controlling owner reference."""
+"""Controller owner references: find, adopt and release."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ T = TypeVar("T", bound=Object)
 
 
 def controller_of(obj: Object) -> OwnerReference | None:
-    """Find the one owner that manages the object."""
+    """Return the owner reference of the object's controller, or None."""
     return next((o for o in obj.metadata.owner_references if o.controller), None)
 
 
 def is_controlled_by(obj: Object, owner: Object) -> bool:
-    """Tell whether ``owner`` manages the object; identity is the uid."""
+    """Return whether ``owner`` is the object's controller, by uid."""
     controller = controller_of(obj)
     return controller is not None and controller.uid == owner.uid
 
@@ -27,7 +27,7 @@ def is_controlled_by(obj: Object, owner: Object) -> bool:
 def owner_reference(
     api_version: str, kind: str, owner: Object, *, block: bool = True
 ) -> dict[str, Any]:
-    """Write the reference by which a controller marks what it made."""
+    """Return a raw controller reference to ``owner``."""
     reference: dict[str, Any] = {
         "apiVersion": api_version, "kind": kind, "name": owner.name, "uid": owner.uid,
         "controller": True,
@@ -36,7 +36,7 @@ def owner_reference(
 
 
 def raw_reference(owner: OwnerReference) -> dict[str, Any]:
-    """Write a reference back as it was read."""
+    """Return an owner reference in raw form."""
     raw: dict[str, Any] = {
         "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
     }  # fmt: skip
@@ -48,13 +48,13 @@ def raw_reference(owner: OwnerReference) -> dict[str, Any]:
 
 
 def adopt(resource: Resource[Any], orphan: Object, reference: dict[str, Any]) -> Patch:
-    """Take an object nobody manages, only if it is still the object we looked at."""
+    """Return a patch that adds a controller reference to an unchanged orphan."""
     kept = [raw_reference(o) for o in orphan.metadata.owner_references if o.uid != reference["uid"]]
     return owner_references_patch(resource, orphan, [*kept, reference])
 
 
 def release(resource: Resource[Any], obj: Object, owner: Object) -> Patch:
-    """Give an object up."""
+    """Return a patch that removes the owner's reference from an object."""
     kept = [raw_reference(o) for o in obj.metadata.owner_references if o.uid != owner.uid]
     return owner_references_patch(resource, obj, kept)
 
@@ -62,7 +62,7 @@ def release(resource: Resource[Any], obj: Object, owner: Object) -> Patch:
 def owner_references_patch(
     resource: Resource[Any], obj: Object, references: list[dict[str, Any]]
 ) -> Patch:
-    """Replace the owner references, guarded by uid and version."""
+    """Return a patch of the owner references with uid and resource version as preconditions."""
     meta = {
         "uid": obj.uid,
         "resourceVersion": obj.metadata.resource_version,
@@ -75,9 +75,10 @@ def claim_objects(
     resource: Resource[T], reference: dict[str, Any], owner: Object, selector: LabelSelector,
     candidates: Iterable[T],
 ) -> tuple[list[T], tuple[Patch, ...]]:  # fmt: skip
-    """Tell which candidates are the owner's, and adopt or release those whose labels say otherwise.
+    """Return the candidates that the owner controls, and the patches to adopt and release others.
 
-    Nothing changes hands while the owner or the candidate is being deleted.
+    Matching orphans are adopted; controlled objects that no longer match are released. No object
+    is adopted or released while it or the owner is being deleted.
     """
     matcher = from_selector(selector)
     living = owner.metadata.deletion_timestamp is None

@@ -1,4 +1,4 @@
-"""Who owns whom, by uid: the picture the garbage collector plans on."""
+"""The graph of owners and dependents of the garbage collector, by uid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 @dataclass(frozen=True, slots=True)
 class GraphObject:
-    """What matters about an object: its identity, its owners, whether and how it is going."""
+    """An object in the graph: its identity, owners, finalizers and whether it is being deleted."""
 
     resource: Resource[Any]
     namespace: str
@@ -27,7 +27,7 @@ class GraphObject:
 
     @classmethod
     def of(cls, resource: Resource[Any], obj: Object) -> GraphObject:
-        """Read an object of any kind."""
+        """Return the graph object of an API object of any kind."""
         meta = obj.metadata
         return cls(
             resource, meta.namespace, meta.name, meta.uid, meta.resource_version,
@@ -36,39 +36,39 @@ class GraphObject:
 
     @property
     def waits_for_dependents(self) -> bool:
-        """Whether it is being deleted and goes last (foreground)."""
+        """Whether it is being deleted in the foreground, after its dependents."""
         return self.deleting and FOREGROUND in self.finalizers
 
     @property
     def orphans_dependents(self) -> bool:
-        """Whether it is being deleted and lets its dependents live."""
+        """Whether it is being deleted and its dependents are orphaned."""
         return self.deleting and ORPHAN in self.finalizers
 
     def reference_to(self, uid: str) -> OwnerReference | None:
-        """Find its reference to an owner."""
+        """Return its reference to an owner, or None."""
         return next((o for o in self.owners if o.uid == uid), None)
 
 
 class OwnershipGraph:
-    """Every object that was seen, and the dependents of every uid, seen or not."""
+    """All observed objects, and the dependents of every uid, observed or not."""
 
     def __init__(self) -> None:
         self._items: dict[str, GraphObject] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
     def get(self, uid: str) -> GraphObject | None:
-        """Look an object up."""
+        """Return an object, or None."""
         return self._items.get(uid)
 
     def put(self, item: GraphObject) -> None:
-        """Take in an object or its newer version."""
+        """Add an object or replace its older version."""
         self.remove(item.uid)
         self._items[item.uid] = item
         for owner in item.owners:
             self._dependents.setdefault(owner.uid, {})[item.uid] = None
 
     def remove(self, uid: str) -> None:
-        """Forget an object that is gone."""
+        """Remove a deleted object."""
         item = self._items.pop(uid, None)
         for owner in item.owners if item else ():
             known = self._dependents.get(owner.uid, {})
@@ -77,9 +77,9 @@ class OwnershipGraph:
                 self._dependents.pop(owner.uid, None)
 
     def dependents(self, uid: str) -> tuple[GraphObject, ...]:
-        """List the objects that refer to an owner, in the order they were seen."""
+        """Return the objects that refer to an owner, in the order in which they were added."""
         return tuple(self._items[d] for d in self._dependents.get(uid, ()))
 
     def of_resource(self, resource: Resource[Any]) -> Iterable[GraphObject]:
-        """List the objects of one resource (a walk; used when a resource is no longer served)."""
+        """Return the objects of one resource; visits all objects."""
         return [i for i in self._items.values() if i.resource == resource]

@@ -1,4 +1,4 @@
-"""What a plan asks for: values, so that plans are compared in tests and carried out elsewhere."""
+"""Planned API writes as values, which tests can compare, and their execution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError, NotFound
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an object; the server names it when the body has a ``generateName``."""
+    """Create an object."""
 
     resource: Resource[Any]
     body: Mapping[str, Any]
@@ -22,7 +22,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Change part of an object; a ``metadata.resourceVersion`` inside guards the change."""
+    """Patch an object; a ``metadata.resourceVersion`` in the patch is a precondition."""
 
     resource: Resource[Any]
     name: str
@@ -34,7 +34,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Ask for deletion, only of the very object meant when ``uid`` is given."""
+    """Delete an object; ``uid`` and ``resource_version`` are preconditions."""
 
     resource: Resource[Any]
     name: str
@@ -49,7 +49,7 @@ Write = Create | Patch | Delete
 
 @dataclass(frozen=True, slots=True)
 class PlannedEvent:
-    """An event to record: Normal or Warning, a reason in one word, the message."""
+    """An event to record; the type is Normal or Warning."""
 
     type: str
     reason: str
@@ -58,7 +58,7 @@ class PlannedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to write now, in order, and in how many seconds to look again (None: on news)."""
+    """Writes in order, events, and the seconds until the key is reconciled again, if any."""
 
     writes: tuple[Write, ...] = ()
     requeue_after: float | None = None
@@ -66,7 +66,7 @@ class Plan:
 
 
 async def execute_write(client: Client, write: Write) -> Any:
-    """Make one write and return what the server stored (None for a deletion)."""
+    """Execute one write and return the stored object, None for a deletion."""
     match write:
         case Create(resource, body, namespace):
             return await client.create(resource, body, namespace)
@@ -82,7 +82,7 @@ async def execute_write(client: Client, write: Write) -> Any:
 
 
 async def execute_writes(client: Client, writes: Iterable[Write]) -> None:
-    """Make writes one after another; what is gone already needs no change and no deletion."""
+    """Execute writes one after another; patches and deletions of missing objects are skipped."""
     for write in writes:
         try:
             await execute_write(client, write)
@@ -92,9 +92,9 @@ async def execute_writes(client: Client, writes: Iterable[Write]) -> None:
 
 
 async def execute_chained_writes(client: Client, writes: Iterable[Write]) -> None:
-    """Make writes to one object, each guarded by the version that the one before left.
+    """Execute writes to one object, each with the resource version that the previous one returned.
 
-    The first keeps its own guard; whoever interferes makes the chain fail with Conflict.
+    The first keeps its own precondition. A write by another client raises Conflict.
     """
     version = ""
     for write in writes:
@@ -113,6 +113,6 @@ def _with_resource_version(write: Write, version: str) -> Write:
 
 
 def namespace_is_terminating(failure: BaseException) -> bool:
-    """Tell whether a creation was refused because its whole namespace is being deleted."""
+    """Return whether a creation was refused because its namespace is terminating."""
     causes = failure.details.causes if isinstance(failure, HoldfastError) else ()
     return any(cause.reason == "NamespaceTerminating" for cause in causes)

@@ -1,4 +1,4 @@
-"""Remove the pods of nodes that no longer exist: nobody is left to stop them."""
+"""The pod garbage collector: delete the pods of nodes that no longer exist."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast.controllers.reconciler import ControllerContext, Reconciler
 from holdfast.errors import NotFound
 
 QUARANTINE_SECONDS = 40.0
-"""Seconds a node must be missing: one that is made anew under its name keeps its pods."""
+"""How long a node must be missing; the pods of a node that is recreated earlier are kept."""
 
 
 def failed_status(pod: Pod, now: float) -> dict[str, Any] | None:
-    """Write why a stranded pod ends; one that has ended already needs no reason."""
+    """Return a patch that marks a pod as failed, or None if it has finished."""
     if pod.finished:
         return None
     condition = {
@@ -30,7 +30,7 @@ def failed_status(pod: Pod, now: float) -> dict[str, Any] | None:
 
 
 class PodGarbageCollector(Reconciler):
-    """Follow pods and nodes; keys are node names."""
+    """Watch pods and nodes; keys are node names."""
 
     name = "pod-garbage-collector"
     required_resources = (PODS, NODES)
@@ -53,7 +53,7 @@ class PodGarbageCollector(Reconciler):
             self.queue.add_after(new.spec.node_name, QUARANTINE_SECONDS)
 
     async def reconcile(self, key: str) -> None:
-        """Remove what is on one node, if the server too says that the node is gone."""
+        """Delete the pods of a node, after the server confirmed that the node does not exist."""
         pods = self._pods_on.of(key)
         if key in self._nodes.cache or not pods:
             return

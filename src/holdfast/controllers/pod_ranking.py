@@ -1,4 +1,4 @@
-"""Which pods go first when a ReplicaSet shrinks."""
+"""The order in which a ReplicaSet deletes pods when it is scaled down."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 def in_deletion_order(
     pods: Iterable[Pod], pods_per_node: Mapping[str, int], now: float
 ) -> list[Pod]:
-    """Sort pods so that the first is missed least.
+    """Return the pods in the order of deletion.
 
-    ``crowd`` counts the pods of the same workload on each node. Ages are compared by their
-    magnitude only (powers of two), as upstream does, so that one bad moment does not decide.
+    ``pods_per_node`` counts the pods of the same workload on each node. Ages are compared by
+    powers of two, as upstream does, so that small differences do not decide.
     """
 
     def deletion_rank(pod: Pod) -> tuple[Any, ...]:
@@ -41,7 +41,7 @@ def in_deletion_order(
 
 
 def _magnitude(since: str | None, now: float) -> int:
-    """Rank an age by its power of two; what has no age is newest."""
+    """Return the power of two of an age; -1, the newest, without one."""
     age = now - parse_rfc3339(since) if since else 0.0
     return int(math.log2(age * 1e9)) if age > 0 else -1
 

@@ -1,4 +1,4 @@
-"""What every controller is: informers fill a queue of keys, workers make each key true."""
+"""The base class of controllers: informers enqueue keys, workers reconcile them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from holdfast.errors import Conflict, HoldfastError, Retryable
 from holdfast.settings import ReservationSettings
 
 EVENT_AFTER_FAILURES = 5
-"""How many times in a row the work on an object fails before an event says so."""
+"""An event is recorded after this many consecutive failures of an object."""
 MAX_MESSAGE_LENGTH = 1024
-"""How long the message of an event may be."""
+"""The maximum length of an event's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """What a controller is given: a client, shared informers, a clock, a recorder, its settings."""
+    """The client, informers, clock, event recorder and settings of all controllers."""
 
     client: Client
     informers: InformerSet
@@ -33,7 +33,7 @@ class ControllerContext:
 
 
 class Reconciler:
-    """One controller. Subclasses add handlers that queue keys, and say what to do with a key.
+    """A controller. Subclasses add event handlers that enqueue keys, and implement ``reconcile``.
 
     A controller is started only on an API server that serves all ``required_resources``.
     """
@@ -51,11 +51,11 @@ class Reconciler:
         self._running = False
 
     async def reconcile(self, key: str) -> None:
-        """Make the cluster agree with what the object of that key asks for."""
+        """Make the cluster match the spec of the object of a key."""
         raise NotImplementedError
 
     async def run(self) -> None:
-        """Work until ``stop``; a failure is tried again and ends nothing."""
+        """Process the queue until ``stop``; failed keys are retried."""
         self._running = True
         try:
             await self.wait_for_sync()
@@ -65,17 +65,17 @@ class Reconciler:
             self._running = False
 
     async def wait_for_sync(self) -> None:
-        """Wait until all it needs has been read once: half a picture is a wrong one."""
+        """Wait until the informers of all required resources have synced."""
         for resource in self.required_resources:
             await self.informers.get(resource).wait_for_sync()
 
     def stop(self) -> None:
-        """Take no more keys; ``run`` ends when those in line are done."""
+        """Accept no more keys; ``run`` ends when the queued ones are processed."""
         self.queue.shutdown()
 
     @property
     def healthy(self) -> bool:
-        """Whether the controller is at work."""
+        """Whether the controller is running."""
         return self._running
 
     def record_event(
@@ -85,16 +85,16 @@ class Reconciler:
         self.recorder.record(about, type_, reason, message, component=self.name)
 
     def object_for_key(self, key: str) -> Object | ObjectReference | None:
-        """Find the object that a key is about: that of the first resource the controller needs."""
+        """Return the object of a key, from the cache of the first required resource."""
         found: Object | None = None
         if self.required_resources:
             found = self.informers.get(self.required_resources[0]).cache.get(key)
         return found
 
     def _record_failure_event(self, key: str, failure: Exception, failures: int) -> None:
-        """Say on the object that its controller cannot work with it."""
+        """Record an event about an object that fails repeatedly."""
         if failures < EVENT_AFTER_FAILURES or isinstance(failure, Conflict | Retryable):
-            return  # the next attempt may succeed, or the reconciler has told already
+            return  # the next attempt may succeed, or the controller has recorded an event
         about = self.object_for_key(key)
         if about is not None:
             known = isinstance(failure, HoldfastError)

@@ -1,4 +1,4 @@
-"""Keep as many pods as a ReplicaSet asks for."""
+"""The replicaset controller: create and delete pods until their number matches the spec."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MAX_PREFIX_LENGTH = 58  # a generated name adds five characters to at most this
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSetPlan:
-    """What one look at a ReplicaSet and its pods asks for."""
+    """The writes for one ReplicaSet and its pods."""
 
     claims: tuple[Patch, ...] = ()
     creations: tuple[Create, ...] = ()
@@ -56,9 +56,9 @@ def plan_replicaset(
 ) -> ReplicaSetPlan:
     """Plan for one ReplicaSet.
 
-    ``pods`` are its own and those of its namespace that nobody manages. ``relatives`` are the pods
-    of its siblings under the same Deployment: nodes with many of all these are left first.
-    ``failure`` is the server's word when the last creation failed.
+    ``pods`` are its own pods and the orphans of its namespace. ``related_pods`` are the pods of
+    other ReplicaSets of the same Deployment: pods on nodes with many of all these are deleted
+    first. ``failure`` is the error of the last creation.
     """
     reference = owner_reference("apps/v1", "ReplicaSet", replicaset)
     active = [p for p in pods if _active(p)]
@@ -84,7 +84,7 @@ def plan_replicaset(
 
 
 def new_pod(replicaset: ReplicaSet) -> dict[str, Any]:
-    """Write the next pod of a ReplicaSet from its template."""
+    """Return a new pod of a ReplicaSet from its template."""
     template = replicaset.spec.template
     meta = template.get("metadata") or {}
     kept = {k: meta[k] for k in ("labels", "annotations", "finalizers") if meta.get(k)}
@@ -106,7 +106,7 @@ def _active(pod: Pod) -> bool:
 def _status(
     replicaset: ReplicaSet, own_pods: list[Pod], now: float, failure: str
 ) -> tuple[Patch | None, float | None]:
-    """Count; and say when the next pod becomes available by waiting alone."""
+    """Return a patch of the status, and the seconds until the next ready pod is available."""
     wanted = ((replicaset.spec.template.get("metadata") or {}).get("labels")) or {}
     ready = [p for p in own_pods if conditions.is_true(p.status.conditions, "Ready")]
     waits = [_until_available(p, replicaset.spec.min_ready_seconds, now) for p in ready]
@@ -124,7 +124,7 @@ def _status(
     ) == tuple(new.values())  # fmt: skip
     failing = conditions.find(old.conditions, "ReplicaFailure")
     requeue_after = min((w for w in waits if w > 0), default=None)
-    # The words differ with each try (they name the pod): only the fact counts.
+    # The message names the pod and differs with each attempt, so it is not compared.
     if unchanged and (failing is not None) == bool(failure):
         return None, requeue_after
     new["conditions"] = _failure_condition(failure, now)
@@ -147,7 +147,7 @@ def _failure_condition(failure: str, now: float) -> list[dict[str, Any]] | None:
 
 
 def _until_available(pod: Pod, min_ready_seconds: int, now: float) -> float:
-    """Count the seconds a ready pod still has to prove itself; 0 or less: available."""
+    """Return the seconds until a ready pod is available; 0 or less if it is available."""
     if not min_ready_seconds:
         return 0.0
     ready = conditions.find(pod.status.conditions, "Ready")
@@ -156,7 +156,7 @@ def _until_available(pod: Pod, min_ready_seconds: int, now: float) -> float:
 
 
 class ReplicaSetController(Reconciler):
-    """Follow ReplicaSets and pods, and carry the plans out."""
+    """Watch ReplicaSets and pods, and execute the plans."""
 
     name = "replicaset-controller"
     required_resources = (REPLICASETS, PODS)
@@ -202,7 +202,7 @@ class ReplicaSetController(Reconciler):
             self._enqueue_adopters(new, old)
 
     def _enqueue_adopters(self, orphan: Pod, before: Pod | None) -> None:
-        """Tell the ReplicaSets that may adopt a pod nobody manages, once it is or becomes one."""
+        """Enqueue the ReplicaSets that may adopt an orphan, if it is new or has changed."""
         if before is not None and not _differs(before, orphan):
             return
         for replicaset in self._in_namespace.of(orphan.namespace):
@@ -211,7 +211,7 @@ class ReplicaSetController(Reconciler):
                 self.queue.add(replicaset.key)
 
     async def reconcile(self, key: str) -> None:
-        """Look at one ReplicaSet, unless news of our last writes is still to come."""
+        """Reconcile one ReplicaSet, unless its last writes were not yet observed."""
         replicaset = self._replicasets.cache.get(key)
         if replicaset is None:
             return
@@ -239,7 +239,7 @@ class ReplicaSetController(Reconciler):
         return [p for s in siblings if s.uid != replicaset.uid for p in self._pods.of(s.uid)]
 
     async def _create(self, replicaset: ReplicaSet, creations: tuple[Create, ...]) -> None:
-        """Create in batches that double, so that a refusal costs one call and not hundreds."""
+        """Create pods in batches of doubling size, so that a refusal costs few requests."""
         if not creations:
             return
         self._expectations.expect(replicaset.key, creations=len(creations))
@@ -263,14 +263,14 @@ class ReplicaSetController(Reconciler):
         self._failures.pop(replicaset.key, None)
 
     def _creation_failed(self, replicaset: ReplicaSet, failure: BaseException) -> None:
-        """Say so in the status and an event, and try again later: a quota may grow."""
+        """Record the failure for the status and an event, and retry later."""
         if namespace_is_terminating(failure):
             return
         if not isinstance(failure, HoldfastError):
             raise failure
         self._failures[replicaset.key] = str(failure)
         self.record_event(replicaset, "Warning", "FailedCreate", f"Error creating: {failure}")
-        raise Retryable(f"pods were not created: {failure}") from failure
+        raise Retryable(f"creating pods failed: {failure}") from failure
 
     async def _delete(self, replicaset: ReplicaSet, deletions: tuple[Delete, ...]) -> None:
         if not deletions:
@@ -293,7 +293,7 @@ class ReplicaSetController(Reconciler):
 
 
 def _differs(old: Pod, new: Pod) -> bool:
-    """Tell whether a change of a pod can mean anything to whoever counts it."""
+    """Return whether a change of a pod may affect its ReplicaSet."""
     return (
         old.status.phase != new.status.phase
         or old.terminating != new.terminating

@@ -1,4 +1,4 @@
-"""Make the claims of pods, and take them back when the pods are done."""
+"""The resourceclaim controller: create the claims of pods, and deallocate and delete them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _POD, _CLAIM = "pod:", "claim:"
 
 
 def plan_claim(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> tuple[Write, ...]:
-    """Plan one claim's release.
+    """Plan the removal of finished consumers, the deallocation and the deletion of a claim.
 
-    ``pods`` maps the names of its consumers and its owner to what is there now, None for a pod
-    known to be gone; a name that is not in it is left alone. The writes follow one another: each
-    is to be guarded by the version that the one before left.
+    ``pods`` maps the names of the consumers and the owner to their pods, None if a pod does not
+    exist; consumers that are missing in it are kept. Execute the writes as a chain, each with the
+    resource version that the previous one returned.
     """
     kept = [c for c in claim.status.reserved_for if not _is_finished(c, pods)]
     writes: list[Write] = []
@@ -64,12 +64,12 @@ def plan_claim(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> tuple[Wr
 
 
 def is_done(pod: Pod) -> bool:
-    """Tell whether a pod will never use its claims (again)."""
+    """Return whether a pod will not use its claims any more."""
     return pod.finished or (pod.terminating and not pod.spec.node_name)
 
 
 def _is_finished(consumer: ClaimConsumer, pods: Mapping[str, Pod | None]) -> bool:
-    """Tell whether a consumer is a pod that is gone, replaced or done; other kinds are kept."""
+    """Return whether a consumer is a pod that was deleted, replaced or is done."""
     if consumer.api_group or consumer.resource != "pods" or consumer.name not in pods:
         return False
     pod = pods[consumer.name]
@@ -77,7 +77,10 @@ def _is_finished(consumer: ClaimConsumer, pods: Mapping[str, Pod | None]) -> boo
 
 
 def _owner_is_done(claim: ResourceClaim, pods: Mapping[str, Pod | None]) -> bool:
-    """Tell whether the claim was made for a pod that is done; a missing one is the collector's."""
+    """Return whether the claim was generated for a pod that is done.
+
+    The claims of a deleted pod are left to the garbage collector.
+    """
     owner = controller_of(claim)
     if owner is None or (owner.api_version, owner.kind) != ("v1", "Pod"):
         return False
@@ -92,7 +95,7 @@ def _remove_finalizer(claim: ResourceClaim) -> Patch:
 
 
 class ResourceClaimController(Reconciler):
-    """Follow pods, claims and templates; keys are ``pod:`` or ``claim:`` and namespace/name."""
+    """Watch pods, claims and templates; keys are ``pod:`` or ``claim:`` and namespace/name."""
 
     name = "resourceclaim-controller"
     required_resources = (RESOURCE_CLAIMS, TEMPLATES, PODS)
@@ -151,13 +154,13 @@ class ResourceClaimController(Reconciler):
                 self.queue.add(_POD + key)
 
     def object_for_key(self, key: str) -> Object | None:
-        """Find the pod or the claim that a key is about."""
+        """Return the pod or the claim of a key."""
         if key.startswith(_POD):
             return self._pods.cache.get(key.removeprefix(_POD))
         return self._claims.cache.get(key.removeprefix(_CLAIM))
 
     async def reconcile(self, key: str) -> None:
-        """Make what a pod lacks, or release what a claim no longer needs."""
+        """Create the missing claims of a pod, or release a claim."""
         if key.startswith(_POD):
             pod = self._pods.cache.get(key.removeprefix(_POD))
             if pod is not None:
@@ -181,9 +184,7 @@ class ResourceClaimController(Reconciler):
         created_claims = self._created_claims.setdefault(pod.uid, {}) if plan.creations else {}
         names = dict(plan.found)
         for entry, creation in plan.creations.items():
-            if (
-                entry not in created_claims
-            ):  # else it was made a moment ago and is not in the cache yet
+            if entry not in created_claims:  # otherwise it is not yet in the cache
                 created_claims[entry] = await self._create(pod, entry, creation)
             names[entry] = created_claims[entry]
         recorded = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
@@ -201,7 +202,7 @@ class ResourceClaimController(Reconciler):
             claim: ResourceClaim = await execute_write(self.client, creation)
         except Refused as refusal:
             self._record_failure(pod, entry, f"create ResourceClaim : {refusal}")
-            raise Retryable(f"no claim for {entry}: {refusal}") from refusal
+            raise Retryable(f"the claim for {entry} was not created: {refusal}") from refusal
         return claim.name
 
     def _record_failure(self, pod: Pod, entry: str, problem: str) -> None:
@@ -209,7 +210,7 @@ class ResourceClaimController(Reconciler):
         self.record_event(pod, "Warning", "FailedResourceClaimCreation", words)
 
     async def _pods_of_claim(self, claim: ResourceClaim) -> dict[str, Pod | None]:
-        """Look up a claim's consumers and owner; who is missing is asked for at the server."""
+        """Return a claim's consumers and owner; get consumers from the server if not cached."""
         found: dict[str, Pod | None] = {}
         for consumer in claim.status.reserved_for:
             if consumer.api_group or consumer.resource != "pods":

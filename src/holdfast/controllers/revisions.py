@@ -1,4 +1,4 @@
-"""The ReplicaSets of a Deployment: one for each template it ever had, numbered."""
+"""The revisions of a Deployment: one ReplicaSet for each pod template."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MAX_NAME_LENGTH = 253
 
 
 def template_hash(template: Mapping[str, Any], collisions: int) -> str:
-    """Name a template by its content, in letters that spell no words."""
+    """Return a hash of a template, in letters that cannot form words."""
     text = msgspec.json.encode(_comparable_template(template), order="deterministic")
     number = zlib.crc32(text + (str(collisions).encode() if collisions else b""))
     return "".join(SAFE_LETTERS[ord(digit) % len(SAFE_LETTERS)] for digit in str(number))
 
 
 def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Compare two pod templates without the hash label that tells them apart."""
+    """Return whether two pod templates are equal without the pod-template-hash label."""
     return bool(_comparable_template(one) == _comparable_template(other))
 
 
@@ -43,7 +43,7 @@ def _comparable_template(template: Mapping[str, Any]) -> Any:
 
 
 def _without_empty(value: Any) -> Any:
-    """Drop what says nothing: null, and empty maps and lists."""
+    """Remove null values and empty maps and lists."""
     if isinstance(value, dict):
         kept = {k: _without_empty(v) for k, v in value.items()}
         return {k: v for k, v in kept.items() if v is not None and v not in ({}, [])}
@@ -53,19 +53,19 @@ def _without_empty(value: Any) -> Any:
 def current_replicaset(
     deployment: Deployment, replicasets: Iterable[ReplicaSet]
 ) -> ReplicaSet | None:
-    """Find the ReplicaSet that has the Deployment's template; the oldest if several do."""
+    """Return the ReplicaSet with the Deployment's template, the oldest if there are several."""
     same = [r for r in replicasets if same_template(r.spec.template, deployment.spec.template)]
     return min(same, key=lambda r: (r.metadata.creation_timestamp or "", r.name), default=None)
 
 
 def revision_of(replicaset: ReplicaSet) -> int:
-    """Read the number of the revision; 0 if it has none."""
+    """Return the revision number, 0 if there is none."""
     text = replicaset.metadata.annotations.get(REVISION, "")
     return int(text) if text.isdigit() else 0
 
 
 def new_replicaset(deployment: Deployment, replicas: int, revision: int) -> dict[str, Any]:
-    """Write the ReplicaSet for the Deployment's present template."""
+    """Return a new ReplicaSet for the Deployment's current template."""
     template = deployment.spec.template
     name_hash = template_hash(template, deployment.status.collision_count or 0)
     meta = template.get("metadata") or {}
@@ -91,22 +91,22 @@ def new_replicaset(deployment: Deployment, replicas: int, revision: int) -> dict
 
 
 def copied_annotations(deployment: Deployment) -> dict[str, str]:
-    """Choose the annotations that go from a Deployment to its ReplicaSet."""
+    """Return the annotations that are copied from a Deployment to its ReplicaSet."""
     return {k: v for k, v in deployment.metadata.annotations.items() if k not in _NOT_COPIED}
 
 
 def size_annotations(bounds: ReplicaBounds) -> dict[str, str]:
-    """Write what the ReplicaSets were sized for, so that a change of scale is noticed later."""
+    """Return the annotations of the scale, by which a later scaling is detected."""
     return {DESIRED: str(bounds.replicas), MAXIMUM: str(bounds.max_replicas)}
 
 
 def annotation_changes(
     deployment: Deployment, replicaset: ReplicaSet, revision: int
 ) -> dict[str, str]:
-    """Say which annotations of the current ReplicaSet must change.
+    """Return the annotations of the current ReplicaSet to change.
 
-    A ReplicaSet that had a lower number before is being rolled back to: its number becomes the
-    highest, and the old one goes into its history.
+    In a rollback the ReplicaSet has a lower revision: it gets the highest one, and the old
+    revision is added to its history.
     """
     have = replicaset.metadata.annotations
     changes = {k: v for k, v in copied_annotations(deployment).items() if have.get(k) != v}

@@ -1,4 +1,4 @@
-"""How many replicas each ReplicaSet of a Deployment should have next: arithmetic only."""
+"""Calculate the next number of replicas of each ReplicaSet of a Deployment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sizes = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ReplicaBounds:
-    """How many replicas there should be, and how far a roll-out may stray from that."""
+    """The replicas of a Deployment and the limits of its rolling update."""
 
     replicas: int
     max_surge: int
@@ -26,17 +26,17 @@ class ReplicaBounds:
 
     @property
     def max_replicas(self) -> int:
-        """The most replicas there may be in total."""
+        """The maximum number of replicas in total."""
         return self.replicas + self.max_surge
 
     @property
     def min_available(self) -> int:
-        """The least available replicas there must be."""
+        """The minimum number of available replicas."""
         return self.replicas - self.max_unavailable
 
     @classmethod
     def of(cls, deployment: Deployment) -> ReplicaBounds:
-        """Read the bounds, percentages resolved: surge rounds up, unavailability down."""
+        """Return the bounds of a Deployment; maxSurge is rounded up, maxUnavailable down."""
         replicas = deployment.spec.replicas
         if deployment.spec.strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return cls(replicas, 0, 0, rolling=False)
@@ -46,7 +46,7 @@ class ReplicaBounds:
             limits.get("maxUnavailable", _QUARTER), replicas, up=False
         )
         if surge == 0 and unavailable == 0:
-            unavailable = 1  # or nothing could ever move
+            unavailable = 1  # otherwise no step would be possible
         return cls(replicas, surge, min(unavailable, replicas), rolling=True)
 
 
@@ -63,7 +63,7 @@ def resolve_int_or_percent(value: int | str, total: int, *, up: bool) -> int:
 
 
 def new_replicaset_size(bounds: ReplicaBounds, total: int, current: int) -> int:
-    """Say how far the new ReplicaSet may grow when ``total`` replicas are asked for already."""
+    """Return the size up to which the new ReplicaSet may grow; ``total`` counts all replicas."""
     if not bounds.rolling:
         return bounds.replicas
     room = bounds.max_replicas - total
@@ -71,7 +71,7 @@ def new_replicaset_size(bounds: ReplicaBounds, total: int, current: int) -> int:
 
 
 def next_rolling_sizes(bounds: ReplicaBounds, new: ReplicaSet, old: Iterable[ReplicaSet]) -> Sizes:
-    """Take the next step of a rolling update: grow the new one, else shrink the old ones."""
+    """Return the next step of a rolling update: scale the new ReplicaSet up, else old ones down."""
     old = sorted(old, key=_age)
     total = new.spec.replicas + _sum(old)
     current = new.spec.replicas
@@ -86,7 +86,7 @@ def next_rolling_sizes(bounds: ReplicaBounds, new: ReplicaSet, old: Iterable[Rep
 
 
 def _shrink(bounds: ReplicaBounds, new: ReplicaSet, old: list[ReplicaSet], total: int) -> Sizes:
-    """Shrink old ReplicaSets, unavailable replicas first, never below the least available."""
+    """Scale old ReplicaSets down, unavailable replicas first, keeping ``min_available``."""
     not_yet = new.spec.replicas - new.status.available_replicas
     spare = total - bounds.min_available - not_yet
     if spare <= 0:
@@ -97,7 +97,7 @@ def _shrink(bounds: ReplicaBounds, new: ReplicaSet, old: list[ReplicaSet], total
         drop = min(spare, sick)
         sizes[each.name] -= drop
         spare -= drop
-    # Those beyond a size are going already, whatever a status that lags behind still counts.
+    # Replicas above the spec are being deleted, even if a stale status still counts them.
     available = sum(min(r.spec.replicas, r.status.available_replicas) for r in (new, *old))
     spare = available - bounds.min_available
     for each in old:
@@ -110,9 +110,9 @@ def _shrink(bounds: ReplicaBounds, new: ReplicaSet, old: list[ReplicaSet], total
 def proportional_sizes(
     bounds: ReplicaBounds, new: ReplicaSet | None, old: Iterable[ReplicaSet], previous_replicas: int
 ) -> Sizes:
-    """Spread a changed number of replicas over all ReplicaSets, so as not to hurry a roll-out.
+    """Distribute a changed number of replicas over all ReplicaSets in proportion to their sizes.
 
-    ``had`` is the number of replicas the status counts, for lack of the annotation.
+    ``previous_replicas`` is used for ReplicaSets without the max-replicas annotation.
     """
     old = list(old)
     replicasets = [r for r in (*old, new) if r is not None]
@@ -155,7 +155,7 @@ def _share(bounds: ReplicaBounds, replicaset: ReplicaSet, previous_replicas: int
 
 
 def is_scaling_event(bounds: ReplicaBounds, replicasets: Iterable[ReplicaSet]) -> bool:
-    """Tell whether somebody changed the number of replicas since the ReplicaSets were sized."""
+    """Return whether the number of replicas changed since the ReplicaSets were sized."""
     return any(
         desired != bounds.replicas
         for r in replicasets

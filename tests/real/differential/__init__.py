@@ -1,5 +1,5 @@
-"""Our decisions against the stock kube-scheduler's, over random snapshots.
+"""Compare the decisions of Holdfast and kube-scheduler on random snapshots.
 
-``families`` makes the snapshots, ``referee`` asks the scheduler of k8s.io/kubernetes,
-``comparison`` says how the answers differ, ``shrinking`` makes a differing case small.
+``families`` generates the snapshots, ``referee`` runs both schedulers, ``comparison`` lists the
+differences of their answers, ``shrinking`` minimizes a differing case.
 """

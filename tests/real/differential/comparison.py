@@ -1,4 +1,4 @@
-"""How two answers differ, in words. The stock scheduler is the referee."""
+"""List the differences between the answers of kube-scheduler and Holdfast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REFUSED = "a server would refuse the snapshot"
 
 
 def differences(theirs: Answer, ours: Answer) -> list[str]:
-    """Everything in which we answered otherwise; empty if nothing."""
+    """Return a line for each difference."""
     if theirs.get("invalid"):
         return [f"{REFUSED}: {theirs['invalid']}"]
     return list(_differences(theirs, ours))
@@ -19,7 +19,7 @@ def differences(theirs: Answer, ours: Answer) -> list[str]:
 def _differences(theirs: Answer, ours: Answer) -> Iterator[str]:
     errors, error = theirs.get("errors") or [], ours.get("error")
     if errors or error:
-        # Of several nodes' errors the scheduler tells any one.
+        # kube-scheduler reports any one of several nodes' errors.
         if error not in errors:
             yield _line("error", errors, error)
         return
@@ -45,9 +45,9 @@ def _nodes(theirs: Answer, ours: Answer) -> Iterator[str]:
         one, other = their_nodes[name], our_nodes[name]
         for field in ("feasible", "plugin", "code", "reasons", "total"):
             if field == "reasons" and one["code"] == "Error":
-                continue  # nobody is told: the pod goes to the node it is nominated to
+                continue  # not reported: the pod is placed on its nominated node
             if field == "plugin" and theirs["preFilter"] is not None:
-                continue  # told above, for all nodes at once
+                continue  # compared above, for all nodes together
             if _sorted(one[field]) != _sorted(other[field]):
                 yield _line(f"{name}.{field}", one[field], other[field])
         scores = {plugin: score["weighted"] for plugin, score in other["scores"].items()}
@@ -78,7 +78,7 @@ def _preemption(theirs: Answer | None, ours: Answer | None) -> Iterator[str]:
 
 
 def _sorted(value: Any) -> Any:
-    """The scheduler tells short extended resources in no order."""
+    """Sort lists: kube-scheduler reports insufficient extended resources in no order."""
     return sorted(value) if isinstance(value, list) else value
 
 

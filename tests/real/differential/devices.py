@@ -1,12 +1,12 @@
-"""Random devices, classes and claims on them (dynamic resource allocation).
+"""Random devices, device classes and resource claims (dynamic resource allocation).
 
-Three things are not asked, because our answers differ on purpose: kube-scheduler's look accidental,
-and each of them gives a device away twice or leaves one that is free.
+Three cases are not generated, because Holdfast differs on purpose: kube-scheduler's behaviour looks
+accidental, and in each case it allocates a device twice or does not find a free one.
 
 - ``distinctAttribute`` over several devices of one request: it compares each with the latest only.
-- Constraints or taints beside counters, constraints beside shared devices: it does not take back
-  what it noted for a device that it then refuses for want of tolerance, likeness or capacity.
-- Counters of two drivers whose pools have one name: it takes them for one pool.
+- Constraints or taints with counters, constraints with shared devices: if it rejects a device
+  because of tolerations, attributes or capacity, it keeps what it recorded for that device.
+- Counters of two drivers whose pools have the same name: it treats them as one pool.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SELECTORS = (
     "true",
 )
 SAFE = (0, 6, 7, 8)
-"""Selectors that never fail, whatever a device has or lacks."""
+"""Indices of the selectors that never fail, whatever attributes a device has."""
 
 
 def some_classes(dice: Dice) -> list[Raw]:
-    """Device classes; some give an extended resource its devices."""
+    """Return device classes, some of them with an extended resource name."""
     made = []
     for name, rule in (("gpu", SELECTORS[0]), ("nic", f'device.driver == "{NIC}"'),
                        ("any", "true"), ("big", SELECTORS[4])):  # fmt: skip
@@ -52,7 +52,7 @@ def some_classes(dice: Dice) -> list[Raw]:
 
 
 def some_slices(dice: Dice, nodes: Sequence[Raw]) -> list[Raw]:
-    """What devices the nodes have, and some that many nodes reach."""
+    """Return slices with devices of single nodes and of many nodes."""
     made = []
     for node in nodes:
         name = node["metadata"]["name"]
@@ -70,14 +70,14 @@ def some_slices(dice: Dice, nodes: Sequence[Raw]) -> list[Raw]:
 
 
 def are_shared(slices: Sequence[Raw]) -> bool:
-    """Tell whether devices share counters, or claims a device."""
+    """Return whether devices share counters or may be shared by claims."""
     every = [device for s in slices for device in s["spec"].get("devices", ())]
     counters = any("sharedCounters" in s["spec"] for s in slices)
     return counters or any(device.get("allowMultipleAllocations") for device in every)
 
 
 def a_leftover(pod: Raw) -> Raw:
-    """The special claim of an earlier attempt to schedule a pod that asks for devices by name."""
+    """Return the special claim of an earlier attempt to schedule a pod with extended resources."""
     meta = pod["metadata"]
     claim = a_claim("leftover", namespace=meta["namespace"])
     claim["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
@@ -89,7 +89,7 @@ def _pool(dice: Dice, name: str, driver: str, **fields: Any) -> list[Raw]:
     devices = [_device(dice, f"d{i}", driver) for i in range(dice.randint(1, 4))]
     slices = 1
     if dice.chance(0.05):
-        slices = 2  # one of them has not been published yet
+        slices = 2  # one of them is not published yet
     made = [a_slice(name, driver=driver, devices=devices, slices=slices, **fields)]
     if dice.chance(0.06):
         made += _second_slice(dice, made[0], name)
@@ -101,7 +101,7 @@ def _pool(dice: Dice, name: str, driver: str, **fields: Any) -> list[Raw]:
 
 
 def _second_slice(dice: Dice, first: Raw, name: str) -> list[Raw]:
-    """More of the pool: the rest of it, an older or newer generation, or devices told twice."""
+    """Return another slice of the pool: its rest, another generation, or duplicate devices."""
     spec = first["spec"]
     more = copy.deepcopy(first)
     more["metadata"]["name"] = f"{name}-more"
@@ -117,7 +117,7 @@ def _second_slice(dice: Dice, first: Raw, name: str) -> list[Raw]:
 
 
 def _part_by_node(dice: Dice, piece: Raw) -> None:
-    """Let each device of a slice say for itself which nodes reach it."""
+    """Move the node selection of a slice to its devices."""
     spec = piece["spec"]
     for key in ("nodeName", "allNodes", "nodeSelector"):
         spec.pop(key, None)
@@ -127,7 +127,7 @@ def _part_by_node(dice: Dice, piece: Raw) -> None:
 
 
 def _partition(dice: Dice, made: list[Raw], name: str, driver: str, fields: Raw) -> None:
-    """Let the devices draw on counters that they share, told in a slice of its own."""
+    """Let the devices consume shared counters, which are in a separate slice."""
     total = dice.pick("4", "8")
     counters = [{"name": "set", "counters": {"units": {"value": total}}}]
     one = a_slice(f"{name}-counters", driver=driver, devices=[], **fields)
@@ -173,7 +173,7 @@ def _device(dice: Dice, name: str, driver: str) -> Raw:
 def a_random_claim(
     dice: Dice, name: str, namespace: str, *, safe: bool = True, constrained: bool = True
 ) -> Raw:
-    """A claim of one or two requests."""
+    """Return a claim with one or two requests."""
     requests = [_request(dice, f"r{i}", safe=safe) for i in range(dice.pick(1, 1, 1, 2))]
     constraints = []
     if constrained and dice.chance(0.2):
@@ -223,7 +223,7 @@ def _exactly(dice: Dice, *, safe: bool) -> Raw:
 
 
 def use_claims(dice: Dice, pod: Raw, claims: Sequence[str]) -> None:
-    """Let a pod use claims by name; now and then one made from a template for it."""
+    """Let a pod use claims by name, sometimes one generated from a template."""
     entries: list[Raw] = [{"name": f"use-{c}", "resourceClaimName": c} for c in claims]
     statuses = []
     for entry in entries:
@@ -241,7 +241,7 @@ def use_claims(dice: Dice, pod: Raw, claims: Sequence[str]) -> None:
 
 
 def owned_by(claim: Raw, pod: Raw) -> None:
-    """Say that a claim was made for a pod."""
+    """Make a pod the controller of a claim."""
     meta = pod["metadata"]
     claim["metadata"]["ownerReferences"] = [
         {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"],
@@ -252,7 +252,7 @@ def owned_by(claim: Raw, pod: Raw) -> None:
 def allocate(
     dice: Dice, claim: Raw, slices: Sequence[Raw], taken: set[Any], users: list[Raw]
 ) -> None:
-    """Give a claim devices of one node that nobody has, if there are enough."""
+    """Allocate free devices of one slice to a claim, if there are enough."""
     local = [s for s in slices if s["spec"].get("devices")]
     if not local:
         return

@@ -1,4 +1,4 @@
-"""Dice with the few throws that making a snapshot takes."""
+"""A seeded random generator with helpers for generating snapshots."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Dice(Random):
         return self.choice(options)
 
     def some(self, options: Sequence[T], most: int | None = None) -> list[T]:
-        """Any of the options, each at most once, in their order."""
+        """Return some of the options, each at most once, in their order."""
         count = self.randint(0, min(len(options), len(options) if most is None else most))
         return [options[i] for i in sorted(self.sample(range(len(options)), count))]
 
     def maybe(self, likelihood: float, **fields: Any) -> Raw:
-        """All of the fields or none of them."""
+        """Return all of the fields or none."""
         return fields if self.chance(likelihood) else {}
 
 
 def identified(raw: Raw) -> Raw:
-    """Give an object the uid that a server would have given it."""
+    """Set the uid of an object, as a server would."""
     meta = raw["metadata"]
     meta.setdefault("uid", f"{raw['kind']}-{meta.get('namespace', '')}-{meta['name']}".lower())
     return raw

@@ -1,7 +1,6 @@
-"""Families of snapshots: each lets some plugins meet many cases, ``mixed`` lets them all meet.
+"""Families of random snapshots: each covers some plugins, ``mixed`` covers all.
 
-A case is made from its family's name and a number and from nothing else, so that naming both is
-enough to have it again.
+The name of a family and a number determine a case completely.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from real.differential.profiles import a_configuration
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A snapshot and the pod in question."""
+    """A snapshot and the pod to schedule."""
 
     family: str
     seed: int
@@ -39,7 +38,7 @@ class Case:
 
     @property
     def line(self) -> bytes:
-        """The question as both sides read it."""
+        """The case as one line of input for both schedulers."""
         asked = {"objects": self.objects, "pod": self.pod, "preempt": True}
         if self.config is not None:
             asked["config"] = self.config
@@ -50,16 +49,16 @@ class Case:
         return len(self.line)
 
     def having(self, objects: list[Raw]) -> Case:
-        """The same question about other objects."""
+        """Return the case with other objects."""
         return replace(self, objects=objects)
 
 
 Family = Callable[[Dice], tuple[list[Raw], Raw]]
-"""Makes all objects but the pod in question, and that pod."""
+"""Generates all other objects, and the pod to schedule."""
 
 
 def make_case(family: str, seed: int) -> Case:
-    """Make the case of that number."""
+    """Generate the case of that number."""
     dice = Dice(f"{family}-{seed}")
     objects, pod = FAMILIES[family](dice)
     meta = pod["metadata"]
@@ -70,7 +69,7 @@ def make_case(family: str, seed: int) -> Case:
 
 
 def resources(dice: Dice) -> tuple[list[Raw], Raw]:
-    """What nodes have and pods ask for, in all its forms."""
+    """Capacity of nodes and requests of pods, in all forms."""
     nodes = some_nodes(dice)
     pods = placed_pods(dice, nodes, 25)
     for pod in pods:
@@ -97,7 +96,7 @@ def demands(dice: Dice) -> tuple[list[Raw], Raw]:
 
 
 def spreading(dice: Dice) -> tuple[list[Raw], Raw]:
-    """Topology spread, asked for by the pod or for its workload by default."""
+    """Topology spread constraints, of the pod or by default for its workload."""
     many = dice.chance(0.02)
     nodes = some_nodes(dice, most=130 if many else 12, roomy=dice.chance(0.8))
     pods = placed_pods(dice, nodes, 200 if many else 30)
@@ -115,7 +114,7 @@ def spreading(dice: Dice) -> tuple[list[Raw], Raw]:
 
 
 def affinity(dice: Dice) -> tuple[list[Raw], Raw]:
-    """Pods that want to be near others or far from them."""
+    """Pod affinity and anti-affinity."""
     nodes = some_nodes(dice, most=12, roomy=dice.chance(0.8))
     pods = placed_pods(dice, nodes, 25)
     for pod in pods:
@@ -130,7 +129,7 @@ def affinity(dice: Dice) -> tuple[list[Raw], Raw]:
 
 
 def volumes(dice: Dice) -> tuple[list[Raw], Raw]:
-    """Claims, volumes, and what nodes can reach and attach."""
+    """Claims, volumes, their topology and limits."""
     nodes = some_nodes(dice, plain=dice.chance(0.7), roomy=dice.chance(0.8))
     pods = placed_pods(dice, nodes, 12, namespace="default")
     for pod in pods:
@@ -144,12 +143,12 @@ def volumes(dice: Dice) -> tuple[list[Raw], Raw]:
 
 
 def claims(dice: Dice) -> tuple[list[Raw], Raw]:
-    """Devices and claims on them."""
+    """Devices and resource claims."""
     return _with_devices(dice, safe=True)
 
 
 def selectors(dice: Dice) -> tuple[list[Raw], Raw]:
-    """Claims whose selectors may fail on a device that lacks what they speak of."""
+    """Resource claims whose selectors may fail on a device without the attribute."""
     return _with_devices(dice, safe=False)
 
 
@@ -193,7 +192,7 @@ def _with_devices(dice: Dice, *, safe: bool) -> tuple[list[Raw], Raw]:
 
 
 def preemption(dice: Dice) -> tuple[list[Raw], Raw]:
-    """A full cluster, and a pod that others may have to make room for."""
+    """A full cluster and a pod that may preempt."""
     nodes = some_nodes(dice, most=7, plain=dice.chance(0.6))
     pods = placed_pods(dice, nodes, 35)
     for pod in pods:
@@ -231,7 +230,7 @@ def preemption(dice: Dice) -> tuple[list[Raw], Raw]:
 
 
 def _waiting(dice: Dice, nodes: list[Raw]) -> list[Raw]:
-    """Pods that wait, some of them for a node that room is being made on."""
+    """Pending pods, some of them nominated to a node."""
     made = []
     for i in range(dice.pick(0, 0, 1, 2, 3)):
         pod = a_random_pod(dice, f"w{i}")
@@ -246,7 +245,7 @@ def _waiting(dice: Dice, nodes: list[Raw]) -> list[Raw]:
 
 
 def profiles(dice: Dice) -> tuple[list[Raw], Raw]:
-    """Other strategies, weights and arguments than the default ones."""
+    """Strategies, weights and arguments other than the default ones."""
     nodes = some_nodes(dice, roomy=dice.chance(0.4))
     pods = placed_pods(dice, nodes, 20)
     pod = a_random_pod(dice, "x")

@@ -1,4 +1,4 @@
-"""What makes pods matter to each other: affinity, spreading, workloads, namespaces, budgets."""
+"""Random pod affinity, spread constraints, workloads, namespaces and budgets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KEYS = (ZONE, ZONE, HOST, HOST, RACK, REGION, "nowhere")
 
 
 def grow_pod_affinity(dice: Dice, pod: Raw, likelihood: float = 0.4) -> None:
-    """Wishes and needs about neighbours."""
+    """Add required and preferred pod affinity and anti-affinity."""
     affinity = pod["spec"].get("affinity", {})
     for side in ("podAffinity", "podAntiAffinity"):
         made: Raw = {}
@@ -29,7 +29,7 @@ def grow_pod_affinity(dice: Dice, pod: Raw, likelihood: float = 0.4) -> None:
 
 
 def a_term(dice: Dice) -> Raw:
-    """One affinity term."""
+    """Return one affinity term."""
     term: Raw = {"topologyKey": dice.choice(_KEYS)}
     if dice.chance(0.92):
         term["labelSelector"] = a_selector(dice)
@@ -47,7 +47,7 @@ def a_term(dice: Dice) -> Raw:
 
 
 def a_selector(dice: Dice) -> Raw:
-    """A selector that finds some pods, all or none."""
+    """Return a selector that matches some pods, all or none."""
     return dice.pick(
         {"matchLabels": {"app": dice.pick("a", "b", "c")}},
         {"matchLabels": {"app": dice.pick("a", "b", "c")}},
@@ -61,7 +61,7 @@ def a_selector(dice: Dice) -> Raw:
 
 
 def grow_spread(dice: Dice, pod: Raw, *, soft: float = 0.5) -> None:
-    """Constraints on how matching pods spread; one at most of a key and kind."""
+    """Add spread constraints, at most one for each key and ``whenUnsatisfiable``."""
     found = {}
     for _ in range(dice.randint(1, 3)):
         made = _constraint(dice, "ScheduleAnyway" if dice.chance(soft) else "DoNotSchedule")
@@ -85,7 +85,7 @@ def _constraint(dice: Dice, when: str) -> Raw:
 
 
 def some_namespaces(dice: Dice) -> list[Raw]:
-    """Namespaces of one team or another; some are not known at all."""
+    """Return namespaces with team labels; some are missing."""
     made = []
     for name in ("default", "other", "third"):
         if dice.chance(0.85):
@@ -97,7 +97,7 @@ def some_namespaces(dice: Dice) -> list[Raw]:
 
 
 def some_workloads(dice: Dice) -> list[Raw]:
-    """Services and controllers that select pods by their app."""
+    """Return Services and controllers that select pods by app."""
     made = []
     for app in "abc":
         for namespace in ("default", "other"):
@@ -121,7 +121,7 @@ def some_workloads(dice: Dice) -> list[Raw]:
 
 
 def own(dice: Dice, pod: Raw) -> None:
-    """Give a pod a controller, which may or may not be known."""
+    """Set the controller of a pod, which may not exist."""
     group, kind = dice.pick(
         ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("v1", "ReplicationController"),
         ("batch/v1", "Job"),
@@ -133,7 +133,7 @@ def own(dice: Dice, pod: Raw) -> None:
 
 
 def some_budgets(dice: Dice) -> list[Raw]:
-    """Disruption budgets, some of them used up."""
+    """Return disruption budgets, some of them without allowed disruptions."""
     made = []
     for i in range(dice.randint(0, 3)):
         namespace = dice.pick("default", "default", "other")

@@ -31,13 +31,13 @@ IMAGES = (
 def some_nodes(
     dice: Dice, least: int = 1, most: int = 9, *, plain: bool = False, roomy: bool = False
 ) -> list[Raw]:
-    """Nodes n0, n1, …; plain ones differ in labels and size only, roomy ones have room for all."""
+    """Return nodes n0, n1, …; plain ones differ only in labels and size, roomy ones are large."""
     count = dice.randint(least, most)
     return [a_random_node(dice, f"n{i}", plain=plain, roomy=roomy) for i in range(count)]
 
 
 def a_random_node(dice: Dice, name: str, *, plain: bool = False, roomy: bool = False) -> Raw:
-    """One node."""
+    """Return one node."""
     made = a_node(
         name,
         cpu=dice.pick("32", "64") if roomy else dice.pick("2", "4", "4", "8", "3500m", "16"),
@@ -65,7 +65,7 @@ def a_random_node(dice: Dice, name: str, *, plain: bool = False, roomy: bool = F
 
 
 def _taints(dice: Dice) -> list[Raw]:
-    """A node has one taint at most of a key and effect."""
+    """Return taints, at most one for each key and effect."""
     found = {(t["key"], t["effect"]): dict(t) for t in TAINTS if dice.chance(0.07)}
     return list(found.values())
 
@@ -95,5 +95,5 @@ def _more_resources(dice: Dice) -> dict[str, str]:
 
 
 def some_images(dice: Dice) -> list[Raw]:
-    """Images on a node; of one name they are always of one size."""
+    """Return images of a node; an image has the same size on all nodes."""
     return [{"names": list(names), "sizeBytes": size} for names, size in IMAGES if dice.chance(0.4)]

@@ -1,4 +1,4 @@
-"""Random pods, as far as they matter by themselves: what they ask for and what they put up with."""
+"""Random pods: requests, tolerations, node selection and ports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_random_pod(
     labels: dict[str, str] | None = None,
     **spec: Any,
 ) -> Raw:
-    """A pod with a modest request, labels and a priority."""
+    """Return a pod with a small request, labels and a priority."""
     made = a_pod(
         name, namespace=namespace or dice.choice(NAMESPACES), node=node,
         cpu=dice.choice(CPU), memory=dice.choice(MEMORY), image=dice.choice(IMAGE_NAMES),
@@ -39,7 +39,7 @@ def a_random_pod(
     )  # fmt: skip
     made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     if node is not None:
-        # Times differ: the scheduler sorts by them, and equal ones have no order.
+        # The times differ: the scheduler sorts by them, and equal times have no order.
         stamp = f"2026-01-0{dice.randint(1, 9)}T{dice.randint(10, 23)}:{dice.randint(10, 59)}:"
         digits = int("".join(c for c in name if c.isdigit()) or 0) % 60
         made["status"] = {"phase": "Running", "startTime": f"{stamp}{digits:02}Z"}
@@ -47,7 +47,7 @@ def a_random_pod(
 
 
 def some_labels(dice: Dice) -> dict[str, str]:
-    """Few labels, so that selectors find some."""
+    """Return labels from a small set, so that selectors match some pods."""
     labels = {"app": dice.pick("a", "b", "c")}
     if dice.chance(0.5):
         labels["tier"] = dice.pick("front", "back")
@@ -59,7 +59,7 @@ def some_labels(dice: Dice) -> dict[str, str]:
 def placed_pods(
     dice: Dice, nodes: Sequence[Raw], most: int, *, odd: bool = True, **fields: Any
 ) -> list[Raw]:
-    """Pods on the nodes, and if odd ones are wanted some going, gone or on no known node."""
+    """Return pods on the nodes; with ``odd``, also terminating, finished and misplaced pods."""
     made = []
     for i in range(dice.randint(0, most)):
         node = dice.choice(nodes)["metadata"]["name"] if nodes else "unknown"
@@ -73,7 +73,7 @@ def placed_pods(
 
 
 def grow_odd(dice: Dice, pod: Raw) -> None:
-    """Let a placed pod be on its way out, at its end, or another scheduler's."""
+    """Make a placed pod terminating, finished or one of another scheduler."""
     if dice.chance(0.06):
         pod["metadata"]["deletionTimestamp"] = "2026-01-10T00:00:00Z"
         pod["metadata"]["deletionGracePeriodSeconds"] = 30
@@ -84,17 +84,17 @@ def grow_odd(dice: Dice, pod: Raw) -> None:
 
 
 def nominate(dice: Dice, pod: Raw, nodes: Sequence[Raw]) -> Raw:
-    """Let a waiting pod be nominated to a node."""
+    """Nominate a pending pod to a node."""
     name = dice.choice(nodes)["metadata"]["name"] if nodes and dice.chance(0.95) else "unknown"
     pod.setdefault("status", {})["nominatedNodeName"] = name
     return pod
 
 
-# --- what a pod asks for
+# --- requests
 
 
 def grow_resources(dice: Dice, pod: Raw) -> None:
-    """More containers, sidecars, overhead, other resources, resources of the pod as a whole."""
+    """Add containers, sidecars, overhead, other resources and pod-level resources."""
     spec = pod["spec"]
     if dice.chance(0.3):
         spec["containers"].append(_container(dice, "second"))
@@ -126,20 +126,20 @@ def _container(dice: Dice, name: str) -> Raw:
     requests = {k: v for k, v in requests.items() if v is not None}
     resources: Raw = {"requests": requests} if requests else {}
     if dice.chance(0.2):
-        # Without a request the limit is the request.
+        # Without a request, the request is the limit.
         resources["limits"] = dice.pick({"cpu": "4"}, {"memory": "4Gi"}, {"cpu": "4000m"})
     return {"name": name, "image": dice.choice(IMAGE_NAMES), "resources": resources}
 
 
 def _ask(container: Raw, resource: str, amount: str) -> None:
-    """Ask for something that cannot be overcommitted: the request is the limit."""
+    """Request a resource that cannot be overcommitted: the limit equals the request."""
     resources = container.setdefault("resources", {})
     resources.setdefault("limits", {})[resource] = amount
     resources.setdefault("requests", {})[resource] = amount
 
 
 def grow_pod_level(dice: Dice, spec: Raw) -> None:
-    """Resources of the pod as a whole, big enough for its containers."""
+    """Add pod-level resources that are sufficient for the containers."""
     resources: Raw = {"requests": dice.pick({"cpu": "12"}, {"memory": "14Gi"},
                                             {"cpu": "12", "memory": "14Gi"}, {})}  # fmt: skip
     if dice.chance(0.4):
@@ -149,7 +149,7 @@ def grow_pod_level(dice: Dice, spec: Raw) -> None:
 
 
 def grow_resize(dice: Dice, pod: Raw) -> None:
-    """A placed pod that is being resized: its status says other amounts than its spec."""
+    """Resize a placed pod: the resources in its status differ from its spec."""
     status = []
     for container in pod["spec"]["containers"]:
         amounts = {"cpu": dice.pick("100m", "1", "2"), "memory": dice.pick("64Mi", "2Gi")}
@@ -169,11 +169,11 @@ def grow_resize(dice: Dice, pod: Raw) -> None:
         pod["status"]["conditions"] = [condition]
 
 
-# --- where a pod may go
+# --- node selection
 
 
 def grow_demands(dice: Dice, pod: Raw) -> None:
-    """Tolerations, node selection, host ports, features."""
+    """Add tolerations, node selection, host ports and features."""
     spec = pod["spec"]
     if dice.chance(0.35):
         spec["tolerations"] = some_tolerations(dice)
@@ -195,7 +195,7 @@ def grow_demands(dice: Dice, pod: Raw) -> None:
 
 
 def some_tolerations(dice: Dice) -> list[Raw]:
-    """Tolerations of some of the taints there are."""
+    """Return tolerations of some of the taints."""
     known = (
         {"key": "dedicated", "operator": "Exists"},
         {"key": "dedicated", "operator": "Equal", "value": "db", "effect": "NoSchedule"},
@@ -212,7 +212,7 @@ def some_tolerations(dice: Dice) -> list[Raw]:
 
 
 def some_node_affinity(dice: Dice) -> Raw:
-    """Required and preferred node selection."""
+    """Return required and preferred node affinity."""
     made: Raw = {}
     if dice.chance(0.6):
         terms = [_node_term(dice) for _ in range(dice.pick(1, 1, 2))]
@@ -223,7 +223,7 @@ def some_node_affinity(dice: Dice) -> Raw:
             for _ in range(dice.randint(1, 3))
         ]
         if dice.chance(0.04):
-            # A server takes this; the scheduler cannot read it and fails when it comes to scores.
+            # A server accepts this; the scheduler cannot parse it and fails at Score.
             odd = {"key": "size", "operator": "Gt", "values": ["-5"]}
             made[PREFERRED].append({"weight": 3, "preference": {"matchExpressions": [odd]}})
     return made
@@ -232,7 +232,7 @@ def some_node_affinity(dice: Dice) -> Raw:
 def _node_term(dice: Dice, *, names: bool = True) -> Raw:
     if names and dice.chance(0.2):
         operator = dice.pick("In", "In", "NotIn")
-        values = [dice.pick("n0", "n1", "n2", "nobody")]
+        values = [dice.pick("n0", "n1", "n2", "missing")]
         term: Raw = {
             "matchFields": [{"key": "metadata.name", "operator": operator, "values": values}]
         }
@@ -253,7 +253,7 @@ def _requirement(dice: Dice) -> Raw:
 
 
 def grow_ports(dice: Dice, pod: Raw) -> None:
-    """Ports of the node that the pod takes."""
+    """Add host ports."""
     ports = []
     for i in range(dice.randint(1, 2)):
         port: Raw = {
@@ -266,7 +266,7 @@ def grow_ports(dice: Dice, pod: Raw) -> None:
 
 
 def part_ports(objects: Sequence[Raw]) -> None:
-    """Take a port from a placed pod whose node has given it away; no kubelet runs two such."""
+    """Remove host ports that another pod of the node uses, as no kubelet runs such pods."""
     taken: set[tuple[Any, ...]] = set()
     for pod in objects:
         node = pod.get("spec", {}).get("nodeName") if pod["kind"] == "Pod" else None

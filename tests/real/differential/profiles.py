@@ -1,4 +1,4 @@
-"""Random scheduler configurations: strategies, weights, arguments, plugins that are off."""
+"""Random scheduler configurations: strategies, weights, arguments, disabled plugins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESOURCES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu", "example.c
 
 
 def a_configuration(dice: Dice) -> Raw:
-    """A configuration of one profile that both sides take without complaint."""
+    """Return a configuration with one profile that both schedulers accept."""
     profile: Raw = {"schedulerName": "default-scheduler"}
     if plugins := _plugins(dice):
         profile["plugins"] = plugins
@@ -34,8 +34,8 @@ def _plugins(dice: Dice) -> Raw:
             "enabled": [{"name": name, "weight": dice.randint(1, 10)} for name in heavy]
         }
     if dice.chance(0.3):
-        # Not NodeAffinity: kube-scheduler still reads wishes then, and may fail on one it cannot
-        # read; here nobody reads what nobody weighs (docs/configuration.md).
+        # Not NodeAffinity: kube-scheduler then still parses preferred terms and may fail on an
+        # invalid one; Holdfast does not parse terms that are not scored (docs/configuration.md).
         off = dice.some([name for name in SCORING if name != "NodeAffinity"], 2)
         made["score"] = {"disabled": [{"name": name} for name in off]}
     if dice.chance(0.3):
@@ -48,7 +48,7 @@ def _arguments(dice: Dice) -> dict[str, Raw]:
     if dice.chance(0.7):
         made["NodeResourcesFit"] = _fit(dice)
     if dice.chance(0.3):
-        # Extended resources that devices serve make kube-scheduler crash here.
+        # kube-scheduler crashes here on extended resources that are served by devices.
         named = dice.some(RESOURCES[:3]) or ["cpu"]
         made["NodeResourcesBalancedAllocation"] = {
             "resources": [{"name": name, "weight": 1} for name in named]

@@ -1,4 +1,4 @@
-"""Both sides' answers: the stock scheduler's, from a program of ours around it, and our own."""
+"""Run kube-scheduler (in the program ``go/referee``) and Holdfast on the same cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GO = Path(__file__).parents[1] / "go"
 
 
 def ask_both(cases: Iterable[Case]) -> tuple[list[Answer], list[Answer]]:
-    """Theirs and ours, case by case; the two work at the same time."""
+    """Return the answers of kube-scheduler and of Holdfast, case by case."""
     lines = b"".join(case.line + b"\n" for case in cases)
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as told:
         asked.write(lines)
@@ -42,7 +42,7 @@ def ask_both(cases: Iterable[Case]) -> tuple[list[Answer], list[Answer]]:
 
 
 def referee() -> str | None:
-    """The program, if tests/real/build has built it from the sources as they are."""
+    """Return the path of the referee built from the current sources, or None."""
     sources = [GO / "go.mod", *sorted((GO / "referee").glob("*.go"))]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     return program(f"referee-{digest[:12]}")

@@ -1,4 +1,4 @@
-"""Ask both sides about many cases and say, about the smallest one that differs, all one needs."""
+"""Compare both schedulers on many cases and report the smallest differing case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from real.differential.shrinking import shrink
 
 @dataclass(frozen=True)
 class Report:
-    """Which of the cases differ, and in what."""
+    """The differing cases and their differences."""
 
     asked: int
     differing: dict[Case, list[str]]
@@ -23,7 +23,7 @@ class Report:
         return bool(self.differing)
 
     def text(self, *, seconds: float = 30.0) -> str:
-        """Tell the smallest difference; so long is spent on making it smaller."""
+        """Return a report of the smallest differing case, after minimizing it for ``seconds``."""
         case = min(self.differing, key=lambda case: case.size)
         found, small = self.differing[case], shrink(case, seconds)
         seeds = sorted(case.seed for case in self.differing)
@@ -32,16 +32,16 @@ class Report:
             f"the smallest is {case.family} {case.seed}:",
             *(f"  {line}" for line in found),
             f"again: make differential ARGS='{case.family} --seed {case.seed}'",
-            f"what is left of it, asked about {case.pod}:",
+            f"the minimized case, for pod {case.pod}:",
             *(f"  {json.dumps(obj)}" for obj in small.objects),
-            "where the answers are:",
+            "its differences:",
             *(f"  {line}" for line in compare([small]).differing.get(small, ())),
         ]
         return "\n".join(lines)
 
 
 def compare(cases: Sequence[Case]) -> Report:
-    """Ask both sides about the cases."""
+    """Run both schedulers on the cases and compare the answers."""
     theirs, ours = ask_both(cases)
     found = {
         case: differences(one, other) for case, one, other in zip(cases, theirs, ours, strict=True)

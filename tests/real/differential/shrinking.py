@@ -1,4 +1,4 @@
-"""Make a differing case small: take away all that the difference does not need."""
+"""Minimize a differing case: remove the objects and fields that the difference does not need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEPT = {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespa
 
 
 def shrink(case: Case, seconds: float) -> Case:
-    """Find a case of the same difference that loses it whatever else is taken away, in time."""
+    """Remove objects and fields while the difference remains, for at most ``seconds``."""
     wanted, end = _fields(case), time.monotonic() + seconds
     smaller: Case | None = case
     while smaller is not None and time.monotonic() < end:
@@ -33,13 +33,13 @@ def _fields(case: Case) -> set[str]:
 
 
 def _field(difference: str) -> str:
-    """What a difference is about, whichever node it is about."""
+    """Return the field of a difference without the node's name."""
     head, _, tail = difference.partition(":")[0].partition(".")
     return tail or head
 
 
 def _first(cases: list[Case], wanted: set[str]) -> Case | None:
-    """The first of the cases that still differs in something wanted."""
+    """Return the first case that still differs in one of the wanted fields."""
     theirs, ours = ask_both(cases)
     for case, one, other in zip(cases, theirs, ours, strict=True):
         found = differences(one, other)
@@ -64,7 +64,7 @@ def _fewer_fields(case: Case, wanted: set[str]) -> Case | None:
         for path in _paths(obj)
         if path not in _KEPT
     ]
-    # The outer fields first: with them everything inside goes.
+    # Outer fields first: removing one removes all its inner fields.
     for depth in sorted({len(path) for path in paths}):
         tried = [case.having(_without(case.objects, p)) for p in paths if len(p) == depth]
         found = _first(tried, wanted) if tried else None
@@ -76,7 +76,7 @@ def _fewer_fields(case: Case, wanted: set[str]) -> Case | None:
 def _fewer(
     items: Sequence[Raw], made: Callable[[list[Raw]], Case], wanted: set[str]
 ) -> Case | None:
-    """The case without some of the items, the larger parts tried first."""
+    """Return the case without some of the items, trying larger parts first."""
     size = max(len(items) // 2, 1)
     while items and size:
         tried = [

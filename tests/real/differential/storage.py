@@ -1,4 +1,4 @@
-"""Random volumes, claims, classes and what limits them. Few names, so that things meet."""
+"""Random volumes, claims, classes and limits; few names, so that they refer to each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSES = {
 
 
 def some_storage(dice: Dice, nodes: Sequence[Raw]) -> list[Raw]:
-    """All the storage there is in a cluster."""
+    """Return all storage objects of a cluster."""
     names = [node["metadata"]["name"] for node in nodes]
     made = [_class(dice, name) for name in CLASSES if dice.chance(0.9)]
     made += [_volume(dice, f"v{i}", names) for i in range(FEW) if dice.chance(0.85)]
@@ -45,7 +45,7 @@ def some_storage(dice: Dice, nodes: Sequence[Raw]) -> list[Raw]:
 
 
 def grow_volumes(dice: Dice, pod: Raw, most: int = 2) -> None:
-    """Volumes of a pod: claims, made for it alone or not, and disks that cannot be shared."""
+    """Add volumes: claims, ephemeral claims and disks that cannot be shared."""
     volumes: list[Raw] = []
     for i in range(dice.randint(1, most)):
         volumes.append({"name": f"v{i}", **_source(dice)})
@@ -55,7 +55,7 @@ def grow_volumes(dice: Dice, pod: Raw, most: int = 2) -> None:
 
 
 def ephemeral_claims(dice: Dice, pods: Sequence[Raw]) -> list[Raw]:
-    """Most of the claims that stand for the pods' ephemeral volumes."""
+    """Return most of the claims of the pods' ephemeral volumes."""
     made = []
     for pod in pods:
         meta = pod["metadata"]
@@ -147,7 +147,7 @@ def _reach(dice: Dice, nodes: Sequence[str]) -> Raw:
 
 
 def _refer(dice: Dice, volume: Raw, claims: Sequence[Raw]) -> None:
-    """Let a volume name the claim it is kept for; perhaps an earlier claim of that name."""
+    """Set the claim reference of a volume, sometimes with the uid of an earlier claim."""
     name = f"c{dice.randrange(FEW)}"
     ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name}
     there = [c for c in claims if c["metadata"]["name"] == name]
