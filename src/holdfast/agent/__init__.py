@@ -1,6 +1,6 @@
 """The node agent: register nodes, renew their leases, and start and stop the pods bound to them.
 
-Containers are simulated; everything else is real. ``SimulatedNodes`` runs any number of nodes with
-three watches. The agent uses only ``client.Client``. It does not place pods and does not collect
-garbage.
+Lives here: ``SimulatedNodes``, which runs any number of nodes with three watches. Containers are
+simulated; everything else is real. May not live here: placing pods, garbage collection, any access
+to the cluster except by ``client.Client``.
 """

@@ -49,8 +49,8 @@ class Connection(asyncio.Protocol):
             return
         try:
             response.feed(data)
-        except MalformedResponse as odd:
-            self.fail(ConnectionLost(str(odd)))
+        except MalformedResponse as malformed:
+            self.fail(ConnectionLost(str(malformed)))
             return
         if self._buffered:
             if response.done:
