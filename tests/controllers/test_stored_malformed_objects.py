@@ -59,7 +59,7 @@ BINDING = {
 
 
 def of(group, plural):
-    return next(s.resource for s in BUILT_IN if s.id == (group, plural))
+    return next(s.resource for s in BUILT_IN if s.group_resource == (group, plural))
 
 
 RBAC = "rbac.authorization.k8s.io"
@@ -97,7 +97,7 @@ FULL: list[tuple[Resource[Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def stored_mutants(resource, body):
+def malformed_objects(resource, body):
     space = "default" if resource.namespaced else ""
     meta = META | ({"namespace": space} if space else {})
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
@@ -114,7 +114,7 @@ def stored_mutants(resource, body):
         yield what, ObjectKey(resource.group, resource.plural, space, name), made
 
 
-async def ask(cluster, method, path, body=None, user=ADMIN, **headers):
+async def send(cluster, method, path, body=None, user=ADMIN, **headers):
     sent = b"" if body is None else msgspec.json.encode(body)
     request = Request(method, path, {}, {k.replace("_", "-"): v for k, v in headers.items()}, sent)
     return await cluster.server.handle(request, user)
@@ -130,23 +130,23 @@ async def everything_else_works(cluster, resource):
     names = {pod.name for pod in await readable_pods(cluster)}
     assert len([name for name in names if name.startswith("sound")]) == 4
     user = User("u", ("system:authenticated",))
-    assert (await ask(cluster, "GET", "/api/v1/pods", user=user)).status in (200, 403)
+    assert (await send(cluster, "GET", "/api/v1/pods", user=user)).status in (200, 403)
     space = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "extra"}}
-    assert (await ask(cluster, "POST", "/api/v1/namespaces", space)).status == 201
-    assert (await ask(cluster, "DELETE", "/api/v1/namespaces/extra")).status == 200
+    assert (await send(cluster, "POST", "/api/v1/namespaces", space)).status == 201
+    assert (await send(cluster, "DELETE", "/api/v1/namespaces/extra")).status == 200
     await cluster.clock.advance(30)
-    assert (await ask(cluster, "GET", "/api/v1/namespaces/extra")).status == 404
+    assert (await send(cluster, "GET", "/api/v1/namespaces/extra")).status == 404
 
 
 async def free(cluster, resource, body, path, what):
     """Remove the finalizers; replace a custom resource that violates its schema."""
     change = {"metadata": {"finalizers": None, "ownerReferences": None}}
     media = "application/merge-patch+json"
-    answer = await ask(cluster, "PATCH", path, change, content_type=media)
+    answer = await send(cluster, "PATCH", path, change, content_type=media)
     if resource is scheme.RESERVATIONS and answer.status in (400, 422):
-        found = msgspec.json.decode((await ask(cluster, "GET", path)).body)["metadata"]
+        found = msgspec.json.decode((await send(cluster, "GET", path)).body)["metadata"]
         kept = {key: found[key] for key in ("name", "resourceVersion")}
-        answer = await ask(cluster, "PUT", path, {**body, "metadata": kept})
+        answer = await send(cluster, "PUT", path, {**body, "metadata": kept})
     assert answer.status in (200, 404), (what, answer.body)
 
 
@@ -157,7 +157,7 @@ async def readable_pods(cluster):
 @pytest.mark.long
 @pytest.mark.parametrize(("resource", "body"), FULL, ids=lambda p: getattr(p, "plural", ""))
 async def test_malformed_stored_objects_do_not_affect_others(tmp_path, resource, body):
-    made = list(stored_mutants(resource, body))
+    made = list(malformed_objects(resource, body))
     stored = [(key, copy.deepcopy(obj)) for _, key, obj in made]
     async with start_small_cluster(tmp_path):
         pass  # creates the bootstrap objects, with the custom resource definitions
@@ -168,12 +168,12 @@ async def test_malformed_stored_objects_do_not_affect_others(tmp_path, resource,
         collection = resource.path("")
         table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
         for headers in ({}, {"accept": table}):
-            listed = await ask(cluster, "GET", collection, **headers)
+            listed = await send(cluster, "GET", collection, **headers)
             assert listed.status == 200, listed.body[:500]
         for what, key, _ in made:
             path = f"{resource.path(key.namespace)}/{key.name}"
             await free(cluster, resource, body, path, what)
-            answer = await ask(cluster, "DELETE", path)
+            answer = await send(cluster, "DELETE", path)
             assert answer.status in (200, 202, 404), (what, answer.body)
         await cluster.clock.advance(120)
         left = cluster.server.context.store.list(resource.group, resource.plural)

@@ -30,7 +30,7 @@ def test_scale(record):
     plugin = TaintToleration({}) if record.input["reverse"] else NodeAffinityPlugin({})
     raw = np.array(record.input["scores"], np.float64)
     assert record.input["maxScore"] == 100
-    scaled = plugin.scale(None, raw, raw.min(), raw.max())
+    scaled = plugin.normalize_by_range(None, raw, raw.min(), raw.max())
     assert scaled.tolist() == record.expected["scores"]
 
 

@@ -195,8 +195,8 @@ class SimulatedNodes:
     def _report_too_large(self, pod: AgentPod, refusal: TooLarge) -> None:
         """Report that a pod's status is too large for the store, and retry much later."""
         log.warning("pod %s: the status cannot be stored: %s", pod.key, refusal)
-        words = f"Failed to update the status: {refusal}"
-        self._recorder.record(_reference(pod), "Warning", "FailedStatusUpdate", words)
+        message = f"Failed to update the status: {refusal}"
+        self._recorder.record(_reference(pod), "Warning", "FailedStatusUpdate", message)
         self._queue.add_after(_POD + pod.key, TOO_LARGE_RETRY_SECONDS)
 
     def _problem(self, pod: AgentPod) -> str:
@@ -215,9 +215,9 @@ class SimulatedNodes:
                 type=PatchType.STRATEGIC, subresource="status",
             )  # fmt: skip
         if step.problem and step.status is not None:
-            words = f"Failed to prepare dynamic resources: {step.problem}"
+            message = f"Failed to prepare dynamic resources: {step.problem}"
             self._recorder.record(
-                _reference(pod), "Warning", "FailedPrepareDynamicResources", words
+                _reference(pod), "Warning", "FailedPrepareDynamicResources", message
             )
         if step.remove:
             await self._client.delete(

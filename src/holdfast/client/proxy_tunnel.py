@@ -41,8 +41,10 @@ def _connect_request(proxy_url: SplitResult, host: str, port: int) -> bytes:
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     connect_request = f"CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n"
     if proxy_url.username is not None:
-        known = f"{unquote(proxy_url.username)}:{unquote(proxy_url.password or '')}"
-        connect_request += f"proxy-authorization: Basic {b64encode(known.encode()).decode()}\r\n"
+        credentials = f"{unquote(proxy_url.username)}:{unquote(proxy_url.password or '')}"
+        connect_request += (
+            f"proxy-authorization: Basic {b64encode(credentials.encode()).decode()}\r\n"
+        )
     return f"{connect_request}\r\n".encode()
 
 

@@ -103,8 +103,8 @@ def decode_typed(data: bytes | msgspec.Raw, res: Resource[T], event_type: str = 
     """Decode one object as its resource's type; UnreadableObject names the invalid field."""
     try:
         return decode_object(data, res.type)
-    except msgspec.ValidationError as misfit:
-        raise UnreadableObject(res, _raw(data), str(misfit), event_type) from misfit
+    except msgspec.ValidationError as mismatch:
+        raise UnreadableObject(res, _raw(data), str(mismatch), event_type) from mismatch
     except msgspec.DecodeError as broken:
         raise Unavailable(f"the response of the server is not JSON: {broken}") from broken
 
@@ -121,10 +121,10 @@ def decode_page(
     for raw in page.items or ():
         try:
             items.append(_with_kind(decode_typed(raw, res), res))
-        except UnreadableObject as misfit:
+        except UnreadableObject as mismatch:
             if unreadable is None:
                 raise
-            unreadable(misfit)
+            unreadable(mismatch)
     return Listing(tuple(items), page.metadata.resource_version, page.metadata.continue_)
 
 
@@ -184,5 +184,5 @@ def _field_of(why: str) -> tuple[str, str]:
     >>> _field_of("Expected `int`, got `str` - at `$.spec.replicas`")
     ('spec.replicas', 'Expected `int`, got `str`')
     """
-    words, _, path = why.partition(" - at `")
-    return path.rstrip("`").removeprefix("$").removeprefix(".") or "object", words
+    problem, _, path = why.partition(" - at `")
+    return path.rstrip("`").removeprefix("$").removeprefix(".") or "object", problem

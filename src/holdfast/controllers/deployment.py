@@ -67,16 +67,16 @@ def plan_deployment(
     """Plan the next step of one Deployment from the ReplicaSets and pods of its namespace."""
     reference = owner_reference("apps/v1", "Deployment", deployment)
     nearby = [r for r in replicasets if r.namespace == deployment.namespace]
-    mine, claims = claim_objects(
+    controlled, claims = claim_objects(
         REPLICASETS, reference, deployment, deployment.spec.selector, nearby
     )
-    new = revisions.current_replicaset(deployment, mine)
-    old = tuple(r for r in mine if new is None or r.uid != new.uid)
+    new = revisions.current_replicaset(deployment, controlled)
+    old = tuple(r for r in controlled if new is None or r.uid != new.uid)
     state = _DeploymentState(deployment, new, old, ReplicaBounds.of(deployment), now)
     if deployment.metadata.deletion_timestamp is not None:
         return _finish(state, claims, rolling_out=False)
     writes = (*claims, *_revision_changes(state))
-    if deployment.spec.paused or rollout.is_scaling_event(state.bounds, mine):
+    if deployment.spec.paused or rollout.is_scaling_event(state.bounds, controlled):
         return _rescale(state, writes)
     return _roll_out(state, pods, writes)
 
@@ -194,9 +194,9 @@ def _resizes(
         patch = {"metadata": meta, "spec": {"replicas": size}}
         writes.append(Patch(REPLICASETS, each.name, patch, each.namespace))
         if size != each.spec.replicas:
-            way = "up" if size > each.spec.replicas else "down"
+            direction = "up" if size > each.spec.replicas else "down"
             events.append(
-                f"Scaled {way} replica set {each.name} from {each.spec.replicas} to {size}"
+                f"Scaled {direction} replica set {each.name} from {each.spec.replicas} to {size}"
             )
     return tuple(writes), tuple(events)
 

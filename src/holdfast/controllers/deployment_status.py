@@ -14,7 +14,7 @@ from holdfast.controllers.rollout import ReplicaBounds
 
 NO_DEADLINE = 2**31 - 1
 CREATED, FOUND, UPDATED = "NewReplicaSetCreated", "FoundNewReplicaSet", "ReplicaSetUpdated"
-DONE, LATE = "NewReplicaSetAvailable", "ProgressDeadlineExceeded"
+DONE, TIMED_OUT = "NewReplicaSetAvailable", "ProgressDeadlineExceeded"
 PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
 
 
@@ -96,7 +96,7 @@ def seconds_until_deadline(
 ) -> float | None:
     """Return the seconds until the progress deadline, or None if it does not apply."""
     current = conditions.find(deployment.status.conditions, "Progressing")
-    if current is None or not has_deadline(deployment) or current.reason == LATE:
+    if current is None or not has_deadline(deployment) or current.reason == TIMED_OUT:
         return None
     if counts.complete(deployment) or current.last_update_time is None:
         return None
@@ -126,13 +126,13 @@ def _progress(
     reason = current.reason if current else ""
     if deployment.spec.paused or (reason == DONE and counts.replicas == counts.updated):
         return None  # the rollout is complete: scaling or unready pods do not exceed the deadline
-    who = f'ReplicaSet "{new.name}"' if new else f'Deployment "{deployment.name}"'
+    subject = f'ReplicaSet "{new.name}"' if new else f'Deployment "{deployment.name}"'
     if counts.complete(deployment):
-        return "True", DONE, f"{who} has successfully progressed.", "Progressing"
+        return "True", DONE, f"{subject} has successfully progressed.", "Progressing"
     if counts.progressed_since(deployment):
-        return "True", UPDATED, f"{who} is progressing.", "Progressing"
+        return "True", UPDATED, f"{subject} is progressing.", "Progressing"
     if current is not None and _timed_out(deployment, current, now):
-        return "False", LATE, f"{who} has timed out progressing.", "Progressing"
+        return "False", TIMED_OUT, f"{subject} has timed out progressing.", "Progressing"
     if current is None and new is not None:
         return "True", FOUND, f'Found new replica set "{new.name}"', "Progressing"
     return None
@@ -141,7 +141,7 @@ def _progress(
 def _pause(deployment: Deployment) -> ConditionText | None:
     current = conditions.find(deployment.status.conditions, "Progressing")
     reason = current.reason if current else ""
-    if deployment.spec.paused and reason not in (PAUSED, LATE):
+    if deployment.spec.paused and reason not in (PAUSED, TIMED_OUT):
         return "Unknown", PAUSED, "Deployment is paused", "Progressing"
     if not deployment.spec.paused and reason == PAUSED:
         return "Unknown", RESUMED, "Deployment is resumed", "Progressing"
@@ -149,17 +149,17 @@ def _pause(deployment: Deployment) -> ConditionText | None:
 
 
 def _timed_out(deployment: Deployment, current: Condition, now: float) -> bool:
-    if current.reason in (DONE, LATE, PAUSED):
-        return current.reason == LATE
+    if current.reason in (DONE, TIMED_OUT, PAUSED):
+        return current.reason == TIMED_OUT
     since = parse_rfc3339(current.last_update_time) if current.last_update_time else now
     return since + (deployment.spec.progress_deadline_seconds or 0) < now
 
 
 def _set(
-    kept: list[Condition], said: ConditionText, now: float, *, refresh: bool = False
+    kept: list[Condition], condition: ConditionText, now: float, *, refresh: bool = False
 ) -> list[Condition]:
     """Set a condition; without ``refresh``, one with the same status and reason is kept."""
-    status, reason, message, type_ = said
+    status, reason, message, type_ = condition
     old = conditions.find(kept, type_)
     if old is not None and not refresh and (old.status, old.reason) == (status, reason):
         return kept
@@ -180,5 +180,5 @@ def _with_failure(
     failure = next((c for c in found if c is not None), None)
     if failure is None:
         return [c for c in kept if c.type != "ReplicaFailure"]
-    said = (failure.status, failure.reason, failure.message, "ReplicaFailure")
-    return _set(kept, said, now)
+    condition = (failure.status, failure.reason, failure.message, "ReplicaFailure")
+    return _set(kept, condition, now)

@@ -84,11 +84,11 @@ def plan_budget(budget: FullBudget, pods: Iterable[Pod], scale_of: ScaleOf, now:
     )
     counts = _count(budget, pods, healthy, scale_of)
     condition = _condition(budget, counts.allowed, now)
-    said = conditions.find(budget.status.conditions, "DisruptionAllowed")
+    current = conditions.find(budget.status.conditions, "DisruptionAllowed")
     old = budget.status
     same = (
         old.current_healthy, old.desired_healthy, old.expected_pods, old.disruptions_allowed,
-        old.observed_generation, dict(old.disrupted_pods), said and said.status,
+        old.observed_generation, dict(old.disrupted_pods), current and current.status,
     ) == (
         counts.healthy, counts.desired, counts.expected, counts.allowed,
         budget.metadata.generation, disrupted_pods, condition["status"],
@@ -130,8 +130,8 @@ def _count(budget: FullBudget, pods: list[Pod], healthy: int, scale_of: ScaleOf)
     spec = budget.spec
     if spec.max_unavailable is not None:
         expected = _expected(pods, scale_of)
-        most = resolve_int_or_percent(spec.max_unavailable, expected, up=True)
-        return BudgetCounts(expected, max(0, expected - most), healthy)
+        max_unavailable = resolve_int_or_percent(spec.max_unavailable, expected, up=True)
+        return BudgetCounts(expected, max(0, expected - max_unavailable), healthy)
     if isinstance(spec.min_available, str):
         expected = _expected(pods, scale_of)
         return BudgetCounts(

@@ -47,8 +47,8 @@ class Expectations:
         pending = self._pending.get(key)
         if pending is None:
             return True
-        late = self._clock.monotonic() - pending.since > TIMEOUT_SECONDS
-        if late or (pending.creations <= 0 and not pending.deletions):
+        timed_out = self._clock.monotonic() - pending.since > TIMEOUT_SECONDS
+        if timed_out or (pending.creations <= 0 and not pending.deletions):
             del self._pending[key]
             return True
         return False

@@ -82,7 +82,7 @@ def claim_objects(
     """
     matcher = from_selector(selector)
     living = owner.metadata.deletion_timestamp is None
-    mine: list[T] = []
+    controlled: list[T] = []
     patches: list[Patch] = []
     for each in candidates:
         controller = controller_of(each)
@@ -93,7 +93,7 @@ def claim_objects(
         if controller is not None and not selected and movable:
             patches.append(release(resource, each, owner))
         elif selected and (controller is not None or movable):
-            mine.append(each)
+            controlled.append(each)
             if controller is None:
                 patches.append(adopt(resource, each, reference))
-    return mine, tuple(patches)
+    return controlled, tuple(patches)

@@ -98,7 +98,7 @@ class Reconciler:
         about = self.object_for_key(key)
         if about is not None:
             known = isinstance(failure, HoldfastError)
-            words = str(failure) if known else f"{type(failure).__name__}: {failure}"
+            message = str(failure) if known else f"{type(failure).__name__}: {failure}"
             self.record_event(
-                about, "Warning", "FailedReconcile", f"Error: {words}"[:MAX_MESSAGE_LENGTH]
+                about, "Warning", "FailedReconcile", f"Error: {message}"[:MAX_MESSAGE_LENGTH]
             )

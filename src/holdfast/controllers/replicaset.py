@@ -251,8 +251,8 @@ class ReplicaSetController(Reconciler):
             )
             for made in outcomes:
                 if isinstance(made, Pod):
-                    words = f"Created pod: {made.name}"
-                    self.record_event(replicaset, "Normal", "SuccessfulCreate", words)
+                    message = f"Created pod: {made.name}"
+                    self.record_event(replicaset, "Normal", "SuccessfulCreate", message)
             failed = [o for o in outcomes if isinstance(o, BaseException)]
             if failed:
                 for _ in range(len(failed) + len(left)):
@@ -282,13 +282,13 @@ class ReplicaSetController(Reconciler):
         )
         for deletion, outcome in zip(deletions, outcomes, strict=True):
             if outcome is None:
-                words = f"Deleted pod: {deletion.name}"
-                self.record_event(replicaset, "Normal", "SuccessfulDelete", words)
+                message = f"Deleted pod: {deletion.name}"
+                self.record_event(replicaset, "Normal", "SuccessfulDelete", message)
                 continue
             self._expectations.deletion_observed(replicaset.key, deletion.uid)
             if not isinstance(outcome, NotFound):
-                words = f"Error deleting: {outcome}"
-                self.record_event(replicaset, "Warning", "FailedDelete", words)
+                message = f"Error deleting: {outcome}"
+                self.record_event(replicaset, "Warning", "FailedDelete", message)
                 raise outcome
 
 

@@ -206,8 +206,8 @@ class ResourceClaimController(Reconciler):
         return claim.name
 
     def _record_failure(self, pod: Pod, entry: str, problem: str) -> None:
-        words = f"PodResourceClaim {entry}: {problem}"
-        self.record_event(pod, "Warning", "FailedResourceClaimCreation", words)
+        message = f"PodResourceClaim {entry}: {problem}"
+        self.record_event(pod, "Warning", "FailedResourceClaimCreation", message)
 
     async def _pods_of_claim(self, claim: ResourceClaim) -> dict[str, Pod | None]:
         """Return a claim's consumers and owner; get consumers from the server if not cached."""

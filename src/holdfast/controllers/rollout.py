@@ -93,8 +93,8 @@ def _shrink(bounds: ReplicaBounds, new: ReplicaSet, old: list[ReplicaSet], total
         return {}
     sizes = {each.name: each.spec.replicas for each in old}
     for each in old:
-        sick = max(0, each.spec.replicas - each.status.available_replicas)
-        drop = min(spare, sick)
+        unavailable = max(0, each.spec.replicas - each.status.available_replicas)
+        drop = min(spare, unavailable)
         sizes[each.name] -= drop
         spare -= drop
     # Replicas above the spec are being deleted, even if a stale status still counts them.
