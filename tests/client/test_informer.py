@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from client.handler_record import Record
+from client.recording_handler import RecordingHandler
 from client.transport_suite import CONFIG_MAPS, NUMBERED, a_config, a_lease
 from holdfast.api.node import LeaseSpec
 from holdfast.api.scheme import LEASES
@@ -28,7 +28,7 @@ class Scene:
         self.clock = clock
         self.wire = FaultyTransport(wire, clock=clock)
         self.writer = Client(wire)
-        self.record = Record()
+        self.record = RecordingHandler()
         self.informer = Informer(
             Client(self.wire), resource, clock=clock, namespace=NS, rng=random.Random(7),
             on_event=self.record, **scope,
@@ -43,7 +43,7 @@ class Scene:
     async def drop(self, name):
         await self.writer.delete(LEASES, name, NS)
 
-    async def told(self):
+    async def reported(self):
         await self.clock.settle()
         assert dict(self.informer.cache) == self.record.replayed
         return self.record.take()
@@ -65,7 +65,7 @@ async def test_existing_objects_are_reported_before_sync_and_changes_after(scene
     await scene.change("a", "you")
     await scene.put("c")
     await scene.drop("b")
-    assert await scene.told() == [("modified", "a"), ("added", "c"), ("deleted", "b")]
+    assert await scene.reported() == [("modified", "a"), ("added", "c"), ("deleted", "b")]
     assert sorted(scene.informer.cache) == ["default/a", "default/c"]
     assert scene.informer.cache["default/a"].spec.holder_identity == "you"
 
@@ -73,24 +73,24 @@ async def test_existing_objects_are_reported_before_sync_and_changes_after(scene
 async def test_an_empty_collection_syncs(scene):
     scene.informer.start()
     await scene.informer.wait_for_sync()
-    assert await scene.told() == [] and scene.informer.has_synced
+    assert await scene.reported() == [] and scene.informer.has_synced
 
 
-@pytest.mark.parametrize("trouble", ["cut", "torn", "ended"])
-async def test_a_broken_watch_resumes_without_missing_or_repeated_events(scene, trouble):
+@pytest.mark.parametrize("fault", ["cut", "torn", "ended"])
+async def test_a_broken_watch_resumes_without_missing_or_repeated_events(scene, fault):
     await scene.put("a")
     # The initial object and its bookmark, one live event, then the fault.
-    scene.wire.add(Fault(trouble, lines=3, watch=True))
+    scene.wire.add(Fault(fault, lines=3, watch=True))
     scene.informer.start()
     await scene.informer.wait_for_sync()
     for name in ("b", "c", "d"):
         await scene.put(name)
     await scene.change("b", "you")
     await scene.clock.advance(5)
-    assert await scene.told() == [
+    assert await scene.reported() == [
         ("added", "a"), ("added", "b"), ("added", "c"), ("added", "d"), ("modified", "b"),
     ]  # fmt: skip
-    assert [trouble for trouble, *_ in scene.wire.told] == [trouble]
+    assert [kind for kind, *_ in scene.wire.told] == [fault]
 
 
 async def test_a_watch_broken_during_the_initial_events_starts_again(scene):
@@ -101,7 +101,7 @@ async def test_a_watch_broken_during_the_initial_events_starts_again(scene):
     await scene.clock.settle()
     assert not scene.informer.has_synced and scene.record.events == []
     await scene.clock.advance(5)
-    assert await scene.told() == [("added", "a"), ("added", "b"), ("added", "c")]
+    assert await scene.reported() == [("added", "a"), ("added", "b"), ("added", "c")]
 
 
 async def test_after_410_only_the_differences_are_reported(scene, embedded):
@@ -123,16 +123,16 @@ async def test_after_410_only_the_differences_are_reported(scene, embedded):
     await scene.put("new")
     await scene.put("briefly")
     await scene.drop("briefly")
-    assert await scene.told() == []
+    assert await scene.reported() == []
     await embedded.store.compact(scene.clock.now() + 1000)
     await scene.clock.advance(10)
-    assert await scene.told() == [
+    assert await scene.reported() == [
         ("deleted", "goes"), ("modified", "changes"), ("added", "new"),
         ("deleted", "reborn"), ("added", "reborn"),
     ]  # fmt: skip
     assert scene.informer.cache["default/reborn"].spec.holder_identity == "another"
     await scene.put("live")
-    assert await scene.told() == [("added", "live")]
+    assert await scene.reported() == [("added", "live")]
 
 
 async def test_an_error_event_410_causes_a_relist_at_once(scene):
@@ -142,7 +142,7 @@ async def test_an_error_event_410_causes_a_relist_at_once(scene):
     await scene.informer.wait_for_sync()
     await scene.put("b")
     await scene.put("c")
-    assert await scene.told() == [("added", "a"), ("added", "b"), ("added", "c")]
+    assert await scene.reported() == [("added", "a"), ("added", "b"), ("added", "c")]
     assert scene.clock.monotonic() == 0
 
 
@@ -152,7 +152,7 @@ async def test_a_recreated_object_is_reported_as_deleted_and_added(scene):
     await scene.informer.wait_for_sync()
     await scene.drop("a")
     await scene.put("a", "another")
-    assert await scene.told() == [("added", "a"), ("deleted", "a"), ("added", "a")]
+    assert await scene.reported() == [("added", "a"), ("deleted", "a"), ("added", "a")]
 
 
 async def test_the_watch_continues_after_a_server_restart(scene, embedded):
@@ -161,11 +161,11 @@ async def test_the_watch_continues_after_a_server_restart(scene, embedded):
     await scene.informer.wait_for_sync()
     await embedded.stop()
     await scene.clock.advance(20)
-    assert await scene.told() == [("added", "a")]
+    assert await scene.reported() == [("added", "a")]
     await embedded.start()
     await scene.put("b")
     await scene.clock.advance(60)
-    assert await scene.told() == [("added", "b")]
+    assert await scene.reported() == [("added", "b")]
 
 
 async def test_a_server_restarted_with_an_empty_store_is_listed_again(scene, embedded, tmp_path):
@@ -178,7 +178,7 @@ async def test_a_server_restarted_with_an_empty_store_is_listed_again(scene, emb
     await embedded.start()
     await scene.put("b")
     await scene.clock.advance(120)
-    assert sorted(await scene.told()) == [
+    assert sorted(await scene.reported()) == [
         ("added", "a"), ("added", "b"), ("added", "b"), ("added", "c"),
         ("deleted", "a"), ("deleted", "b"), ("deleted", "c"),
     ]  # fmt: skip
@@ -208,9 +208,9 @@ async def test_a_server_without_streaming_lists_is_listed_in_pages(scene, monkey
         await scene.put(name)
     scene.informer.start()
     await scene.clock.advance(1)
-    assert [name for _, name in await scene.told()] == ["a", "b", "c", "d", "e"]
+    assert [name for _, name in await scene.reported()] == ["a", "b", "c", "d", "e"]
     await scene.drop("c")
-    assert await scene.told() == [("deleted", "c")]
+    assert await scene.reported() == [("deleted", "c")]
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -226,7 +226,7 @@ async def test_the_transformed_object_is_cached_and_passed_to_handlers(scene, st
     await scene.clock.advance(1)
     await scene.put("b")
     await scene.change("a", "you")
-    assert await scene.told() == [("added", "a"), ("added", "b"), ("modified", "a")]
+    assert await scene.reported() == [("added", "a"), ("added", "b"), ("modified", "a")]
     assert [lease.spec for lease in scene.informer.cache.values()] == [LeaseSpec(), LeaseSpec()]
 
 
@@ -260,19 +260,19 @@ async def test_an_unreadable_object_is_logged_once_and_skipped(wire, clock, capl
     caplog.set_level(logging.ERROR)
     scene.informer.start()
     await scene.informer.wait_for_sync()
-    assert await scene.told() == [("added", "good")]
+    assert await scene.reported() == [("added", "good")]
     await change("bad", "more")
     await change("good", "2")
-    assert await scene.told() == [("modified", "good")]
+    assert await scene.reported() == [("modified", "good")]
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert len(errors) == 1 and '"default/bad"' in errors[0] and "data" in errors[0]
     await change("bad", "3")
-    assert await scene.told() == [("added", "bad")]
+    assert await scene.reported() == [("added", "bad")]
     # The last readable version stays cached until the object is deleted.
     await change("good", "none")
-    assert await scene.told() == [] and scene.informer.cache["default/good"].data == {"n": 2}
+    assert await scene.reported() == [] and scene.informer.cache["default/good"].data == {"n": 2}
     await writer.delete(CONFIG_MAPS, "good", NS)
-    assert await scene.told() == [("deleted", "good")]
+    assert await scene.reported() == [("deleted", "good")]
     await scene.informer.stop()
 
 
@@ -294,7 +294,7 @@ async def test_the_last_readable_version_survives_a_relist_if_the_uid_is_the_sam
     await scene.writer.create(CONFIG_MAPS, a_config("other", NS, n="many"), NS)
     await embedded.store.compact(clock.now() + 1000)
     await clock.advance(10)
-    assert await scene.told() == [("deleted", "other")]
+    assert await scene.reported() == [("deleted", "other")]
     assert list(scene.informer.cache) == ["default/same"]
     await scene.informer.stop()
 
@@ -303,7 +303,7 @@ async def test_a_handler_added_late_is_called_for_cached_objects(scene):
     await scene.put("a")
     scene.informer.start()
     await scene.informer.wait_for_sync()
-    late = Record()
+    late = RecordingHandler()
     scene.informer.add_handler(late)
     await scene.put("b")
     await scene.clock.settle()
@@ -311,14 +311,16 @@ async def test_a_handler_added_late_is_called_for_cached_objects(scene):
 
 
 @pytest.mark.parametrize(
-    ("bug", "sort", "words"),
+    ("bug", "category", "message"),
     [
         (ValueError("a bug"), "failed", "an event handler failed"),
         (AssertionError("a broken invariant"), "failed", "an event handler failed"),
         (Unavailable("not the server's fault"), "refused", "not the server's fault"),
     ],
 )
-async def test_a_handler_that_raises_is_called_for_the_next_object(scene, bug, sort, words, caplog):
+async def test_a_handler_that_raises_is_called_for_the_next_object(
+    scene, bug, category, message, caplog
+):
     """The other objects and the other handlers are not affected."""
     told = []
 
@@ -337,11 +339,14 @@ async def test_a_handler_that_raises_is_called_for_the_next_object(scene, bug, s
     await scene.clock.settle()
     assert told == ["a", "b", "c"]
     assert scene.record.replayed == dict(scene.informer.cache)
-    assert scene.informer.error_counts == {sort: 2}
-    assert f"leases {NS}/odd: {words}" in caplog.text
+    assert scene.informer.error_counts == {category: 2}
+    assert f"leases {NS}/odd: {message}" in caplog.text
     late = []
     scene.informer.add_handler(lambda _kind, _old, new: late.append(1 / (new.name != "odd")))
-    assert (late, scene.informer.error_counts["failed"]) == ([1.0] * 3, 1 + 2 * (sort == "failed"))
+    assert (late, scene.informer.error_counts["failed"]) == (
+        [1.0] * 3,
+        1 + 2 * (category == "failed"),
+    )
 
 
 async def test_an_exception_of_on_unreadable_is_counted(scene, caplog):
@@ -423,7 +428,7 @@ async def test_a_set_shares_starts_and_stops_its_informers(wire, clock):
     leases = informers.get(LEASES, namespace=NS)
     assert informers.get(LEASES, namespace=NS) is leases
     assert informers.get(LEASES, namespace="kube-system") is not leases
-    record = Record()
+    record = RecordingHandler()
     leases.add_handler(record)
     await Client(wire).create(LEASES, a_lease("a", NS), NS)
     async with informers:

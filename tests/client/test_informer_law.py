@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from client.embedded_server import Embedded, Wire
-from client.handler_record import Record
+from client.recording_handler import RecordingHandler
 from client.transport_suite import a_lease
 from holdfast.api.scheme import LEASES
 from holdfast.client.client import Client
@@ -16,25 +16,25 @@ from holdfast.client.informer import Informer
 from holdfast.testing import Chances, FaultyTransport, VirtualClock
 
 NAMES = "abcde"
-TROUBLE = Chances(
+FAULTS = Chances(
     unavailable=0.1, expired=0.1, cut=0.2, torn=0.1, ended=0.1, delay=0.1, lines=4, seconds=0.5
 )
 
 
 async def step(rng, embedded, writer):
     """Restart, compact or disconnect the server, let time pass, or write an object."""
-    name, deed = rng.choice(NAMES), rng.random()
-    match deed:
-        case _ if deed < 0.04:
+    name, choice = rng.choice(NAMES), rng.random()
+    match choice:
+        case _ if choice < 0.04:
             await embedded.stop()
             await embedded.clock.advance(rng.choice((0.1, 5)))
             await embedded.start()
-        case _ if deed < 0.10:
+        case _ if choice < 0.10:
             await embedded.store.compact(embedded.clock.now() + 1000)
-        case _ if deed < 0.16:
+        case _ if choice < 0.16:
             for watching in tuple(embedded.server.context.watches):
                 watching.close()
-        case _ if deed < 0.36:
+        case _ if choice < 0.36:
             await embedded.clock.advance(rng.random())
         case _:
             await write(rng, writer, name)
@@ -56,13 +56,13 @@ async def write(rng, writer, name):
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 async def test_the_cache_converges_after_any_writes_and_faults(seed):
-    rng, clock, record = random.Random(seed), VirtualClock(), Record()
+    rng, clock, record = random.Random(seed), VirtualClock(), RecordingHandler()
     with tempfile.TemporaryDirectory() as directory:
         embedded = Embedded(Path(directory), clock)
         clock.busy.append(lambda: embedded.busy)
         await embedded.start()
         wire = Wire(embedded)
-        faulty = FaultyTransport(wire, chances=TROUBLE, rng=rng, clock=clock)
+        faulty = FaultyTransport(wire, chances=FAULTS, rng=rng, clock=clock)
         informer = Informer(
             Client(faulty), LEASES, clock=clock, namespace="default", rng=rng, on_event=record
         )

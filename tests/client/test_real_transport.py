@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from client.handler_record import Record
+from client.recording_handler import RecordingHandler
 from client.transport_suite import TransportSuite, a_lease
 from holdfast.api.scheme import LEASES, NAMESPACES
 from holdfast.client import kubeconfig
@@ -65,7 +65,7 @@ async def test_an_informer_on_a_real_server_with_faults(transport, streaming):
     await client.create(NAMESPACES, a_namespace(namespace))
     chances = Chances(unavailable=0.1, cut=0.4, torn=0.2, ended=0.3, lines=20)
     faulty = FaultyTransport(transport, chances=chances, rng=random.Random(1))
-    record = Record()
+    record = RecordingHandler()
     informer = Informer(
         Client(faulty), LEASES, clock=SystemClock(), namespace=namespace, on_event=record,
         rng=random.Random(2),

@@ -11,22 +11,22 @@ from holdfast.testing import VirtualClock
 REQUEST = Request("GET", "/api")
 
 
-class Noting:
+class RecordingTransport:
     """A transport that records when each request is sent."""
 
     def __init__(self, clock):
         self.clock = clock
-        self.begun = clock.monotonic()
+        self.started_at = clock.monotonic()
         self.times = []
         self.closed = False
 
     async def send(self, _request):
-        self.times.append(round(self.clock.monotonic() - self.begun, 6))
+        self.times.append(round(self.clock.monotonic() - self.started_at, 6))
         return Response(200, {}, b"")
 
     @asynccontextmanager
     async def stream(self, _request):
-        self.times.append(round(self.clock.monotonic() - self.begun, 6))
+        self.times.append(round(self.clock.monotonic() - self.started_at, 6))
         yield "stream"
 
     async def close(self):
@@ -45,26 +45,26 @@ async def sent(clock, throttled, count):
 
 
 async def test_a_burst_is_sent_at_once_and_the_rest_at_the_rate(clock):
-    noting = Noting(clock)
-    throttled = ThrottledTransport(noting, clock, qps=2, burst=3)
+    recording = RecordingTransport(clock)
+    throttled = ThrottledTransport(recording, clock, qps=2, burst=3)
     await sent(clock, throttled, 6)
-    assert noting.times == [0, 0, 0, 0.5, 1.0, 1.5]
+    assert recording.times == [0, 0, 0, 0.5, 1.0, 1.5]
 
 
 async def test_idle_time_allows_one_burst_and_no_more(clock):
-    noting = Noting(clock)
-    throttled = ThrottledTransport(noting, clock, qps=1, burst=2)
+    recording = RecordingTransport(clock)
+    throttled = ThrottledTransport(recording, clock, qps=1, burst=2)
     await sent(clock, throttled, 3)
     await clock.advance(60)
-    noting.times.clear()
-    noting.begun = clock.monotonic()
+    recording.times.clear()
+    recording.started_at = clock.monotonic()
     await sent(clock, throttled, 4)
-    assert noting.times == [0, 0, 1, 2]
+    assert recording.times == [0, 0, 1, 2]
 
 
 async def test_opening_a_stream_counts_as_a_request(clock):
-    noting = Noting(clock)
-    throttled = ThrottledTransport(noting, clock, qps=1, burst=1)
+    recording = RecordingTransport(clock)
+    throttled = ThrottledTransport(recording, clock, qps=1, burst=1)
     await throttled.send(REQUEST)
 
     async def watch():
@@ -74,6 +74,6 @@ async def test_opening_a_stream_counts_as_a_request(clock):
     watching = asyncio.create_task(watch())
     await clock.advance_until(watching.done)
     assert await watching == "stream"
-    assert noting.times == [0, 1]
+    assert recording.times == [0, 1]
     await throttled.close()
-    assert noting.closed
+    assert recording.closed

@@ -25,7 +25,7 @@ class SmallCluster:
     simulated_nodes: SimulatedNodes
     server: ApiServer
 
-    def cut_watches(self):
+    def end_watches(self):
         """End all watches, as a restart of the server does."""
         for watching in tuple(self.server.context.watches):
             watching.close()

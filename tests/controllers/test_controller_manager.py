@@ -13,18 +13,18 @@ from holdfast.controllers.reconciler import Reconciler
 from holdfast.testing import a_node, a_pod
 
 
-class Dying(Reconciler):
-    name = "dying-controller"
+class Failing(Reconciler):
+    name = "failing-controller"
     required_resources = (PODS,)
 
     async def run(self):
         raise ZeroDivisionError("a bug")
 
 
-class Curious(Reconciler):
+class NodeCounting(Reconciler):
     """Records the number of cached nodes at each call of ``reconcile``."""
 
-    name = "curious-controller"
+    name = "node-counting-controller"
     required_resources = (PODS, NODES)
     seen: tuple[int, ...] = ()
 
@@ -39,21 +39,21 @@ class Curious(Reconciler):
 
 async def test_a_controller_that_fails_is_reported(tmp_path):
     async with start_small_cluster(tmp_path) as cluster:
-        group = ControllerManager(cluster.client, cluster.clock, kinds=(Dying,))
-        await group.start()
-        failing = asyncio.create_task(group.failure())
+        manager = ControllerManager(cluster.client, cluster.clock, kinds=(Failing,))
+        await manager.start()
+        failing = asyncio.create_task(manager.failure())
         await cluster.clock.advance(5)
         with pytest.raises(ZeroDivisionError):
             await failing
-        assert not group.healthy
-        await group.stop()
+        assert not manager.healthy
+        await manager.stop()
 
 
 async def test_controllers_start_after_all_informers_have_synced(tmp_path):
     async with start_small_cluster(tmp_path) as cluster:
         await cluster.create(a_node("n1"), a_node("n2"), a_pod("p"))
-        group = ControllerManager(cluster.client, cluster.clock, kinds=(Curious,))
-        await group.start()
+        manager = ControllerManager(cluster.client, cluster.clock, kinds=(NodeCounting,))
+        await manager.start()
         await cluster.clock.settle()
-        await group.stop()
-        assert set(Curious.seen) == {2}
+        await manager.stop()
+        assert set(NodeCounting.seen) == {2}

@@ -48,12 +48,12 @@ class Failing(Reconciler):
 async def failing(cluster, request):
     Failing.failure = getattr(request, "param", ZeroDivisionError("a bug"))
     Failing.changes = True
-    group = ControllerManager(cluster.client, cluster.clock, kinds=(Failing,))
-    await group.start()
+    manager = ControllerManager(cluster.client, cluster.clock, kinds=(Failing,))
+    await manager.start()
     try:
         yield Failing.made
     finally:
-        await group.stop()
+        await manager.stop()
 
 
 def lines(caplog):

@@ -16,7 +16,7 @@ from holdfast.testing import (
     a_node,
 )
 
-STORM = Chances(
+FAULTS = Chances(
     conflict=0.05, unavailable=0.05, unavailable_after=0.05, lost=0.05, expired=0.05, cut=0.1,
     torn=0.05, ended=0.05,
 )  # fmt: skip
@@ -27,24 +27,24 @@ ENTRY = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
 async def test_after_random_faults_the_number_of_pods_is_right(tmp_path, seed):
     faulty = []
 
-    def storm(transport, clock):
+    def with_faults(transport, clock):
         faulty.append(
             FaultyTransport(
-                transport, chances=STORM, rng=random.Random(seed), clock=clock, enabled=False
+                transport, chances=FAULTS, rng=random.Random(seed), clock=clock, enabled=False
             )
         )
         return faulty[0]
 
-    async with start_small_cluster(tmp_path, storm) as cluster:
+    async with start_small_cluster(tmp_path, with_faults) as cluster:
         faulty[0].enabled = True
         await cluster.create(
             a_node("n"), a_claim_template("t"), a_deployment("web", replicas=5, claims=ENTRY)
         )
         for replicas in (8, 3):
-            cluster.cut_watches()
+            cluster.end_watches()
             await cluster.clock.advance(20)
             await cluster.bind_all("n")
-            cluster.cut_watches()
+            cluster.end_watches()
             scale = {"spec": {"replicas": replicas}}
             await cluster.client.patch(DEPLOYMENTS, "web", scale, "default")
         await cluster.clock.advance(20)

@@ -78,7 +78,7 @@ class SimulatedNodes:
                 run_workers(self._queue, self._reconcile, workers=WORKERS, name="simulated nodes"),
                 name="simulated nodes: workers",
             ),
-            asyncio.create_task(self._node_leases.run(), name="fleet: heartbeat"),
+            asyncio.create_task(self._node_leases.run(), name="simulated nodes: leases"),
         ]
 
     async def stop(self) -> None:

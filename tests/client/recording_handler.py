@@ -1,7 +1,7 @@
 """An event handler that records its calls and checks that they are consistent."""
 
 
-class Record:
+class RecordingHandler:
     """The calls of a handler as (type, name), and the cache that they reproduce."""
 
     def __init__(self):
