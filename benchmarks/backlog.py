@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from clusters import ZONE
-from holdfast.engine.decision import closed_gate
+from holdfast.engine.decision import run_pre_enqueue_plugins
 from holdfast.framework.world import World
 from holdfast.plugins import default_profiles
 from holdfast.scheduler.cycle import SchedulingFailure, schedule_pod
@@ -106,7 +106,7 @@ class Desk:
         self._rng = np.random.default_rng(1)
 
     def _gate(self, pod_info: Any) -> str:
-        closed = closed_gate(PROFILE, pod_info, self.world, self.now)
+        closed = run_pre_enqueue_plugins(PROFILE, pod_info, self.world, self.now)
         return "" if closed is None else closed[0]
 
     def _on_move(self, place: str, _why: str) -> None:
@@ -121,7 +121,7 @@ class Desk:
             outcome = schedule_pod(PROFILE, queued.pod_info, self.world, self.now, self._rng)
             assert isinstance(outcome, SchedulingFailure)
             self.queue.requeue_unschedulable(
-                queued, outcome.rejectors, outcome.pending_on, self.now
+                queued, outcome.unschedulable_plugins, outcome.pending_plugins, self.now
             )
             tried += 1
         return tried

@@ -7,7 +7,7 @@ import pytest
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns.interner import CPU
 from holdfast.engine.invariants import check_invariants
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY, default_profiles
@@ -160,7 +160,7 @@ def test_R095_every_one_of_2000_owners_is_allocated_where_there_is_room_for_all(
 
 def placed_by(args, reservation, **pod):
     """What an owner's attempt comes to under some ReservationArgs."""
-    profile = build("p", REGISTRY, args={"Reservation": args})
+    profile = build_profile("p", REGISTRY, args={"Reservation": args})
     world = World()
     for obj in (typed(a_node("n", cpu="16", allocatable={"example.com/x": "9"})), reservation):
         world.upsert(obj)

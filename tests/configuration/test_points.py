@@ -29,7 +29,9 @@ def test_an_empty_profile_is_the_built_in_one():
     assert sorted(names(found, PreFilterPlugin)) == sorted(
         name for name in names(DEFAULT, PreFilterPlugin) if name in names(found, PreFilterPlugin)
     )
-    assert all(found.weight(p.name) == DEFAULT.weight(p.name) for p in found.having(ScorePlugin))
+    assert all(
+        found.weight(p.name) == DEFAULT.weight(p.name) for p in found.plugins_at(ScorePlugin)
+    )
 
 
 def test_an_empty_profile_decides_as_the_built_in_one():

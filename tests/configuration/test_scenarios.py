@@ -5,7 +5,7 @@ import numpy as np
 from configuration.writing import config, mistakes, names, off, on, only, profile, wrong_args
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.reading import read
-from holdfast.engine.profile import Entry
+from holdfast.engine.profile import PluginEntry
 from holdfast.framework.plugin import FilterPlugin, Scope, ScorePlugin, Traits
 from holdfast.plugins import REGISTRY, default_profiles
 from holdfast.testing import a_node, a_pod
@@ -55,7 +55,7 @@ def test_S003_a_default_that_is_named_keeps_its_place_and_takes_the_weight():
 
 
 def test_S004_a_points_own_order_comes_first_and_what_is_new_last():
-    catalog = Catalog((*REGISTRY, Entry(MyFilter, "MyFilter", default=False)))
+    catalog = Catalog((*REGISTRY, PluginEntry(MyFilter, "MyFilter", default=False)))
     raw = config(profile(filter=on("NodeName", "MyFilter")))
     found = read(raw, catalog).profiles["default-scheduler"]
     others = [name for name in names(DEFAULT, FilterPlugin) if name != "NodeName"]

@@ -36,7 +36,7 @@ def only(raw):
 
 
 def names(profile, point):
-    return [plugin.name for plugin in profile.having(point)]
+    return [plugin.name for plugin in profile.plugins_at(point)]
 
 
 def mistakes(raw, catalog=None):

@@ -48,7 +48,7 @@ def test_pods_of_both_examples_get_their_devices():
         pod_info = world.pod_info(pod)
         placement = decide(profile, pod_info, world, 0.0, np.random.default_rng(0))
         assert isinstance(placement, Placement), placement.message()
-        for plugin in profile.having(ReservePlugin):
+        for plugin in profile.plugins_at(ReservePlugin):
             if plugin.name in placement.states:
                 assert plugin.reserve(placement.states[plugin.name], placement) is None
         promises = placement.states["DynamicResources"].written.promises

@@ -34,15 +34,15 @@ def cluster():
 class Strict(Auditor):
     """Complains at once."""
 
-    def after(self, placement):
-        super().after(placement)
-        self.complain()
+    def after_attempt(self, placement):
+        super().after_attempt(placement)
+        self.raise_faults()
 
 
 @pytest.fixture
 def audit(cluster):
     auditor = Strict(cluster.world)
-    auditor.before()
+    auditor.before_attempt()
     return auditor
 
 
@@ -57,73 +57,73 @@ def placed(cluster, name, *, node, assume=True, **options):
 
 def test_others_may_overcommit_and_we_may_go_on_beside_it(cluster, audit):
     """n2 has more than it can bear; that is nobody's fault here."""
-    audit.after(placed(cluster, "p", node="n1", cpu="2"))
+    audit.after_attempt(placed(cluster, "p", node="n1", cpu="2"))
     with pytest.raises(AssertionError, match="I1: n2 promised 9000 of cpu and has 8000"):
         check_invariants(cluster.world)
 
 
 def test_room_we_take_beyond_what_a_node_has(cluster, audit):
     with pytest.raises(AssertionError, match="I1: with default/p, n1 promises 9000 of cpu"):
-        audit.after(placed(cluster, "p", node="n1", cpu="5"))
+        audit.after_attempt(placed(cluster, "p", node="n1", cpu="5"))
 
 
 def test_more_of_what_is_too_much_already(cluster, audit):
     with pytest.raises(AssertionError, match="I1: with default/p, n2 promises 10000 of cpu"):
-        audit.after(placed(cluster, "p", node="n2"))
+        audit.after_attempt(placed(cluster, "p", node="n2"))
 
 
 def test_a_change_on_a_node_that_was_not_chosen(cluster, audit):
     placed(cluster, "elsewhere", node="n1")
     with pytest.raises(AssertionError, match="I1: an attempt changed what is taken on n1"):
-        audit.after(placed(cluster, "p", node="n2", assume=False))
+        audit.after_attempt(placed(cluster, "p", node="n2", assume=False))
 
 
 def test_a_change_although_no_node_was_found(cluster, audit):
     placed(cluster, "elsewhere", node="n1")
-    audit.before()
-    audit.after(None)
+    audit.before_attempt()
+    audit.after_attempt(None)
     cluster.world.forget("uid-pod-default-elsewhere")
     with pytest.raises(AssertionError, match="I1: an attempt changed what is taken on n1"):
-        audit.after(None)
+        audit.after_attempt(None)
 
 
 def test_a_pod_that_ignores_reservations_stands_in_held_room_but_on_nobodys_feet(cluster, audit):
     ignoring = {names.IGNORED: "true"}
-    audit.after(placed(cluster, "p", node="n1", cpu="6", labels=ignoring))
-    audit.before()
-    audit.after(placed(cluster, "r", node="n1", cpu="2", labels=ignoring))
-    audit.before()
+    audit.after_attempt(placed(cluster, "p", node="n1", cpu="6", labels=ignoring))
+    audit.before_attempt()
+    audit.after_attempt(placed(cluster, "r", node="n1", cpu="2", labels=ignoring))
+    audit.before_attempt()
     with pytest.raises(AssertionError, match="I1: with default/q, n1 promises 11000 of cpu"):
-        audit.after(placed(cluster, "q", node="n1", cpu="3", labels=ignoring))
+        audit.after_attempt(placed(cluster, "q", node="n1", cpu="3", labels=ignoring))
 
 
 def test_an_offer_lowered_by_somebody_who_draws_nothing(cluster, audit):
     offers = cluster.world.offers
     offers.assign("a-ghost", {"uid-reservation--r": {CPU: 1000}})
     with pytest.raises(AssertionError, match="I2: default/p lowered what r has left"):
-        audit.after(placed(cluster, "p", node="n1", cpu="1"))
+        audit.after_attempt(placed(cluster, "p", node="n1", cpu="1"))
 
 
 def test_an_offer_that_comes_or_goes_in_an_attempt(cluster, audit):
     reservation = next(iter(cluster.world.offers)).reservation
     cluster.world.delete(reservation)
     with pytest.raises(AssertionError, match="I2: an attempt changed which reservations"):
-        audit.after(placed(cluster, "p", node="n1", cpu="1"))
+        audit.after_attempt(placed(cluster, "p", node="n1", cpu="1"))
 
 
 def test_a_stranger_who_draws(cluster, audit):
     placement = placed(cluster, "p", node="n1", cpu="1")
     cluster.world.offers.assign(placement.pod.uid, {"uid-reservation--r": {CPU: 1000}})
     with pytest.raises(AssertionError, match="I4: default/p draws on r and does not own it"):
-        audit.after(placement)
+        audit.after_attempt(placement)
 
 
 def test_everything_is_added_up_anew_now_and_then(cluster, audit):
     """A mistake in the columns that no single attempt made is found too."""
     cluster.world.nodes.amounts.requested[CPU, 0] += 1
-    audit.before()
+    audit.before_attempt()
     with pytest.raises(AssertionError, match="n1: cpu says 4001, its parts say 4000"):
-        audit.after(None)
+        audit.after_attempt(None)
 
 
 def a_holder(name, device, *, share="", **consumed):
@@ -192,4 +192,4 @@ def test_I3_holdings_that_do_not_add_up():
 def test_a_counter_below_zero_that_nothing_uses_is_no_broken_promise(cluster, audit):
     counters = [{"name": "set", "counters": {"memory": {"value": "-1"}}}]
     cluster.add(a_slice("odd", node="n1", devices=[], shared_counters=counters))
-    audit.after(placed(cluster, "p", node="n1", cpu="2"))
+    audit.after_attempt(placed(cluster, "p", node="n1", cpu="2"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.plugins import REGISTRY
 from holdfast.testing import FakeCluster, a_node, a_pod, typed
 
@@ -82,6 +82,6 @@ def test_a_nominated_pod_that_requests_nothing_still_counts_as_a_pod():
 
 def test_filters_that_look_at_nodes_alone_have_nothing_to_do_with_nominated_pods():
     enabled = [(name, 0) for name in ("NodeUnschedulable", "DefaultBinder")]
-    cluster = FakeCluster(a_node("n0"), profile=build("mine", REGISTRY, enabled=enabled))
+    cluster = FakeCluster(a_node("n0"), profile=build_profile("mine", REGISTRY, enabled=enabled))
     cluster.world.nominations.set(cluster.world.pod_info(typed(a_pod("coming", cpu="8"))), "n0")
     assert cluster.place(a_pod("a", cpu="8")) == "n0"

@@ -69,8 +69,8 @@ def test_a_profile_that_draws_on_no_offer_sees_none():
     )  # fmt: skip
     world = a_world(a_node("n1"), held)
     pod = world.pod_info(typed(a_pod(labels=owner)))
-    assert View(world, pod, 0.0).matched is not None
-    assert View(world, pod, 0.0, offers=False).matched is None
+    assert View(world, pod, 0.0).matched_reservations is not None
+    assert View(world, pod, 0.0, offers=False).matched_reservations is None
 
 
 def test_kinds_nobody_reads_are_let_through():

@@ -29,7 +29,7 @@ from holdfast.apiserver.wire.responses import StreamResponse
 from holdfast.client.client import Client
 from holdfast.client.transport import Request, Response, Stream, Transport
 from holdfast.clock import SystemClock
-from holdfast.engine.invariants import broken_promises
+from holdfast.engine.invariants import invariant_violations
 from holdfast.errors import HoldfastError
 from holdfast.store.store import Store
 from holdfast.testing import builders as build
@@ -136,7 +136,9 @@ class Target(Harness):
 
         The scheduler checks each of its own placements besides.
         """
-        broken = [words for words in broken_promises(self.world, ours=()) if words[:3] != "I3:"]
+        broken = [
+            words for words in invariant_violations(self.world, ours=()) if words[:3] != "I3:"
+        ]
         assert not broken, "; ".join(broken)
 
     async def _start_server(self) -> None:

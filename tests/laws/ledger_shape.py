@@ -72,7 +72,7 @@ def _neighbours(nodes):
             for address, count in addresses.items()
         },
         "terms": {
-            (held.role, held.term, names[row]): int(held.rows[row])
+            (held.enabled_points, held.term, names[row]): int(held.rows[row])
             for held in roster.held._in_order
             for row in held.rows.nonzero()[0]
         },

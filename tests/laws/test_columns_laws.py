@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from holdfast.columns import journal
 from holdfast.columns.interner import PODS
-from holdfast.engine.decision import decide, feasible, ranked
-from holdfast.engine.profile import build
+from holdfast.engine.decision import decide, feasible, scored_rows
+from holdfast.engine.profile import build_profile
 from holdfast.engine.scoring import score_rows, total
 from holdfast.framework.plugin import Code
 from holdfast.framework.rejection import Rejection
@@ -73,13 +73,13 @@ def decided(profile, pod, world):
             for row in world.nodes.rows.tolist()
         }
     rows = found.rows
-    if found.mask is None and found.record.simple:
-        kept = found.record.total[rows]
-        again = total(score_rows(profile, found.active, rows), len(rows))
+    if found.mask is None and found.pod_class.simple:
+        kept = found.pod_class.total[rows]
+        again = total(score_rows(profile, found.outcomes, rows), len(rows))
         assert (kept == again).all(), "kept totals differ from totals worked out anew"
-    ranking, mixed = ranked(profile, found)
+    ranking, mixed = scored_rows(profile, found)
     rows = rows if isinstance(ranking, slice) else ranking
-    sums = total(score_rows(profile, found.active, rows), len(rows))
+    sums = total(score_rows(profile, found.outcomes, rows), len(rows))
     assert (mixed == sums).all(), "kept and asked totals together differ from totals made anew"
     return {names[row]: float(sums[i]) for i, row in enumerate(rows.tolist())}
 
@@ -128,7 +128,7 @@ def test_the_order_of_rows_does_not_matter(seed):
 @given(seeds)
 def test_columns_equal_the_slow_reference(seed):
     cluster = RandomCluster(Random(seed))
-    profile = build("standard", REGISTRY, enabled=[(name, 0) for name in STANDARD])
+    profile = build_profile("standard", REGISTRY, enabled=[(name, 0) for name in STANDARD])
     for _ in range(12):
         for _ in range(4):
             cluster.step()

@@ -18,7 +18,7 @@ from holdfast.columns.pod_info import sum_of
 from holdfast.controllers.reservation_plan import plan_reservation
 from holdfast.controllers.reservation_usage import Ground
 from holdfast.engine.invariants import check_invariants
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
@@ -30,7 +30,7 @@ from laws.ledger_shape import shape_of
 from soak_size import SEED, TIMES
 
 ARGS = {"preAllocationConfig": {"enableClusterMode": True}}
-PROFILE = build("default-scheduler", REGISTRY, args={"Reservation": ARGS})
+PROFILE = build_profile("default-scheduler", REGISTRY, args={"Reservation": ARGS})
 SEEDS, STEPS = range(SEED, SEED + 16 * TIMES), 40
 HOLDING = ("Available", "Waiting")
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engine.memory import Memory
-from holdfast.engine.nominated_pods import judge
-from holdfast.engine.prepared import filters_of
+from holdfast.engine.decision_cache import DecisionCache
+from holdfast.engine.nominated_pods import run_filter_plugins
+from holdfast.engine.plugin_results import active_filters
 from holdfast.framework.plugin import PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -18,10 +18,10 @@ PROFILE = default_profiles()["default-scheduler"]
 
 def filters(world, pod):
     """What filters for a pod, or None if preparing turned it away."""
-    pod_info, memory = world.pod_info(pod), Memory(PROFILE)
+    pod_info, memory = world.pod_info(pod), DecisionCache(PROFILE)
     view = View(world, pod_info, 0.0)
-    active = memory.complete(memory.record(pod_info, view), pod_info, view)
-    return None if any(p.reject is not None for p in active) else filters_of(active)
+    active = memory.pre_filter_per_pod(memory.pod_class(pod_info, view), pod_info, view)
+    return None if any(p.reject is not None for p in active) else active_filters(active)
 
 
 @law(80)
@@ -38,13 +38,17 @@ def test_a_victim_gives_back_what_its_leaving_does(data, objects, asking):
         return
     row = data.draw(st.sampled_from(rows))
     gone = data.draw(st.lists(st.sampled_from(there[row]), min_size=1, unique=True))
-    promised = judge(before, row, PodChange(removed={row: gone}))
+    promised = run_filter_plugins(before, row, PodChange(removed={row: gone}))
     for pod in gone:
         world.delete(pod.pod)
     after = filters(world, asking)
     if after is None:
         return
     if promised is None:
-        assert judge(after, row) is None, "the dry run saw room that eviction does not make"
+        assert run_filter_plugins(after, row) is None, (
+            "the dry run saw room that eviction does not make"
+        )
     else:
-        assert judge(after, row) is not None, "eviction makes room that the dry run did not see"
+        assert run_filter_plugins(after, row) is not None, (
+            "eviction makes room that the dry run did not see"
+        )

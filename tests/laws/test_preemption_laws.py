@@ -13,7 +13,7 @@ from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.columns import journal
 from holdfast.engine.audit import Auditor
 from holdfast.engine.decision import feasible
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -60,7 +60,7 @@ def both(profile, pod_info, world, spares=lambda _: False):
     plugin = next(p for p in profile.plugins if p.name == "DefaultPreemption")
     world.auditor = Auditor(world)
     effect = plugin.post_filter(None, rejection, view)
-    world.auditor.complain()
+    world.auditor.raise_faults()
     if "not eligible" in effect.message:
         return Counter()
     wanted = preempt(rejection, view, spares)
@@ -81,7 +81,7 @@ def reserve(seed):
     cluster = BusyCluster(Random(seed), nodes=6)
     cluster.fill()
     args = {"Reservation": {"enablePreemption": True}}
-    profile = build("all", REGISTRY, enabled=EVERYTHING, args=args)
+    profile = build_profile("all", REGISTRY, enabled=EVERYTHING, args=args)
     seen = Counter()
     for _ in range(14):
         for _ in range(cluster.random.randint(1, 6)):
@@ -102,19 +102,19 @@ def decided(profile, pod_info, world):
     found = feasible(profile, pod_info, world, NOW)
     names = world.nodes.names
     if not isinstance(found, Rejection):
-        return sorted(names[row] for row in found.rows.tolist()), found.chosen
+        return sorted(names[row] for row in found.rows.tolist()), found.preselected_row
     told = {
         names[row]: (int(found.codes[row]), found.plugin_at(row), found.reasons(row))
         for row in world.nodes.rows.tolist()
     }
-    return found.message(), found.rejectors, told
+    return found.message(), found.unschedulable_plugins, told
 
 
 def live(seed, plugins):
     """Let things happen and compare, again and again: what is remembered shall have its chance."""
     cluster = BusyCluster(Random(seed), nodes=6)
     cluster.fill()
-    profile = build("all", REGISTRY, enabled=plugins)
+    profile = build_profile("all", REGISTRY, enabled=plugins)
     odd = 0.3 if plugins is NEIGHBOURS else 0.0
     pods = [cluster.a_preemptor(odd) for _ in range(3)]
     seen = Counter()
@@ -162,4 +162,4 @@ def test_the_only_one_it_must_be_near_to_may_go():
     world.upsert(typed(a_pod("old", cpu="1", node="x", labels={"app": "a"})))
     world.upsert(typed(a_pod("other", cpu="1", node="y", labels={"app": "b"})))
     pod = typed(a_pod("p", cpu="1", priority=9, labels={"app": "a"}, affinity=near))
-    assert compare(build("all", REGISTRY, enabled=NEIGHBOURS), pod, world)["found"]
+    assert compare(build_profile("all", REGISTRY, enabled=NEIGHBOURS), pod, world)["found"]

@@ -13,7 +13,7 @@ from holdfast.capacity.pre_allocation import Inheritance
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.configuration.reading import Configuration
 from holdfast.engine.invariants import check_invariants
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
@@ -28,7 +28,7 @@ from laws.ledger_shape import rebuilt, shape_of
 from soak_size import SEED, TIMES, law
 
 ARGS = {"enablePreemption": True, "preAllocationConfig": {"enableClusterMode": True}}
-PROFILE = build("default-scheduler", REGISTRY, args={"Reservation": ARGS})
+PROFILE = build_profile("default-scheduler", REGISTRY, args={"Reservation": ARGS})
 _SEEDS = os.environ.get("HOLDFAST_SEEDS", f"{SEED}:{SEED + 4 * TIMES}")
 SEEDS = range(*map(int, _SEEDS.split(":")))
 """Hunt with others: ``HOLDFAST_SEEDS=1000:1100 pytest tests/laws/test_promises.py``."""

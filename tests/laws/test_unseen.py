@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from holdfast.engine.plugin_results import run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
-from holdfast.engine.prepared import ask
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
 from holdfast.framework.view import View
@@ -37,7 +37,7 @@ def seen(world, pod):
     pod_info = world.pod_info(pod)
     rows, told = world.nodes.rows, {}
     for plugin in (make({}) for make in LOOKING):
-        made = ask(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ())
+        made = run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ())
         verdicts = np.zeros(len(rows), np.int8)
         scores = np.zeros(len(rows))
         if made.filters:

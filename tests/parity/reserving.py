@@ -4,8 +4,8 @@ import msgspec
 
 from holdfast.api.decode import convert_object
 from holdfast.api.reservation import Reservation
+from holdfast.engine.plugin_results import run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
-from holdfast.engine.prepared import ask
 from holdfast.framework.plugin import PodChange
 from holdfast.framework.view import View
 from holdfast.framework.world import World
@@ -136,7 +136,9 @@ def is_reserve_pod(raw):
 def asked_for(uid, raw, world):
     """Prepare the plugin for the reserve pod of a reservation."""
     pod_info, plugin = world.pod_info(pod(raw, uid=uid), stands_in=True), Plugin()
-    return Asked(plugin, ask(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world)
+    return Asked(
+        plugin, run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world
+    )
 
 
 def asking(state, raw=None):

@@ -9,8 +9,8 @@ import numpy as np
 from holdfast.api.decode import convert_object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.engine.plugin_results import PreFilterOutcome, run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
-from holdfast.engine.prepared import Prepared, ask
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
 from holdfast.framework.plugin import NO_CHANGE, Code, PreFilterPlugin, implements
@@ -56,7 +56,7 @@ class Asked:
     """One plugin, prepared for one pod."""
 
     plugin: Any
-    prepared: Prepared
+    prepared: PreFilterOutcome
     world: World
 
     @property
@@ -73,7 +73,7 @@ class Asked:
 
     @property
     def narrowed_to(self) -> set[str] | None:
-        rows = self.prepared.narrow
+        rows = self.prepared.allowed_rows
         return None if rows is None else {self.world.nodes.names[row] for row in rows}
 
     def filter(self, node_name, change=NO_CHANGE):
@@ -83,7 +83,7 @@ class Asked:
         row = self.world.nodes.row_of[node_name]
         if not self.prepared.filters:
             return SUCCESS
-        if self.prepared.narrow is not None and row not in self.prepared.narrow:
+        if self.prepared.allowed_rows is not None and row not in self.prepared.allowed_rows:
             return {"code": "UnschedulableAndUnresolvable"}
         state = self.prepared.state
         verdict = int(self.plugin.filter(state, np.array([row]), change)[0])
@@ -112,7 +112,9 @@ def asked(plugin, raw_pod, world, now=0.0):
     """Prepare a plugin for a pod."""
     assert implements(plugin, PreFilterPlugin)
     pod_info = world.pod_info(pod(raw_pod, uid="incoming"))
-    return Asked(plugin, ask(PluginUse(plugin), pod_info, View(world, pod_info, now), ()), world)
+    return Asked(
+        plugin, run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, now), ()), world
+    )
 
 
 def by_name(scores):

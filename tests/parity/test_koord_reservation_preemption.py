@@ -4,8 +4,8 @@ import numpy as np
 
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
+from holdfast.engine.plugin_results import run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
-from holdfast.engine.prepared import ask
 from holdfast.framework.plugin import Code
 from holdfast.framework.rejection import PASSED, Rejection
 from holdfast.framework.view import View
@@ -26,7 +26,7 @@ FILE = "koord_reservation_filter.jsonl"
 def refused_everywhere(world, pod_info):
     """Return a rejection on every node by the Reservation plugin alone."""
     view, plugin = View(world, pod_info, 0.0), ReservationPlugin({"enablePreemption": True})
-    prepared, size = ask(PluginUse(plugin), pod_info, view, ()), world.nodes.size
+    prepared, size = run_pre_filter(PluginUse(plugin), pod_info, view, ()), world.nodes.size
     return Rejection(
         pod=pod_info, view=view, nodes=world.nodes.node_count,
         codes=np.full(size, Code.UNSCHEDULABLE, np.int8),

@@ -74,7 +74,7 @@ def test_fit_error(record):
     rejection = Rejection(
         pod=pod_info, view=View(world, pod_info, 0.0), nodes=count, filters=filters,
         codes=np.ones(len(statuses), np.int8), plugin_of=np.zeros(len(statuses), np.int8),
-        prefilter=("Spoken", Reject(Code.UNSCHEDULABLE, (first,))) if first else None,
+        pre_filter_reject=("Spoken", Reject(Code.UNSCHEDULABLE, (first,))) if first else None,
     )  # fmt: skip
     last = diagnosis["postFilterMsg"]
     effect = PostFilterResult("Spoken", last) if last else None

@@ -4,8 +4,8 @@ import numpy as np
 
 from holdfast.api.decode import convert_object
 from holdfast.api.workloads import PodDisruptionBudget
+from holdfast.engine.plugin_results import run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
-from holdfast.engine.prepared import ask
 from holdfast.framework.plugin import NO_CHANGE, Code, Traits
 from holdfast.framework.rejection import PASSED, Rejection
 from holdfast.framework.view import View
@@ -72,7 +72,7 @@ def rejection(record, world, raw_pod, codes):
             filters.append((Fake(name, answers[name]), None))
         else:
             plugin = real[name]({})
-            prepared = ask(PluginUse(plugin), pod_info, view, ())
+            prepared = run_pre_filter(PluginUse(plugin), pod_info, view, ())
             if prepared.filters:
                 filters.append((plugin, prepared.state))
     found = np.zeros(world.nodes.size, np.int8)

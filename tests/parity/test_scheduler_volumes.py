@@ -10,8 +10,8 @@ from holdfast.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from holdfast.engine.plugin_results import run_pre_filter
 from holdfast.engine.plugin_use import PluginUse
-from holdfast.engine.prepared import ask
 from holdfast.framework.view import View
 from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.volume_binding import VolumeBinding
@@ -46,7 +46,9 @@ def tell(world, record):
 def as_itself(plugin, raw, world):
     """Prepare a plugin for a pod with its own uid, which may be the owner of its claims."""
     pod_info = world.pod_info(pod(raw))
-    return Asked(plugin, ask(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world)
+    return Asked(
+        plugin, run_pre_filter(PluginUse(plugin), pod_info, View(world, pod_info, 0.0), ()), world
+    )
 
 
 def without_error(status):

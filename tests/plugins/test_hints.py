@@ -102,7 +102,7 @@ def news(resource, changes, versions):
 
 
 @pytest.mark.parametrize(
-    "plugin", PROFILE.having(QueueingHintPlugin), ids=lambda plugin: plugin.name
+    "plugin", PROFILE.plugins_at(QueueingHintPlugin), ids=lambda plugin: plugin.name
 )
 def test_a_plugin_hears_everything_it_would_say_yes_to(plugin):
     world = a_world(a_node("n"))

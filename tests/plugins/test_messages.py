@@ -9,7 +9,7 @@ TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 def test_S019_no_nodes_at_all():
     found = outcome(a_world(), a_pod())
     assert found.message() == "no nodes available to schedule pods"
-    assert found.rejectors == frozenset()
+    assert found.unschedulable_plugins == frozenset()
 
 
 def test_S020_more_than_any_node_has():
@@ -18,7 +18,7 @@ def test_S020_more_than_any_node_has():
         "0/3 nodes are available: 3 Insufficient cpu. " + NC
         + "0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     )  # fmt: skip
-    assert outcome(world, a_pod(cpu="5")).rejectors == {"NodeResourcesFit"}
+    assert outcome(world, a_pod(cpu="5")).unschedulable_plugins == {"NodeResourcesFit"}
 
 
 def test_S021_full_of_pods_of_the_same_priority():
@@ -69,7 +69,7 @@ def test_S026_nodes_left_out_by_field():
         "0/5 nodes are available: 1 Insufficient cpu, "
         "4 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
-    assert outcome(world, pod).rejectors == {"NodeAffinity", "NodeResourcesFit"}
+    assert outcome(world, pod).unschedulable_plugins == {"NodeAffinity", "NodeResourcesFit"}
     missing = outcome(world, a_pod(cpu="1", affinity=by_field("nobody"))).message()
     assert missing == (
         "0/5 nodes are available: 5 node(s) didn't satisfy plugin(s) [NodeAffinity]."
@@ -90,7 +90,7 @@ def test_S025_an_unbound_claim_of_an_immediate_class_ends_the_chain():
 
 def test_a_missing_claim_is_told_by_the_first_plugin_that_looks():
     found = outcome(a_world(*small_nodes(3)), a_pod(volumes=mounting("data")))
-    assert found.rejectors == {"VolumeRestrictions"}
+    assert found.unschedulable_plugins == {"VolumeRestrictions"}
     assert found.message() == ('0/3 nodes are available: persistentvolumeclaim "data" not found.')
 
 

@@ -1,7 +1,7 @@
 """Single plugins through the whole of deciding: the scenarios' own numbers."""
 
 from holdfast.engine.explanation import explain
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.plugins import REGISTRY
 from holdfast.testing import a_device_class, a_node, a_pod, a_reservation, a_slice, typed
 from plugins.deciding import a_world, feasible_nodes, node_of, outcome, scores, small_nodes, told
@@ -43,7 +43,7 @@ def test_S037_requested_to_capacity_ratio():
         "type": "RequestedToCapacityRatio", "resources": [{"name": "cpu"}, {"name": "memory"}],
         "requestedToCapacityRatio": {"shape": shape},
     }  # fmt: skip
-    profile = build("p", REGISTRY, args={LEAST: {"scoringStrategy": strategy}})
+    profile = build_profile("p", REGISTRY, args={LEAST: {"scoringStrategy": strategy}})
 
     answer = explain(profile, typed(a_pod(cpu="500m", memory="1Gi")), half_used(), 0.0)
     assert answer["nodes"][1]["scores"][LEAST]["raw"] == 50
@@ -63,7 +63,7 @@ def test_S041_ignored_resource_groups():
     found = outcome(a_world(a_node("n1")), pod)
     assert found.message() == "0/1 nodes are available: 1 Insufficient example.com/x."
     assert found.codes.tolist() == [2]
-    profile = build("p", REGISTRY, args={LEAST: {"ignoredResourceGroups": ["example.com"]}})
+    profile = build_profile("p", REGISTRY, args={LEAST: {"ignoredResourceGroups": ["example.com"]}})
     assert node_of(a_world(a_node("n1")), pod, profile) == "n1"
 
 

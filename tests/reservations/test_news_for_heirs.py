@@ -4,7 +4,7 @@ import numpy as np
 
 from holdfast.capacity.reserve_pod import reserve_pod
 from holdfast.engine.decision import feasible
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.framework.plugin import Placement
 from holdfast.framework.world import World
 from holdfast.plugins import REGISTRY
@@ -12,7 +12,7 @@ from holdfast.scheduler.cycle import schedule_pod
 from holdfast.testing import a_node, a_pod, a_reservation, typed
 
 ARGS = {"Reservation": {"preAllocationConfig": {"enableClusterMode": True}}}
-PROFILE = build("default-scheduler", REGISTRY, args=ARGS)
+PROFILE = build_profile("default-scheduler", REGISTRY, args=ARGS)
 OFFERED = {"pod.koordinator.sh/is-pre-allocatable": "true"}
 RANK = "pod.koordinator.sh/pre-allocatable-priority"
 MINE = {"app": "a"}

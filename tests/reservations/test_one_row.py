@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from holdfast.capacity.held_room import NOTHING, given_back
-from holdfast.engine.decision import decide, feasible, ranked
-from holdfast.engine.memory import Memory
+from holdfast.engine.decision import decide, feasible, scored_rows
+from holdfast.engine.decision_cache import DecisionCache
 from holdfast.engine.profile import Profile
 from holdfast.engine.scoring import score_rows
 from holdfast.framework.plugin import Placement, PodChange, PreFilterResult, PreFilterState
@@ -180,13 +180,13 @@ def test_the_best_rows_are_those_of_scoring_everything(seed):
         scores = score_rows(profile, found.active, found.rows)
         total = sum(score.weighted for score in scores)
         best = found.rows[total == total.max()]
-        if found.record.simple:
-            assert sorted(found.record.best_rows()) == best.tolist()
-        rows, sums = ranked(profile, found)
+        if found.pod_class.simple:
+            assert sorted(found.pod_class.best_rows()) == best.tolist()
+        rows, sums = scored_rows(profile, found)
         assert np.arange(world.nodes.size)[rows][sums == sums.max()].tolist() == best.tolist()
-        compared += found.record.leading is not None
-        anew = Memory(profile).record(pod_info, found.view)
+        compared += found.pod_class.leading is not None
+        anew = DecisionCache(profile).pod_class(pod_info, found.view)
         anew.refresh()
-        assert (anew.ok == found.record.ok).all()
-        assert (anew.total[anew.ok] == found.record.total[anew.ok]).all()
+        assert (anew.ok == found.pod_class.ok).all()
+        assert (anew.total[anew.ok] == found.pod_class.total[anew.ok]).all()
     assert ordered or compared, "no owner's best offers were compared alone"

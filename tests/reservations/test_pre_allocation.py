@@ -7,7 +7,7 @@ import yaml
 
 from holdfast.api.scheme import NODES, PODS
 from holdfast.configuration.reading import Configuration, read
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.plugins import REGISTRY
 from holdfast.plugins.reservation.reserve_pods import TRIES
 from holdfast.testing.faults import Fault, FaultyTransport
@@ -45,7 +45,7 @@ def offered(name, cpu, rank, **more):
 @asynccontextmanager
 async def configured(tmp_path, **config):
     args = {"Reservation": {"preAllocationConfig": config}}
-    profile = build("default-scheduler", REGISTRY, args=args)
+    profile = build_profile("default-scheduler", REGISTRY, args=args)
     configuration = Configuration({"default-scheduler": profile})
     async with Harness(tmp_path / "store", configuration=configuration) as cluster:
         yield cluster

@@ -7,7 +7,7 @@ import pytest
 from holdfast.api.scheme import DISRUPTION_BUDGETS, EVENTS, PODS, RESERVATIONS
 from holdfast.client.client import PatchType
 from holdfast.configuration.reading import Configuration
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.plugins import REGISTRY
 from holdfast.testing import a_priority_class
 from holdfast.testing.builders import an_object
@@ -33,7 +33,9 @@ SHORT = "0/1 nodes are available: 1 Insufficient cpu."
 
 @asynccontextmanager
 async def evicting(directory, **more):
-    profile = build("default-scheduler", REGISTRY, args={"Reservation": {"enablePreemption": True}})
+    profile = build_profile(
+        "default-scheduler", REGISTRY, args={"Reservation": {"enablePreemption": True}}
+    )
     configuration = Configuration({"default-scheduler": profile})
     async with Harness(directory / "store", configuration=configuration, **more) as cluster:
         yield cluster

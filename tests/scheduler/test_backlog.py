@@ -46,7 +46,7 @@ class Backlog:
             outcome = schedule_pod(PROFILES[NAME], queued.pod_info, self.world, self.now, None)
             assert isinstance(outcome, SchedulingFailure)
             self.queue.requeue_unschedulable(
-                queued, outcome.rejectors, outcome.pending_on, self.now
+                queued, outcome.unschedulable_plugins, outcome.pending_plugins, self.now
             )
             away.append(queued.pod_info.name)
         self.judged.clear()

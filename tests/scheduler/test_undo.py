@@ -131,7 +131,7 @@ def test_a_refusal_to_reserve_is_told_as_upstream_tells_it(world, code, error, m
     rng = np.random.default_rng(0)
     outcome = schedule_pod(Profile("test", tuple(plugins)), pod_info, world, 0.0, rng)
     assert (outcome.error, outcome.message) == (error, message)
-    assert outcome.rejectors == (frozenset() if error else {"b"})
+    assert outcome.unschedulable_plugins == (frozenset() if error else {"b"})
 
 
 class Prepared(Diary):

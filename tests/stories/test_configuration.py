@@ -9,7 +9,7 @@ import yaml
 from holdfast.configuration.catalog import Catalog
 from holdfast.configuration.file import load
 from holdfast.configuration.reading import read
-from holdfast.engine.profile import Entry
+from holdfast.engine.profile import PluginEntry
 from holdfast.framework.per_node import PerNodePlugin, columnar
 from holdfast.plugins import REGISTRY
 from holdfast.testing import a_node, a_pod
@@ -56,7 +56,7 @@ class Stumbles(PerNodePlugin):
 
 async def test_a_pod_whose_attempt_failed_waits_as_long_as_configured(tmp_path):
     stumbles = Stumbles()
-    entry = Entry(lambda _args: columnar(stumbles), "Stumbles", default=False)
+    entry = PluginEntry(lambda _args: columnar(stumbles), "Stumbles", default=False)
     on = {"multiPoint": {"enabled": [{"name": "Stumbles"}]}}
     raw = {
         "profiles": [{"plugins": on}],

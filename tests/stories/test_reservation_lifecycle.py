@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.scheme import DEPLOYMENTS, PODS, RESERVATIONS
 from holdfast.api.timestamps import rfc3339
-from holdfast.engine.profile import build
+from holdfast.engine.profile import build_profile
 from holdfast.errors import Invalid, NotFound
 from holdfast.plugins import REGISTRY
 from holdfast.testing import a_deployment, a_node, a_pod
@@ -92,7 +92,7 @@ async def test_R063_expired_while_used_its_owner_runs_on_for_itself(cluster):
 @pytest.mark.parametrize("collect", [True, False])
 async def test_R065_what_ended_a_day_ago_is_deleted_unless_told_otherwise(tmp_path, collect):
     args = {"Reservation": {"disableGarbageCollection": not collect}}
-    profiles = {"default-scheduler": build("default-scheduler", REGISTRY, args=args)}
+    profiles = {"default-scheduler": build_profile("default-scheduler", REGISTRY, args=args)}
     async with Harness(tmp_path / "store", profiles=profiles) as cluster:
         await cluster.create(node(), held("expired", cpu="1", ttl="5s"), held("done", cpu="2"))
         await cluster.create(owner(cpu="2"), held("odd", cpu="1", ttl="0"))

@@ -6,8 +6,8 @@ that waits or writes. The ledgers enter what they hold into the columns, so that
 meaning for everybody.
 
 What other packages know of reservations: ``PodInfo.stands_in`` (no real pod, but one that looks
-for a node in the place of a reservation), ``World.stand_in`` (which makes it), ``View.matched``,
-``unseen`` and ``lifted`` (what is held for a pod, and so not in its way), the trait
-``allocates_reservations`` and ``ClusterEvent.about_held_room``. ``audit`` checks what the ledger
-promises.
+for a node in the place of a reservation), ``World.reserve_pod_info`` (which makes it),
+``View.matched_reservations``, ``unseen`` and ``lifted`` (what is held for a pod, and so not in its
+way), the trait ``allocates_reservations`` and ``ClusterEvent.is_reservation_event``.
+``audit`` checks what the ledger promises.
 """

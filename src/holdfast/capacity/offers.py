@@ -118,7 +118,7 @@ class Offers:
             self._drop(obj.uid)
             self._node_table.forget(obj.uid)
 
-    def pod_came(self, pod_info: PodInfo, node: str) -> None:
+    def pod_set(self, pod_info: PodInfo, node: str) -> None:
         """Read off a bound pod which reservations it draws on."""
         draws = read_draws(pod_info, self._node_table.resources)
         if not draws and pod_info.uid in self._leaving:
@@ -126,7 +126,7 @@ class Offers:
         self._leaving.pop(pod_info.uid, None)
         self._assign(pod_info.uid, {(uid, node): amounts for uid, amounts in draws.items()})
 
-    def pod_went(self, uid: str) -> None:
+    def pod_removed(self, uid: str) -> None:
         """Give back what a gone pod drew."""
         self._leaving.pop(uid, None)
         self.withdraw(uid)

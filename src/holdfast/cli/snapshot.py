@@ -54,12 +54,12 @@ class Snapshot:
                 f'pod "{self.pod.key}": spec.schedulerName: no profile is named "{name}"; '
                 f"there are {', '.join(profiles)}"
             )
-        self.world.nominations.keep_only(profiles)
+        self.world.nominations.keep_schedulers(profiles)
         answer = explain(
             profile, self.pod, self.world, now, preempt=preempt, stands_in=self.stands_in
         )
         pod_info = self.world.pod_info(self.pod)
-        silent = [e.url_prefix for e in extenders if e.decides and e.interested(pod_info)]
+        silent = [e.url_prefix for e in extenders if e.affects_decisions and e.interested(pod_info)]
         return answer | ({"extendersNotAsked": silent} if silent else {})
 
 

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from holdfast.engine.profile import Entry, Factory
+from holdfast.engine.profile import Factory, PluginEntry
 from holdfast.errors import BadConfiguration
 from holdfast.framework import plugin as contract
 from holdfast.framework.arguments import Args
@@ -48,7 +48,7 @@ class Catalog:
 
     def __init__(
         self,
-        registry: Sequence[Entry] = REGISTRY,
+        registry: Sequence[PluginEntry] = REGISTRY,
         *,
         foreign: bool = True,
         beside: Path | None = None,
@@ -59,11 +59,11 @@ class Catalog:
         self._foreign = foreign
         self._beside = beside
 
-    def find(self, name: str) -> Entry:
+    def find(self, name: str) -> PluginEntry:
         """How to make a plugin; raises Unknown, or BadConfiguration if it cannot be loaded."""
         entry = self._known.get(name)
         if entry is None:
-            entry = self._known[name] = Entry(_maker(name, self._load(name)), name)
+            entry = self._known[name] = PluginEntry(_maker(name, self._load(name)), name)
         return entry
 
     def is_ours(self, name: str) -> bool:

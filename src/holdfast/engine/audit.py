@@ -17,8 +17,8 @@ from holdfast.capacity.matching import ignores
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import sum_of
 from holdfast.engine.invariants import (
-    broken_promises,
-    counted_elsewhere,
+    accounted_elsewhere,
+    invariant_violations,
 )
 from holdfast.framework.values import Placement
 from holdfast.framework.world import World
@@ -40,19 +40,19 @@ class Auditor:
         self._offers = OfferAudit(world.offers)
         self._attempts = self._decisions = 0
 
-    def decided(self, faults: Iterable[str]) -> None:
+    def note_faults(self, faults: Iterable[str]) -> None:
         """Note what is wrong with a decision; on many nodes not every decision is looked at."""
         self._decisions += 1
         if self._decisions % (1 + self._world.nodes.size // NODES_A_CHECK) == 0:
             self._broken = self._broken or "; ".join(faults)
 
-    def before(self) -> None:
+    def before_attempt(self) -> None:
         """Remember how things are."""
         nodes = self._world.nodes
         self._requested = nodes.requested[:, : nodes.size].copy()
         self._offers.before()
 
-    def after(self, placement: Placement | None) -> None:
+    def after_attempt(self, placement: Placement | None) -> None:
         """Look what an attempt changed; None is for one that found no node."""
         problems = [
             *self._elsewhere(placement),
@@ -63,10 +63,10 @@ class Auditor:
         pods = int(self._world.nodes.requested[PODS].sum())
         if self._attempts % (1 + pods // PODS_A_CHECK) == 0:
             # What nodes are promised was looked at above, our doing and others' apart.
-            problems += broken_promises(self._world, ours=())
+            problems += invariant_violations(self._world, ours=())
         self._broken = self._broken or "; ".join(problems)
 
-    def complain(self) -> None:
+    def raise_faults(self) -> None:
         """Crash loudly if a promise was broken: an AssertionError says which."""
         assert not self._broken, self._broken
 
@@ -87,7 +87,7 @@ class Auditor:
             before = now - self._standing(row, only=pod.uid)
         for resource in ((now > nodes.allocatable[:, row]) & (now > before)).nonzero()[0]:
             has = int(nodes.allocatable[resource, row])
-            if not counted_elsewhere(self._world, int(resource), has):
+            if not accounted_elsewhere(self._world, int(resource), has):
                 what = nodes.resources[int(resource)]
                 taken = f"{now[resource]} of {what}"
                 yield f"I1: with {pod.key}, {placement.node} promises {taken} and has {has}"

@@ -25,16 +25,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.class_evaluation import Left, Record
-from holdfast.engine.kept_scores import NOWHERE, best_of
-from holdfast.engine.memory import memory_of
-from holdfast.engine.nominated_pods import Crowd, judge_beside_nominated
-from holdfast.engine.objections import common_rows, first_objections, refused, rejection_of
-from holdfast.engine.prepared import Prepared, filters_of, in_turn
+from holdfast.engine.cached_scores import INFEASIBLE, best_of
+from holdfast.engine.decision_cache import decision_cache
+from holdfast.engine.nominated_pods import (
+    NominatedPodFilter,
+    run_filter_plugins_with_nominated_pods,
+)
+from holdfast.engine.plugin_results import PreFilterOutcome, active_filters, in_filter_order
+from holdfast.engine.pod_class import PodClass, RemainingRows
 from holdfast.engine.profile import Profile
-from holdfast.engine.scoring import best_tier, score_rows, total, weighted_apart
+from holdfast.engine.rejections import (
+    common_allowed_rows,
+    pre_filter_rejection,
+    reject_all_nodes,
+    reject_by_row,
+)
+from holdfast.engine.scoring import best_tier, score_rows, total, weighted_scores
 from holdfast.framework.plugin import AnyRows, Code, Placement, PreEnqueuePlugin, Reject, Rows
-from holdfast.framework.rejection import SILENCE, Rejection, Words
+from holdfast.framework.rejection import NO_STATUSES, Rejection, RowStatuses
 from holdfast.framework.view import View
 from holdfast.framework.world import World
 
@@ -46,57 +54,63 @@ _FEW = 32
 
 @dataclass(slots=True, eq=False)
 class Feasible:
-    """Rows that can take the pod.
+    """The rows on which a pod can run.
 
-    ``active`` is ``record.prepared`` itself unless a plugin that is asked for every pod has
-    something to say; while it is, what the record keeps is all there is. ``mask`` is None while it
-    equals the class's own ``record.ok``; ``chosen`` is set when the pod goes to the node it is
-    nominated to, unscored.
+    ``outcomes`` is the list ``pod_class.outcomes`` itself, unless a plugin that is called for every
+    pod takes part. ``mask`` is None while it equals ``pod_class.feasible_mask``.
+    ``preselected_row`` is the row of the node that the pod is nominated to, if that is feasible: it
+    is chosen without scoring.
     """
 
     pod: PodInfo
     view: View
-    record: Record
-    active: list[Prepared]
+    pod_class: PodClass
+    outcomes: list[PreFilterOutcome]
     mask: NDArray[np.bool_] | None = None
-    chosen: int | None = None
-    words: Words = SILENCE
-    left: Left | None = None
+    preselected_row: int | None = None
+    statuses: RowStatuses = NO_STATUSES
+    remaining: RemainingRows | None = None
 
     @property
     def rows(self) -> Rows:
         """The feasible rows, ascending. Not to be written to."""
         if self.mask is None:
-            return self.record.rows()
-        if self.left is not None and self.mask is self.left.mask:
-            return self.left.rows
+            return self.pod_class.rows()
+        if self.remaining is not None and self.mask is self.remaining.mask:
+            return self.remaining.rows
         rows: Rows = self.mask.nonzero()[0]
         return rows
 
     @property
     def count(self) -> int:
         """How many rows that is."""
-        return self.record.count if self.mask is None else int(np.count_nonzero(self.mask))
+        return self.pod_class.count if self.mask is None else int(np.count_nonzero(self.mask))
 
     @property
-    def own_row(self) -> int | None:
+    def nominated_row(self) -> int | None:
         """The row the pod itself is nominated to."""
         return self.view.nodes.row_of.get(self.view.world.nominations.node_of(self.pod.uid))
 
-    def only(self, rows: Rows) -> Feasible:
+    def restricted_to(self, rows: Rows) -> Feasible:
         """The same with fewer rows, as an extender would have it."""
         mask = np.zeros(self.view.nodes.size, np.bool_)
         mask[rows] = True
-        chosen = self.chosen if self.chosen is not None and mask[self.chosen] else None
-        return Feasible(self.pod, self.view, self.record, self.active, mask, chosen, self.words)
+        chosen = (
+            self.preselected_row
+            if self.preselected_row is not None and mask[self.preselected_row]
+            else None
+        )
+        return Feasible(
+            self.pod, self.view, self.pod_class, self.outcomes, mask, chosen, self.statuses
+        )
 
 
-def closed_gate(
+def run_pre_enqueue_plugins(
     profile: Profile, pod: PodInfo, world: World, now: float
 ) -> tuple[str, Reject] | None:
     """Which plugin keeps a pod out of the queue and why, or None; the first one speaks."""
     view = View(world, pod, now)
-    for plugin in profile.having(PreEnqueuePlugin):
+    for plugin in profile.plugins_at(PreEnqueuePlugin):
         refusal: Reject | None = plugin.pre_enqueue(pod, view)
         if refusal is not None:
             return plugin.name, refusal
@@ -119,56 +133,58 @@ def feasible(profile: Profile, pod: PodInfo, world: World, now: float) -> Feasib
     are struck out: by filters whose answers are not kept, and where nominated pods need the room.
     The node the pod itself is nominated to is taken unscored if it is left.
     """
-    memory = memory_of(profile, world)
-    view = View(world, pod, now, offers=memory.offers)
+    cache = decision_cache(profile, world)
+    view = View(world, pod, now, offers=cache.allocates_reservations)
     if pod.excess or not world.nodes.row_of:
         return _rejected_unseen(view)
-    record = memory.record(pod, view)
-    found = Feasible(pod, view, record, record.prepared)
-    if record.fresh or not record.clear:
-        found.active = memory.complete(record, pod, view)
-        if found.active is not record.prepared or not record.clear:
-            refusal = _refusal(found.active)
+    pod_class = cache.pod_class(pod, view)
+    found = Feasible(pod, view, pod_class, pod_class.outcomes)
+    if pod_class.per_pod or not pod_class.pre_filter_passed:
+        found.outcomes = cache.pre_filter_per_pod(pod_class, pod, view)
+        if found.outcomes is not pod_class.outcomes or not pod_class.pre_filter_passed:
+            refusal = _refusal(found.outcomes)
             if refusal is not None:
-                return refused(view, found.active, *refusal)
-    record.refresh()
+                return pre_filter_rejection(view, found.outcomes, *refusal)
+    pod_class.refresh()
     error = ""
-    if record.domain or found.active is not record.prepared:
+    if pod_class.uncached_filters or found.outcomes is not pod_class.outcomes:
         error = _strike_out(found)
     if world.nominations:
         _leave_room(found)
     if pod.pod.status.nominated_node_name or world.nominations:
         _prefer_nominated(found)
-    if error and found.chosen is None:
-        return rejection_of(view, found.active, error=error)
+    if error and found.preselected_row is None:
+        return reject_all_nodes(view, found.outcomes, error=error)
     if found.count:
         return found
-    same = found.active is record.prepared
-    kept, crowd = (record.objections(), record.crowd) if same else (None, None)
-    return first_objections(view, found.active, found.words, kept, crowd)
+    same = found.outcomes is pod_class.outcomes
+    kept, nominated_filter = (
+        (pod_class.first_rejections(), pod_class.nominated_filter) if same else (None, None)
+    )
+    return reject_by_row(view, found.outcomes, found.statuses, kept, nominated_filter)
 
 
 def _rejected_unseen(view: View) -> Rejection:
     """Reject a pod without asking any plugin: there is no node, or a list of it is too long."""
     if not view.pod.excess:
-        return rejection_of(view, ())
+        return reject_all_nodes(view, ())
     too_many = Reject(Code.UNRESOLVABLE, (view.pod.excess,))
-    return rejection_of(view, (), prefilter=(LIST_LIMITS, too_many))
+    return reject_all_nodes(view, (), pre_filter_reject=(LIST_LIMITS, too_many))
 
 
-def _refusal(active: list[Prepared]) -> tuple[str, Reject] | None:
+def _refusal(outcomes: list[PreFilterOutcome]) -> tuple[str, Reject] | None:
     """What preparing came to: the first unresolvable word, else the last of the others."""
     last = None
-    for prepared in active:
-        if prepared.reject is not None:
-            last = (prepared.plugin.name, prepared.reject)
-            if prepared.reject.code is not Code.UNSCHEDULABLE:
+    for outcome in outcomes:
+        if outcome.reject is not None:
+            last = (outcome.plugin.name, outcome.reject)
+            if outcome.reject.code is not Code.UNSCHEDULABLE:
                 return last
     if last is not None:
         return last
-    narrowing = [p for p in active if p.narrow is not None]
-    if len(narrowing) > 1 and not len(common_rows(narrowing)):
-        names = sorted(p.plugin.name for p in narrowing)
+    restricting = [p for p in outcomes if p.allowed_rows is not None]
+    if len(restricting) > 1 and not len(common_allowed_rows(restricting)):
+        names = sorted(p.plugin.name for p in restricting)
         words = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
         return ", ".join(names), Reject(Code.UNRESOLVABLE, (words,))
     return None
@@ -179,13 +195,15 @@ def _strike_out(found: Feasible) -> str:
 
     An error on any row fails the attempt, unless the pod goes where it is nominated to.
     """
-    record = found.record
-    if record.accepts_slices and found.active is record.prepared:
+    pod_class = found.pod_class
+    if pod_class.accepts_slices and found.outcomes is pod_class.outcomes:
         size = found.view.nodes.size
         # Cheaper over all rows than picking some; such a plugin never fails.
         everywhere = slice(0, size)
-        found.left = record.left_by([p.plugin.filter(p.state, everywhere) for p in record.domain])
-        found.mask = found.left.mask
+        found.remaining = pod_class.remaining_after(
+            [p.plugin.filter(p.state, everywhere) for p in pod_class.uncached_filters]
+        )
+        found.mask = found.remaining.mask
         return ""
     return _ask_in_turn(found)
 
@@ -193,87 +211,92 @@ def _strike_out(found: Feasible) -> str:
 def _ask_in_turn(found: Feasible) -> str:
     size, error = found.view.nodes.size, ""
     left = np.ones(size, np.bool_)
-    for prepared in found.active:
-        if prepared.answers is not None or prepared.skip:
+    for outcome in found.outcomes:
+        if outcome.row_results is not None or outcome.skip:
             continue
-        if prepared.narrow is not None:
+        if outcome.allowed_rows is not None:
             allowed = np.zeros(size, np.bool_)
-            allowed[prepared.narrow] = True
+            allowed[outcome.allowed_rows] = True
             left &= allowed
-        if not prepared.filters:
+        if not outcome.filters:
             continue
-        if prepared.use.accepts_slices:
-            left &= prepared.plugin.filter(prepared.state, slice(0, size)) == 0
+        if outcome.use.accepts_slices:
+            left &= outcome.plugin.filter(outcome.state, slice(0, size)) == 0
             continue
-        rows = (left & _passing_until(found, prepared)).nonzero()[0]
-        verdicts = prepared.plugin.filter(prepared.state, rows)
+        rows = (left & _passing_until(found, outcome)).nonzero()[0]
+        verdicts = outcome.plugin.filter(outcome.state, rows)
         failed = (verdicts == Code.ERROR).nonzero()[0]
         if len(failed) and not error:
-            words = ", ".join(prepared.plugin.reasons(prepared.state, int(rows[failed[0]])))
-            error = f'running "{prepared.plugin.name}" filter plugin: {words}'
+            words = ", ".join(outcome.plugin.reasons(outcome.state, int(rows[failed[0]])))
+            error = f'running "{outcome.plugin.name}" filter plugin: {words}'
         left[rows] = verdicts == 0
-    found.mask = found.record.ok[:size] & left
+    found.mask = found.pod_class.feasible_mask[:size] & left
     return error
 
 
-def _passing_until(found: Feasible, prepared: Prepared) -> NDArray[np.bool_]:
+def _passing_until(found: Feasible, outcome: PreFilterOutcome) -> NDArray[np.bool_]:
     """Rows that pass all kept filters before this one: it may fail there, whoever rejects later."""
     size = found.view.nodes.size
-    mask = found.record.ok[:size]
-    turn = prepared.use.place
-    kept = [p for p in found.active if p.filters and p.answers is not None]
-    if all(other.use.place < turn for other in kept):
+    mask = found.pod_class.feasible_mask[:size]
+    turn = outcome.use.filter_order
+    kept = [p for p in found.outcomes if p.filters and p.row_results is not None]
+    if all(other.use.filter_order < turn for other in kept):
         return mask
     mask = found.view.nodes.alive[:size].copy()
     for other in kept:
-        verdicts = other.answers.verdicts if other.answers is not None else None
-        if verdicts is not None and other.use.place < turn:
+        verdicts = other.row_results.verdicts if other.row_results is not None else None
+        if verdicts is not None and other.use.filter_order < turn:
             mask &= verdicts[:size] == 0
     return mask
 
 
 def _leave_room(found: Feasible) -> None:
     """Strike out rows that would not take this pod beside the pods nominated to them."""
-    record = found.record
-    if record.domain or found.active is not record.prepared:
-        found.words = _beside_nominated(found)
+    pod_class = found.pod_class
+    if pod_class.uncached_filters or found.outcomes is not pod_class.outcomes:
+        found.statuses = _beside_nominated(found)
     else:
-        if record.crowd is None:
-            record.crowd = _crowd(found, found.active)
-        found.words = record.crowd.refresh()
-        own = found.own_row
+        if pod_class.nominated_filter is None:
+            pod_class.nominated_filter = _nominated_filter(found, found.outcomes)
+        found.statuses = pod_class.nominated_filter.refresh()
+        own = found.nominated_row
         if own is not None:
-            found.words = found.words.sized(found.view.nodes.size)
-            found.words.put(own, record.crowd.word(own, but=found.pod.uid))
-    if found.words:
+            found.statuses = found.statuses.resized(found.view.nodes.size)
+            found.statuses.put(own, pod_class.nominated_filter.status(own, but=found.pod.uid))
+    if found.statuses:
         size = found.view.nodes.size
-        mask = record.ok[:size] if found.mask is None else found.mask
-        found.mask = mask & (found.words.of[:size] == 0)
+        mask = pod_class.feasible_mask[:size] if found.mask is None else found.mask
+        found.mask = mask & (found.statuses.numbers[:size] == 0)
 
 
-def _beside_nominated(found: Feasible) -> Words:
+def _beside_nominated(found: Feasible) -> RowStatuses:
     """What is said of rows that would do but for the pods nominated to them."""
-    record, nodes, nominations = found.record, found.view.nodes, found.view.world.nominations
-    mask = record.ok[: nodes.size] if found.mask is None else found.mask
-    words, filters = Words(nodes.size), filters_of(found.active)
-    if found.active is record.prepared:
+    pod_class, nodes, nominations = found.pod_class, found.view.nodes, found.view.world.nominations
+    mask = pod_class.feasible_mask[: nodes.size] if found.mask is None else found.mask
+    words, filters = RowStatuses(nodes.size), active_filters(found.outcomes)
+    if found.outcomes is pod_class.outcomes:
         # Those who have their turn before any that looks beyond the row are remembered.
-        if record.leading_crowd is None:
-            ahead = takewhile(lambda p: p.answers is not None, in_turn(found.active))
-            record.leading_crowd = _crowd(found, [*ahead])
-        words = record.leading_crowd.refresh().sized(nodes.size)
-        words.put_all((~mask & (words.of != 0)).nonzero()[0], None)
-        if found.own_row is not None:
-            words.put(found.own_row, None)
-    rows = nominations.promised.rows(found.pod.priority)
-    for row in rows[mask[rows] & (words.of[rows] == 0)].tolist():
-        if others := nominations.beside(found.pod, row):
-            words.put(row, judge_beside_nominated(filters, row, others))
+        if pod_class.leading_nominated_filter is None:
+            ahead = takewhile(lambda p: p.row_results is not None, in_filter_order(found.outcomes))
+            pod_class.leading_nominated_filter = _nominated_filter(found, [*ahead])
+        words = pod_class.leading_nominated_filter.refresh().resized(nodes.size)
+        words.put_all((~mask & (words.numbers != 0)).nonzero()[0], None)
+        if found.nominated_row is not None:
+            words.put(found.nominated_row, None)
+    rows = nominations.columns.rows(found.pod.priority)
+    for row in rows[mask[rows] & (words.numbers[rows] == 0)].tolist():
+        if others := nominations.ahead_of(found.pod, row):
+            words.put(row, run_filter_plugins_with_nominated_pods(filters, row, others))
     return words
 
 
-def _crowd(found: Feasible, active: Iterable[Prepared]) -> Crowd:
-    return Crowd(found.view.world, found.pod.priority, filters_of(active), found.record.ok)
+def _nominated_filter(found: Feasible, outcomes: Iterable[PreFilterOutcome]) -> NominatedPodFilter:
+    return NominatedPodFilter(
+        found.view.world,
+        found.pod.priority,
+        active_filters(outcomes),
+        found.pod_class.feasible_mask,
+    )
 
 
 def _prefer_nominated(found: Feasible) -> None:
@@ -281,9 +304,9 @@ def _prefer_nominated(found: Feasible) -> None:
     node = world.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
     row = world.nodes.row_of.get(node)
     if row is not None:
-        mask = found.record.ok if found.mask is None else found.mask
+        mask = found.pod_class.feasible_mask if found.mask is None else found.mask
         if mask[row]:
-            found.chosen = row
+            found.preselected_row = row
 
 
 def rank(
@@ -296,12 +319,12 @@ def rank(
 
     ``points`` (one a row) are added to what the plugins give.
     """
-    row = found.chosen
+    row = found.preselected_row
     if row is None:
         row = _best_row(profile, found, rng, points)
-    states = found.record.states
-    if found.active is not found.record.prepared:
-        states = {p.plugin.name: p.state for p in found.active if not p.skip}
+    states = found.pod_class.states
+    if found.outcomes is not found.pod_class.outcomes:
+        states = {p.plugin.name: p.state for p in found.outcomes if not p.skip}
     return Placement(found.pod, row, found.view.nodes.names[row], states)
 
 
@@ -312,16 +335,16 @@ def _best_row(
     points: NDArray[np.float64] | None,
 ) -> int:
     """Choose a row; among equals each is as likely. ``points`` (one a row) are added."""
-    record = found.record
-    known = record.simple and found.active is record.prepared and points is None
+    pod_class = found.pod_class
+    known = pod_class.totals_complete and found.outcomes is pod_class.outcomes and points is None
     if known and found.mask is None:
-        ties: Sequence[int] | Rows = record.best_rows()
-    elif known and record.flat:
+        ties: Sequence[int] | Rows = pod_class.best_rows()
+    elif known and pod_class.uniform:
         ties = _best_left(found)
     else:
-        if not record.summed and len(only := found.rows) == 1:
+        if not pod_class.has_totals and len(only := found.rows) == 1:
             return int(only[0])  # unscored: what is wrong with the scores is no matter
-        rows, sums = ranked(profile, found)
+        rows, sums = scored_rows(profile, found)
         if points is not None:
             sums = sums + points[rows]
         ties = best_of(sums)
@@ -333,28 +356,28 @@ def _best_row(
 
 def _best_left(found: Feasible) -> Sequence[int] | Rows:
     """The best rows of those the mask leaves, if totals hold for any part of the rows."""
-    mask, record = found.mask, found.record
+    mask, pod_class = found.mask, found.pod_class
     assert mask is not None
-    ties = record.best_rows()
+    ties = pod_class.best_rows()
     if len(ties) <= _FEW:
         left = sorted([row for row in ties if mask[row]])
         if left:
             return left
-    return best_of(np.where(mask, record.total[: len(mask)], NOWHERE))
+    return best_of(np.where(mask, pod_class.totals[: len(mask)], INFEASIBLE))
 
 
-def ranked(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float64]]:
+def scored_rows(profile: Profile, found: Feasible) -> tuple[AnyRows, NDArray[np.float64]]:
     """The rows of the best tier and their totals; kept sums are used where they hold."""
-    record = found.record
-    same = record.summed and found.active is record.prepared
-    if not (same and (found.mask is None or record.flat)):
-        rows = best_tier(found.active, found.rows)
-        return rows, total(score_rows(profile, found.active, rows), len(rows))
+    pod_class = found.pod_class
+    same = pod_class.has_totals and found.outcomes is pod_class.outcomes
+    if not (same and (found.mask is None or pod_class.uniform)):
+        rows = best_tier(found.outcomes, found.rows)
+        return rows, total(score_rows(profile, found.outcomes, rows), len(rows))
     size = found.view.nodes.size
     asked: AnyRows = slice(0, size) if found.count == size else found.rows
-    sums = record.total[asked] if isinstance(asked, slice) else record.total.take(asked)
-    if record.leading is not None:
-        sums = sums + record.leading.of(asked)
-    for prepared in record.apart:
-        sums = sums + weighted_apart(profile, prepared, asked)
+    sums = pod_class.totals[asked] if isinstance(asked, slice) else pod_class.totals.take(asked)
+    if pod_class.dominant_score is not None:
+        sums = sums + pod_class.dominant_score.scores_of(asked)
+    for outcome in pod_class.uncached_scores:
+        sums = sums + weighted_scores(profile, outcome, asked)
     return asked, sums

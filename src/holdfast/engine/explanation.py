@@ -13,10 +13,10 @@ import numpy as np
 
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.decision import Feasible, closed_gate, feasible
-from holdfast.engine.objections import first_objections
+from holdfast.engine.decision import Feasible, feasible, run_pre_enqueue_plugins
 from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.engine.profile import Profile
+from holdfast.engine.rejections import reject_by_row
 from holdfast.engine.scoring import InvalidScore, Score, best_tier, score_rows, total
 from holdfast.framework.plugin import Code, PostFilterResult, Reject, Rows
 from holdfast.framework.rejection import Rejection
@@ -44,7 +44,7 @@ def explain(
         "pod": pod_info.key, "schedulable": False, "message": "", "preFilter": None, "nodes": [],
         "best": [], "preemption": None,
     }  # fmt: skip
-    gate = closed_gate(profile, pod_info, world, now)
+    gate = run_pre_enqueue_plugins(profile, pod_info, world, now)
     if gate is not None:
         told["preEnqueue"] = _status(*gate)
         told["message"] = ", ".join(gate[1].reasons)
@@ -88,12 +88,12 @@ def _tell_rejection(
     if rejection.error:
         told["error"] = rejection.error
         return
-    if rejection.prefilter is not None:
-        told["preFilter"] = _status(*rejection.prefilter)
+    if rejection.pre_filter_reject is not None:
+        told["preFilter"] = _status(*rejection.pre_filter_reject)
     told["nodes"] = [_rejected(rejection, int(row)) for row in world.nodes.rows]
     if preempt:
-        effect = run_post_filter_plugins(profile, rejection, world, now)
-        told["preemption"] = effect and _preemption(effect)
+        result = run_post_filter_plugins(profile, rejection, world, now)
+        told["preemption"] = result and _preemption(result)
 
 
 def _rejected(rejection: Rejection, row: int) -> Json:
@@ -108,20 +108,20 @@ def _rejected(rejection: Rejection, row: int) -> Json:
     }
 
 
-def _preemption(effect: PostFilterResult) -> Json:
+def _preemption(result: PostFilterResult) -> Json:
     return {
-        "nominatedNode": effect.nominated_node or None,
-        "victims": sorted(pod.key for pod in effect.victims),
-        "tied": sorted(effect.tied_nodes),
+        "nominatedNode": result.nominated_node or None,
+        "victims": sorted(pod.key for pod in result.victims),
+        "tied": sorted(result.tied_nodes),
         "candidates": [
             {
                 "node": candidate.node,
                 "victims": sorted(pod.key for pod in candidate.victims),
                 "pdbViolations": candidate.violations,
             }
-            for candidate in effect.candidates
+            for candidate in result.candidates
         ],
-        "message": effect.message,
+        "message": result.message,
     }
 
 
@@ -132,13 +132,13 @@ def _tell_scores(told: Json, profile: Profile, found: Feasible) -> None:
     told what they would get among all.
     """
     nodes, feasible_rows = found.view.nodes, found.rows
-    rows = best_tier(found.active, feasible_rows)
+    rows = best_tier(found.outcomes, feasible_rows)
     told_of: dict[int, Json] = {}
     if len(rows) < len(feasible_rows):
-        told_of = _scores(feasible_rows, score_rows(profile, found.active, feasible_rows))
-    ranked = score_rows(profile, found.active, rows)
+        told_of = _scores(feasible_rows, score_rows(profile, found.outcomes, feasible_rows))
+    ranked = score_rows(profile, found.outcomes, rows)
     told_of |= _scores(rows, ranked)
-    others = first_objections(found.view, found.active, found.words)
+    others = reject_by_row(found.view, found.outcomes, found.statuses)
     told["schedulable"] = True
     told["nodes"] = [
         _PASSED | {"name": nodes.names[row], **told_of[row]}
@@ -147,7 +147,11 @@ def _tell_scores(told: Json, profile: Profile, found: Feasible) -> None:
         for row in nodes.rows.tolist()
     ]
     sums = total(ranked, len(rows))
-    best = rows[sums == sums.max()].tolist() if found.chosen is None else [found.chosen]
+    best = (
+        rows[sums == sums.max()].tolist()
+        if found.preselected_row is None
+        else [found.preselected_row]
+    )
     told["best"] = sorted(nodes.names[row] for row in best)
 
 

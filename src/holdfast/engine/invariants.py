@@ -17,12 +17,12 @@ from holdfast.framework.world import World
 
 
 def check_invariants(world: World) -> None:
-    """Assert every invariant that can be seen in the ledgers; see ``broken_promises``."""
-    problems = broken_promises(world)
+    """Assert every invariant that can be seen in the ledgers; see ``invariant_violations``."""
+    problems = invariant_violations(world)
     assert not problems, "; ".join(problems)
 
 
-def broken_promises(world: World, ours: Iterable[str] | None = None) -> list[str]:
+def invariant_violations(world: World, ours: Iterable[str] | None = None) -> list[str]:
     """Name every promise that does not hold, and every sum that is wrong.
 
     ``ours`` limits I1 to nodes where all pods were placed by us; None takes every node. Binding
@@ -34,7 +34,7 @@ def broken_promises(world: World, ours: Iterable[str] | None = None) -> list[str
         *misdrawn(world.offers, world.nodes),
         *overdrawn(world.devices),
         *world.nominations.faults(),
-        *world.insiders.faults(),
+        *world.nominated_owner_rows.faults(),
     ]
 
 
@@ -71,13 +71,13 @@ def _no_overcommitment(world: World, ours: set[str] | None) -> list[str]:
             taken = max(int(nodes.requested[resource, row]) - excused[resource], stand)
             if row in waiting:
                 taken = stand
-            if taken > max(has, 0) and not counted_elsewhere(world, resource, has):
+            if taken > max(has, 0) and not accounted_elsewhere(world, resource, has):
                 what = nodes.resources[resource]
                 problems.append(f"I1: {name} promised {taken} of {what} and has {has}")
     return problems
 
 
-def counted_elsewhere(world: World, resource: int, has: int) -> bool:
+def accounted_elsewhere(world: World, resource: int, has: int) -> bool:
     """An extended resource the node does not have may be served by devices; others by others."""
     name = world.nodes.resources[resource]
     if world.ignores_resource(name):

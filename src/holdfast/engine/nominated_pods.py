@@ -22,14 +22,16 @@ from holdfast.framework.plugin import (
     State,
     implements,
 )
-from holdfast.framework.rejection import Word, Words
+from holdfast.framework.rejection import RowStatuses, Status
 from holdfast.framework.world import World
 
 FilterPair = tuple[FilterPlugin, State]
 Bools = NDArray[np.bool_]
 
 
-def judge(filters: Iterable[FilterPair], row: int, change: PodChange = NO_CHANGE) -> Word | None:
+def run_filter_plugins(
+    filters: Iterable[FilterPair], row: int, change: PodChange = NO_CHANGE
+) -> Status | None:
     """The first objection to the row under a change, or None if it passes."""
     rows: Rows | None = None
     for plugin, state in filters:
@@ -39,16 +41,16 @@ def judge(filters: Iterable[FilterPair], row: int, change: PodChange = NO_CHANGE
             rows = np.array([row], np.intp) if rows is None else rows
             verdict = int(plugin.filter(state, rows, change)[0])
         if verdict:
-            return Word(plugin.name, Code(verdict), tuple(plugin.reasons(state, row, change)))
+            return Status(plugin.name, Code(verdict), tuple(plugin.reasons(state, row, change)))
     return None
 
 
-def judge_beside_nominated(
+def run_filter_plugins_with_nominated_pods(
     filters: Sequence[FilterPair],
     row: int,
     nominated: Mapping[str, PodInfo],
     change: PodChange = NO_CHANGE,
-) -> Word | None:
+) -> Status | None:
     """Judge a row twice if pods are nominated to it: with them there, and as it is.
 
     Both must pass: a nominated pod may take room, and may also go elsewhere after all and with it
@@ -56,24 +58,23 @@ def judge_beside_nominated(
     """
     if nominated:
         added = {**change.added, row: (*change.added.get(row, ()), *nominated.values())}
-        objection = judge(filters, row, PodChange(added, change.removed))
+        objection = run_filter_plugins(filters, row, PodChange(added, change.removed))
         if objection is not None:
             return objection
-    return judge(filters, row, change)
+    return run_filter_plugins(filters, row, change)
 
 
-class Crowd:
-    """Rows that would take a class of pods, but not beside the pods that are nominated to them.
+class NominatedPodFilter:
+    """Rows that a class of pods fits on, but not together with the pods nominated to them.
 
-    For a class all of whose answers are kept.
+    Only for a class whose verdicts are all cached. A row is filtered again when it changes, or
+    the set of pods nominated to it. For a pod that is nominated itself, its row must be filtered
+    without it: see ``status``.
 
-    A row is judged again when it, or who is nominated to it, changed. Itself a pod does not crowd:
-    whoever is nominated must look at that one row apart.
-
-    Invariant after ``refresh``, until the picture or a nomination changes: ``words`` has of every
-    feasible row what ``judge`` says with the pods nominated to it there, and of no other row
-    anything; ``_asides`` has the same of some rows that are not feasible. Rows that lack the same
-    resources get the same word.
+    Invariant after ``refresh``, until the node table or a nomination changes: ``statuses`` has for
+    every feasible row the result of ``run_filter_plugins`` with its nominated pods added, and
+    nothing for other rows; ``_asides`` has the same for some infeasible rows. Rows that lack the
+    same resources share a status.
     """
 
     def __init__(
@@ -85,93 +86,99 @@ class Crowd:
         self._ok = ok
         self._follower = Follower(world.nodes.journal, world.nodes.order_journal)
         self._room = _room_alone(world, filters)
-        self._wants: dict[int, Word | None] = {0: None}
-        self._asides: dict[int, Word | None] = {}
-        self.words = Words(world.nodes.capacity)
+        self._wants: dict[int, Status | None] = {0: None}
+        self._asides: dict[int, Status | None] = {}
+        self.statuses = RowStatuses(world.nodes.capacity)
 
-    def refresh(self) -> Words:
+    def refresh(self) -> RowStatuses:
         """Look again at rows that moved; the class's own answers must be up to date."""
         size = self._world.nodes.size
         stale = self._follower.stale(size)
         if isinstance(stale, list):
             for row in stale:
                 self._asides.pop(row, None)
-                self.words.put(row, self._word(row))
+                self.statuses.put(row, self._word(row))
         elif isinstance(stale, slice) or len(stale):
             self._asides.clear()
             moved = np.zeros(size, np.bool_)
             moved[stale] = True
             self._many(moved)
-        return self.words
+        return self.statuses
 
-    def word(self, row: int, but: str = "") -> Word | None:
+    def status(self, row: int, but: str = "") -> Status | None:
         """What is said of a row, the pods nominated to it, but for one, being there."""
         if not self._ok[row]:
             return None
-        ahead = self._world.nominations.at_least(self._priority, row)
+        ahead = self._world.nominations.with_priority(self._priority, row)
         ahead = [pod for pod in ahead if pod.uid != but] if but else ahead
-        return judge(self._filters, row, PodChange(added={row: ahead})) if ahead else None
+        return (
+            run_filter_plugins(self._filters, row, PodChange(added={row: ahead})) if ahead else None
+        )
 
-    def aside(self, row: int) -> Word | None:
+    def status_of_infeasible(self, row: int) -> Status | None:
         """What is said first of a row that will not do anyway, those pods being there."""
         if row not in self._asides:
             self._asides[row] = self._judge(row)
         return self._asides[row]
 
-    def _judge(self, row: int) -> Word | None:
-        ahead = self._world.nominations.at_least(self._priority, row)
-        return judge(self._filters, row, PodChange(added={row: ahead}))
+    def _judge(self, row: int) -> Status | None:
+        ahead = self._world.nominations.with_priority(self._priority, row)
+        return run_filter_plugins(self._filters, row, PodChange(added={row: ahead}))
 
     def faults(self) -> Iterator[str]:
         """Judge every row again and name those of which something else is kept."""
         if not self._follower.current:
             return
         rows = range(self._world.nodes.size)
-        found = [(row, self.words.at(row), self.word(row)) for row in rows]
+        found = [(row, self.statuses.at(row), self.status(row)) for row in rows]
         found += [(row, kept, self._judge(row)) for row, kept in self._asides.items()]
         for row, kept, expected in found:
             if kept != expected:
                 yield f"beside nominated pods row {row} is kept as {kept}, and is {expected}"
 
-    def _word(self, row: int) -> Word | None:
-        if self._room is None or not self._ok[row] or row in self._world.insiders.rows():
-            return self.word(row)
-        ahead = self._world.nominations.at_least(self._priority, row)
+    def _word(self, row: int) -> Status | None:
+        if (
+            self._room is None
+            or not self._ok[row]
+            or row in self._world.nominated_owner_rows.rows()
+        ):
+            return self.status(row)
+        ahead = self._world.nominations.with_priority(self._priority, row)
         if not ahead:
             return None
         spare = zip(self._room.spare_at(row), self._room.taken_by(ahead), strict=True)
         short = short_bits_at([left - taken for left, taken in spare])
         return self._for_want_of(short, row)
 
-    def _for_want_of(self, short: int, row: int) -> Word | None:
+    def _for_want_of(self, short: int, row: int) -> Status | None:
         """The word for what is short; all rows that lack the same get the same."""
         if short not in self._wants:
-            self._wants[short] = self.word(row)
+            self._wants[short] = self.status(row)
         return self._wants[short]
 
     def _many(self, moved: Bools) -> None:
-        if self.words:
-            self.words.put_all(moved.nonzero()[0], None)
-        rows = self._world.nominations.promised.rows(self._priority)
+        if self.statuses:
+            self.statuses.put_all(moved.nonzero()[0], None)
+        rows = self._world.nominations.columns.rows(self._priority)
         rows = rows[moved[rows] & self._ok[rows]]
         if self._room is None:
             for row in rows.tolist():
-                self.words.put(row, self.word(row))
+                self.statuses.put(row, self.status(row))
             return
-        if inside := self._world.insiders.rows():
+        if inside := self._world.nominated_owner_rows.rows():
             apart = np.isin(rows, list(inside))
             for row in rows[apart].tolist():
-                self.words.put(row, self.word(row))
+                self.statuses.put(row, self.status(row))
             rows = rows[~apart]
         short = self._short(rows, self._room)
         for pattern in sorted(set(short.tolist()) - {0}):
             alike = rows[short == pattern]
-            self.words.put_all(alike, self._for_want_of(pattern, int(alike[0])))
+            self.statuses.put_all(alike, self._for_want_of(pattern, int(alike[0])))
 
     def _short(self, rows: Rows, room: RequestFit) -> NDArray[np.int64]:
         """What rows lack beside the pods nominated to them: a bit for each sort of room."""
         resources = [need.resource for need in room.needs[1:]]
-        coming = self._world.nominations.promised.needed(self._priority, resources)
+        coming = self._world.nominations.columns.requested(self._priority, resources)
         spare = zip(room.spare(rows), coming, strict=True)
         short = short_bits([left - taken[rows] for left, taken in spare])
         # Where nobody of that importance comes nothing changes.

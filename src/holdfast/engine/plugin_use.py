@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
-from holdfast.engine.profile import Profile, Role
+from holdfast.engine.profile import EnabledPoints, Profile
 from holdfast.framework.plugin import (
     NO_CHANGE,
     AnyRows,
@@ -29,11 +29,11 @@ from holdfast.framework.plugin import (
     implements,
 )
 
-WHOLE = Role()
+ALL_POINTS = EnabledPoints()
 """A plugin that is on wherever it can be."""
 
 
-class Deciding(
+class CyclePlugin(
     PreFilterPlugin,
     FilterPlugin,
     PreScorePlugin,
@@ -71,39 +71,40 @@ class Deciding(
 
 
 class PluginUse:
-    """Which extension points a plugin has, and how its answers may be kept.
+    """The extension points at which a profile uses a plugin, and how its results may be cached.
 
-    ``asked``: from ``pre_filter`` on for every pod (scope CLUSTER). ``kept``: verdicts and raw
-    scores are remembered, ``of_node`` even while pods come and go.
-    ``opaque``: its scores depend on which rows are feasible in a way that only the plugin knows.
-    ``speaks``: what it says before any node
-    is looked at counts. ``place`` is its turn among the filters.
+    ``per_pod``: nothing is cached, all methods are called for every pod (scope CLUSTER).
+    ``cacheable``: verdicts and raw scores are cached; with ``node_scope`` they do not change when
+    pods do. ``normalizes_itself``: scores depend on all feasible rows in a way that only the plugin
+    knows. ``pre_filter_enabled``: a Reject of ``pre_filter``, and the rows it allows, count.
+    ``filter_order`` is the plugin's place among the filters.
     """
 
-    __slots__ = ("accepts_slices", "asked", "bounded_scores", "comparable_states", "epochs",
-                 "filters", "ignores_requests", "kept", "key_outside_spec", "name", "normalizes",
-                 "of_node", "opaque", "place", "plugin", "pre_scores", "prepares", "scales",
-                 "scores", "speaks", "tabulates", "tiers")  # fmt: skip
+    __slots__ = ("accepts_slices", "bounded_scores", "cacheable", "comparable_states", "epochs",
+                 "filter_order", "filters", "has_score_table", "ignores_requests",
+                 "key_outside_spec", "name", "node_scope", "normalizes", "normalizes_by_range",
+                 "normalizes_itself", "per_pod", "plugin", "pre_filter_enabled", "pre_filters",
+                 "pre_scores", "scores", "tiers")  # fmt: skip
 
-    def __init__(self, plugin: Plugin, role: Role = WHOLE) -> None:
+    def __init__(self, plugin: Plugin, role: EnabledPoints = ALL_POINTS) -> None:
         traits = plugin.traits
-        self.plugin = asked = cast("Deciding", plugin)
+        self.plugin = asked = cast("CyclePlugin", plugin)
         self.name = plugin.name
         self.epochs: tuple[str, ...] = ("layout", *traits.epochs)
-        self.prepares = implements(plugin, PreFilterPlugin)
-        self.speaks = role.prepares
-        self.place = role.place
+        self.pre_filters = implements(plugin, PreFilterPlugin)
+        self.pre_filter_enabled = role.pre_filters
+        self.filter_order = role.filter_order
         self.filters = role.filters and implements(plugin, FilterPlugin)
         self.scores = role.scores and implements(plugin, ScorePlugin)
         self.tiers = role.scores and implements(plugin, TierPlugin)
-        self.scales = implements(plugin, NormalizeByRangePlugin)
+        self.normalizes_by_range = implements(plugin, NormalizeByRangePlugin)
         self.normalizes = implements(plugin, NormalizeScorePlugin)
         self.pre_scores = implements(plugin, PreScorePlugin)
-        self.tabulates = implements(plugin, ScoreTablePlugin)
-        self.opaque = self.normalizes or self.pre_scores
-        self.asked = traits.scope is Scope.CLUSTER
-        self.kept = traits.scope.cacheable
-        self.of_node = traits.scope is Scope.NODE
+        self.has_score_table = implements(plugin, ScoreTablePlugin)
+        self.normalizes_itself = self.normalizes or self.pre_scores
+        self.per_pod = traits.scope is Scope.CLUSTER
+        self.cacheable = traits.scope.cacheable
+        self.node_scope = traits.scope is Scope.NODE
         self.accepts_slices = traits.accepts_slices
         self.bounded_scores = traits.bounded_scores
         self.comparable_states = traits.comparable_states
@@ -115,14 +116,14 @@ class PluginUse:
             )
 
 
-def deciding(profile: Profile) -> tuple[PluginUse, ...]:
+def cycle_plugins(profile: Profile) -> tuple[PluginUse, ...]:
     """Plugins that have a say in where a pod goes, those that prepare in the order of preFilter."""
     asked = [
         p
         for p in profile.plugins
         if any(implements(p, x) for x in (PreFilterPlugin, FilterPlugin, ScorePlugin))
     ]
-    if profile.lists:
-        first = profile.having(PreFilterPlugin)
+    if profile.plugins_by_point:
+        first = profile.plugins_at(PreFilterPlugin)
         asked = [*first, *(p for p in asked if p not in first)]
-    return tuple(PluginUse(plugin, profile.role(plugin)) for plugin in asked)
+    return tuple(PluginUse(plugin, profile.enabled_points(plugin)) for plugin in asked)

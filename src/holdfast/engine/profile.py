@@ -25,7 +25,7 @@ Plugins = tuple[Plugin, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PluginEntry:
     """One line of the registry: how to make a plugin, and whether it is on by default.
 
     ``weight`` is the default score weight. The order of the registry is the default order.
@@ -37,62 +37,62 @@ class Entry:
     default: bool = True
 
 
-class Role(NamedTuple):
+class EnabledPoints(NamedTuple):
     """What a plugin may do in a profile.
 
     One that is off at preFilter prepares all the same if something else needs what it prepares,
-    but what it says then rules no node out. ``place`` is its turn among the filters.
+    but what it says then rules no node out. ``filter_order`` is its turn among the filters.
     """
 
-    prepares: bool = True
+    pre_filters: bool = True
     filters: bool = True
     scores: bool = True
-    place: int = 0
+    filter_order: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Plugins in order, under a scheduler name.
+    """The plugins of one scheduler name, in order.
 
-    ``lists`` names, for some extension points, which of the plugins are on there and in which
-    order; at the others every plugin that implements the point is on, in the order of ``plugins``.
+    ``plugins_by_point`` has, for some extension points, the enabled plugins in order; at the other
+    points every plugin that implements the point is enabled, in the order of ``plugins``.
     """
 
     name: str
     plugins: Plugins
     weights: Mapping[str, int] = field(default_factory=dict)
-    lists: Mapping[type[Plugin], Plugins] = field(default_factory=dict)
+    plugins_by_point: Mapping[type[Plugin], Plugins] = field(default_factory=dict)
     _points: dict[type, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False)
     _prepared: dict[type, tuple[tuple[Any, str, bool], ...]] = field(
         default_factory=dict, init=False, repr=False
     )
 
-    def having(self, point: type[P]) -> tuple[P, ...]:
+    def plugins_at(self, point: type[P]) -> tuple[P, ...]:
         """Plugins that are on at an extension point, in the order of that point."""
         found = self._points.get(point)
         if found is None:
-            on = self.lists.get(point, self.plugins)
+            on = self.plugins_by_point.get(point, self.plugins)
             found = self._points[point] = tuple(p for p in on if implements(p, point))
         return found
 
-    def concerned(self, point: type[P], states: Mapping[str, State]) -> list[P]:
+    def plugins_run_for(self, point: type[P], states: Mapping[str, State]) -> list[P]:
         """Those of them that prepared for a pod, by what they prepared, or never prepare."""
         found = self._prepared.get(point)
         if found is None:
             found = self._prepared[point] = tuple(
                 (plugin, plugin.name, implements(plugin, PreFilterPlugin))
-                for plugin in self.having(point)
+                for plugin in self.plugins_at(point)
             )
         return [plugin for plugin, name, prepares in found if name in states or not prepares]
 
-    def role(self, plugin: Plugin) -> Role:
+    def enabled_points(self, plugin: Plugin) -> EnabledPoints:
         """What a plugin may do about deciding."""
-        filtering = self.having(FilterPlugin)
-        return Role(
-            prepares=plugin in self.having(PreFilterPlugin),
+        filtering = self.plugins_at(FilterPlugin)
+        return EnabledPoints(
+            pre_filters=plugin in self.plugins_at(PreFilterPlugin),
             filters=plugin in filtering,
-            scores=plugin in self.lists.get(ScorePlugin, self.plugins),
-            place=filtering.index(plugin) if plugin in filtering else len(filtering),
+            scores=plugin in self.plugins_by_point.get(ScorePlugin, self.plugins),
+            filter_order=filtering.index(plugin) if plugin in filtering else len(filtering),
         )
 
     def weight(self, plugin: str) -> int:
@@ -102,7 +102,7 @@ class Profile:
     def ignores_resource(self, resource: str) -> bool:
         """Tell whether a plugin leaves a resource to somebody else to count."""
         return any(
-            plugin.ignores_resource(resource) for plugin in self.having(RequiredResourcesPlugin)
+            plugin.ignores_resource(resource) for plugin in self.plugins_at(RequiredResourcesPlugin)
         )
 
     def plugin(self, name: str) -> Plugin:
@@ -113,9 +113,9 @@ class Profile:
         raise KeyError(name)
 
 
-def build(
+def build_profile(
     name: str,
-    registry: Sequence[Entry],
+    registry: Sequence[PluginEntry],
     *,
     enabled: Iterable[tuple[str, int]] | None = None,
     args: Mapping[str, Args] | None = None,
@@ -138,14 +138,14 @@ def build(
     for plugin in arguments:
         _lookup(known, plugin, name)
     profile = Profile(name, tuple(plugins), weights)
-    if not profile.having(BindPlugin):
+    if not profile.plugins_at(BindPlugin):
         raise BadConfiguration(
             f'at least one bind plugin is needed for profile with scheduler name "{name}"'
         )
     return profile
 
 
-def _lookup(known: Mapping[str, Entry], plugin: str, profile: str) -> Entry:
+def _lookup(known: Mapping[str, PluginEntry], plugin: str, profile: str) -> PluginEntry:
     if plugin not in known:
         raise BadConfiguration(
             f'profile "{profile}": plugin "{plugin}" does not exist; '

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.engine.prepared import Prepared
+from holdfast.engine.plugin_results import PreFilterOutcome
 from holdfast.engine.profile import Profile
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import AnyRows, RawScores, Reject, Rows
@@ -37,21 +37,21 @@ class InvalidScore(HoldfastError):
     """A plugin's score is outside 0..100, or scoring failed: the attempt is an error."""
 
 
-def best_tier(active: Iterable[Prepared], rows: Rows) -> Rows:
+def best_tier(outcomes: Iterable[PreFilterOutcome], rows: Rows) -> Rows:
     """Rows of the lowest tier; of several plugins with tiers the first is compared first."""
-    for prepared in active:
-        if prepared.tiers:
-            tiers = prepared.plugin.tier(prepared.state, rows)
+    for outcome in outcomes:
+        if outcome.tiers:
+            tiers = outcome.plugin.tier(outcome.state, rows)
             rows = rows[tiers == tiers.min()]
     return rows
 
 
-def score_rows(profile: Profile, active: Iterable[Prepared], rows: Rows) -> list[Score]:
+def score_rows(profile: Profile, outcomes: Iterable[PreFilterOutcome], rows: Rows) -> list[Score]:
     """Every plugin's scores of the rows, which are all the rows being ranked."""
     return [
         score
-        for prepared in active
-        if prepared.scores and (score := _score(profile, prepared, rows)) is not None
+        for outcome in outcomes
+        if outcome.scores and (score := _score(profile, outcome, rows)) is not None
     ]
 
 
@@ -63,43 +63,43 @@ def total(scores: Iterable[Score], count: int) -> NDArray[np.float64]:
     return sums
 
 
-def weighted_apart(
-    profile: Profile, prepared: Prepared, rows: AnyRows
+def weighted_scores(
+    profile: Profile, outcome: PreFilterOutcome, rows: AnyRows
 ) -> NDArray[np.float64] | float:
     """What a plugin that is asked every time adds to the sums of the others.
 
     Rows are a slice when every row of the picture is ranked.
     """
     asked = rows
-    if isinstance(rows, slice) and not prepared.use.accepts_slices:
+    if isinstance(rows, slice) and not outcome.use.accepts_slices:
         asked = np.arange(rows.stop, dtype=np.intp)
-    if not _ready(prepared, asked):
+    if not _ready(outcome, asked):
         return 0.0
-    weight = profile.weight(prepared.use.name)
-    if prepared.use.tabulates:
-        found = prepared.plugin.score_table(prepared.state, asked)
+    weight = profile.weight(outcome.use.name)
+    if outcome.use.has_score_table:
+        found = outcome.plugin.score_table(outcome.state, asked)
         if found is not None:
             places, table = found
             scores: RawScores = (table if weight == 1 else table * weight).take(places)
             return scores
-    normalized = _normalized(prepared, asked, _raw(prepared, asked))
+    normalized = _normalized(outcome, asked, _raw(outcome, asked))
     return normalized if weight == 1 else normalized * weight
 
 
-def _score(profile: Profile, prepared: Prepared, rows: Rows) -> Score | None:
-    if not _ready(prepared, rows):
+def _score(profile: Profile, outcome: PreFilterOutcome, rows: Rows) -> Score | None:
+    if not _ready(outcome, rows):
         return None
-    name, raw = prepared.use.name, _raw(prepared, rows)
-    return Score(name, profile.weight(name), raw, _normalized(prepared, rows, raw))
+    name, raw = outcome.use.name, _raw(outcome, rows)
+    return Score(name, profile.weight(name), raw, _normalized(outcome, rows, raw))
 
 
-def _ready(prepared: Prepared, rows: AnyRows) -> bool:
+def _ready(outcome: PreFilterOutcome, rows: AnyRows) -> bool:
     """Let a plugin look at the rows to be scored; tell whether it adds anything to the sum."""
-    plugin = prepared.plugin
-    if prepared.score_error:
-        raise InvalidScore(f'running PreScore plugin "{plugin.name}": {prepared.score_error}')
-    if prepared.use.pre_scores:
-        answer = plugin.pre_score(prepared.state, rows)
+    plugin = outcome.plugin
+    if outcome.score_error:
+        raise InvalidScore(f'running PreScore plugin "{plugin.name}": {outcome.score_error}')
+    if outcome.use.pre_scores:
+        answer = plugin.pre_score(outcome.state, rows)
         if isinstance(answer, Reject):
             words = ", ".join(answer.reasons)
             raise InvalidScore(f'running PreScore plugin "{plugin.name}": {words}')
@@ -107,21 +107,21 @@ def _ready(prepared: Prepared, rows: AnyRows) -> bool:
     return True
 
 
-def _raw(prepared: Prepared, rows: AnyRows) -> RawScores:
+def _raw(outcome: PreFilterOutcome, rows: AnyRows) -> RawScores:
     raw: RawScores
-    if prepared.answers is not None and prepared.answers.raw is not None:
-        raw = prepared.answers.raw[rows]
+    if outcome.row_results is not None and outcome.row_results.raw is not None:
+        raw = outcome.row_results.raw[rows]
     else:
-        raw = prepared.plugin.score(prepared.state, rows)
+        raw = outcome.plugin.score(outcome.state, rows)
     return raw
 
 
-def _normalized(prepared: Prepared, rows: AnyRows, raw: RawScores) -> RawScores:
-    plugin, state, use = prepared.plugin, prepared.state, prepared.use
+def _normalized(outcome: PreFilterOutcome, rows: AnyRows, raw: RawScores) -> RawScores:
+    plugin, state, use = outcome.plugin, outcome.state, outcome.use
     normalized = raw
     if use.normalizes:
         normalized = plugin.normalize_score(state, rows, raw)
-    elif use.scales:
+    elif use.normalizes_by_range:
         normalized = plugin.normalize_by_range(state, raw, float(raw.min()), float(raw.max()))
     if (
         not use.bounded_scores

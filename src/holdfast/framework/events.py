@@ -28,18 +28,18 @@ class ClusterEvent:
     new: Any = None
 
     @property
-    def about_pod(self) -> bool:
+    def is_pod_event(self) -> bool:
         """Whether it is about a pod, standing or waiting."""
         return self.resource in POD_RESOURCES
 
     @property
-    def about_held_room(self) -> bool:
+    def is_reservation_event(self) -> bool:
         """Whether it is about room held for owners: it concerns them, whatever rejected them."""
         return self.resource == "Reservation"
 
-    def is_about(self, pod: PodInfo) -> bool:
+    def is_for_pod(self, pod: PodInfo) -> bool:
         """Whether it is about this very pod."""
-        return self.about_pod and self.new is not None and self.new.uid == pod.pod.uid
+        return self.is_pod_event and self.new is not None and self.new.uid == pod.pod.uid
 
     @property
     def label(self) -> str:

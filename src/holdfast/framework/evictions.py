@@ -26,7 +26,7 @@ class Evictions:
         self._victims[preemptor] = frozenset(victims)
         self._writing.add(preemptor)
 
-    def written(self, preemptor: str) -> None:
+    def requests_sent(self, preemptor: str) -> None:
         """Every victim was asked; from here on the picture tells."""
         self._writing.discard(preemptor)
 
@@ -35,7 +35,7 @@ class Evictions:
         self._writing.discard(preemptor)
         self._victims.pop(preemptor, None)
 
-    def going_on(self, preemptor: str) -> bool:
+    def in_progress(self, preemptor: str) -> bool:
         """Tell whether a pod still waits for victims to be asked to leave."""
         victims = self._victims.get(preemptor)
         if victims is None:

@@ -81,7 +81,7 @@ class ExtenderConfig(ConfigurationPart, frozen=True):
         )
 
     @property
-    def decides(self) -> bool:
+    def affects_decisions(self) -> bool:
         """Whether it has a say in where pods go."""
         return bool(self.filter_verb or self.prioritize_verb or self.preempt_verb)
 
@@ -90,7 +90,7 @@ class ExtenderFailed(Exception):
     """An extender gave no answer, or none that makes sense."""
 
 
-def in_order(extenders: Sequence[ExtenderConfig]) -> tuple[ExtenderConfig, ...]:
+def ignorable_last(extenders: Sequence[ExtenderConfig]) -> tuple[ExtenderConfig, ...]:
     """Those that may fail come last, so that they are asked about fewer nodes."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
@@ -106,7 +106,7 @@ def ignored_resources(extenders: Sequence[ExtenderConfig]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class ExtenderFilterResult:
     """Which of the nodes asked about will do, and what was said of the others."""
 
     allowed: tuple[str, ...]
@@ -114,7 +114,7 @@ class Filtered:
     unresolvable: Mapping[str, str] = field(default_factory=dict)
 
 
-def node_question(pod: Any, names: Sequence[str], nodes: Mapping[str, Any] | None) -> Json:
+def filter_args(pod: Any, names: Sequence[str], nodes: Mapping[str, Any] | None) -> Json:
     """Write ExtenderArgs: nodes by name for an extender that knows them, else in full."""
     if nodes is None:
         return {"Pod": pod, "Nodes": None, "NodeNames": list(names)}
@@ -122,7 +122,9 @@ def node_question(pod: Any, names: Sequence[str], nodes: Mapping[str, Any] | Non
     return {"Pod": pod, "Nodes": whole, "NodeNames": None}
 
 
-def filter_answer(extender: ExtenderConfig, asked: Sequence[str], raw: Any) -> Filtered:
+def read_filter_result(
+    extender: ExtenderConfig, asked: Sequence[str], raw: Any
+) -> ExtenderFilterResult:
     """Read an ExtenderFilterResult."""
     answer = _folded(raw)
     if answer.get("error"):
@@ -140,18 +142,18 @@ def filter_answer(extender: ExtenderConfig, asked: Sequence[str], raw: Any) -> F
     elif nodes is not None:
         items = _folded(nodes).get("items") or ()
         allowed = [str(_folded(_folded(item)["metadata"])["name"]) for item in items]
-    return Filtered(
+    return ExtenderFilterResult(
         tuple(allowed), answer.get("failednodes") or {},
         answer.get("failedandunresolvablenodes") or {},
     )  # fmt: skip
 
 
-def score_answer(raw: Any) -> dict[str, int]:
+def read_host_priorities(raw: Any) -> dict[str, int]:
     """Read a HostPriorityList."""
     return {str(one["host"]): int(one.get("score") or 0) for one in map(_folded, raw or ())}
 
 
-def victim_question(extender: ExtenderConfig, pod: Any, candidates: Sequence[Candidate]) -> Json:
+def preemption_args(extender: ExtenderConfig, pod: Any, candidates: Sequence[Candidate]) -> Json:
     """Write ExtenderPreemptionArgs: victims by uid for an extender that knows nodes."""
 
     def victims(candidate: Candidate) -> Json:
@@ -166,7 +168,7 @@ def victim_question(extender: ExtenderConfig, pod: Any, candidates: Sequence[Can
     return {"Pod": pod, "NodeNameToVictims": full, "NodeNameToMetaVictims": known}
 
 
-def victim_answer(extender: ExtenderConfig, raw: Any, nodes: NodeTable) -> list[Candidate]:
+def read_preemption_result(extender: ExtenderConfig, raw: Any, nodes: NodeTable) -> list[Candidate]:
     """Read an ExtenderPreemptionResult; its victims must stand where it says."""
     found: list[Candidate] = []
     for node, said in (_folded(raw).get("nodenametometavictims") or {}).items():
@@ -192,23 +194,23 @@ def victim_answer(extender: ExtenderConfig, raw: Any, nodes: NodeTable) -> list[
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
-    """What extenders left of the nodes on which pods would be evicted.
+class ExtenderPreemption:
+    """The candidates for preemption that the extenders accepted, by node.
 
-    ``asked`` are the candidates they were told of. ``left`` may name other victims. ``error`` is
-    set if one of them failed.
+    ``proposed`` are the candidates that were sent to them. ``accepted`` may have other victims.
+    ``error`` is set if an extender failed.
     """
 
-    asked: Mapping[str, Candidate] = field(default_factory=dict)
-    left: Mapping[str, Candidate] = field(default_factory=dict)
+    proposed: Mapping[str, Candidate] = field(default_factory=dict)
+    accepted: Mapping[str, Candidate] = field(default_factory=dict)
     error: str = ""
 
-    def of(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def still_accepted(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates of now that are still what the extenders agreed to."""
         return [
-            self.left[now.node]
+            self.accepted[now.node]
             for now in candidates
-            if now.node in self.left and _victims(now) == _victims(self.asked[now.node])
+            if now.node in self.accepted and _victims(now) == _victims(self.proposed[now.node])
         ]
 
 
@@ -216,7 +218,7 @@ def _victims(candidate: Candidate) -> frozenset[str]:
     return frozenset(pod.uid for pod in candidate.victims)
 
 
-def binding_question(placement: Placement) -> Json:
+def binding_args(placement: Placement) -> Json:
     """Write ExtenderBindingArgs."""
     pod = placement.pod
     return {
@@ -225,7 +227,7 @@ def binding_question(placement: Placement) -> Json:
     }  # fmt: skip
 
 
-def binding_answer(raw: Any) -> None:
+def check_binding_result(raw: Any) -> None:
     """Read an ExtenderBindingResult; what it calls an error is one."""
     error = _folded(raw).get("error")
     if error:

@@ -33,13 +33,13 @@ Ints = NDArray[np.int64]
 class Nominations:
     """Pods nominated to nodes, by uid and by node name."""
 
-    __slots__ = ("_moved", "_node_of", "_nodes", "_of_node", "promised")
+    __slots__ = ("_moved", "_node_of", "_nodes", "_of_node", "columns")
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._node_of: dict[str, str] = {}
         self._of_node: dict[str, dict[str, PodInfo]] = {}
-        self.promised = Promised(nodes)
+        self.columns = NominatedPodColumns(nodes)
         self._moved: set[str] | None = None
 
     def __bool__(self) -> bool:
@@ -53,7 +53,7 @@ class Nominations:
             self._nodes.show_labels(pod_info.terms.label_keys)
             self._node_of[pod_info.uid] = node
             self._of_node.setdefault(node, {})[pod_info.uid] = pod_info
-            self.promised.put(pod_info, node)
+            self.columns.add(pod_info, node)
             self._log(pod_info.uid, node)
 
     def clear(self, uid: str) -> None:
@@ -63,7 +63,7 @@ class Nominations:
             del self._of_node[node][uid]
             if not self._of_node[node]:
                 del self._of_node[node]
-            self.promised.drop(uid)
+            self.columns.remove(uid)
             self._log(uid, node)
 
     @property
@@ -71,7 +71,7 @@ class Nominations:
         """Who is nominated."""
         return self._node_of.keys()
 
-    def moved(self) -> Collection[str]:
+    def take_changed(self) -> Collection[str]:
         """Who was nominated, or is no longer, since this was last asked; at first everybody."""
         moved, self._moved = self._moved, set()
         return self.uids if moved is None else moved
@@ -83,7 +83,7 @@ class Nominations:
         if row is not None:
             self._nodes.order_journal.log(row)
 
-    def keep_only(self, schedulers: Container[str]) -> None:
+    def keep_schedulers(self, schedulers: Container[str]) -> None:
         """Withdraw nominations of pods that other schedulers wait with."""
         there = [pod_info for pods in self._of_node.values() for pod_info in pods.values()]
         for pod_info in there:
@@ -98,31 +98,31 @@ class Nominations:
         """Pods nominated to a node, by uid."""
         return self._of_node.get(node, {})
 
-    def beside(self, pod: PodInfo, row: int) -> Mapping[str, PodInfo]:
+    def ahead_of(self, pod: PodInfo, row: int) -> Mapping[str, PodInfo]:
         """Pods of at least this pod's priority, itself aside, nominated to a row."""
-        there = self.at_least(pod.priority, row)
+        there = self.with_priority(pod.priority, row)
         return {other.uid: other for other in there if other.uid != pod.uid}
 
-    def at_least(self, priority: int, row: int) -> Sequence[PodInfo]:
+    def with_priority(self, priority: int, row: int) -> Sequence[PodInfo]:
         """Pods of at least this priority nominated to a row."""
         there = self._of_node.get(self._nodes.names[row])
         if there is None:
             return ()
         return [other for other in there.values() if other.priority >= priority]
 
-    def rows(self, pod: PodInfo) -> Mapping[int, Mapping[str, PodInfo]]:
+    def ahead_by_row(self, pod: PodInfo) -> Mapping[int, Mapping[str, PodInfo]]:
         """Pods of at least this pod's priority, itself aside, per row they are nominated to."""
         if not self._of_node:
             return _NONE
         found: dict[int, Mapping[str, PodInfo]] = {}
-        for row in self.promised.rows().tolist():
-            if ahead := self.beside(pod, row):
+        for row in self.columns.rows().tolist():
+            if ahead := self.ahead_of(pod, row):
                 found[row] = ahead
         return found
 
     def faults(self) -> Iterator[str]:
         """Name what is wrong with the columns about nominated pods."""
-        return self.promised.faults(self._of_node)
+        return self.columns.faults(self._of_node)
 
     def fork(self, nodes: NodeTable) -> Nominations:
         """An independent copy over a forked picture."""
@@ -131,11 +131,11 @@ class Nominations:
         copy._of_node = {node: dict(pods) for node, pods in self._of_node.items()}
         for node, pods in self._of_node.items():
             for pod_info in pods.values():
-                copy.promised.put(pod_info, node)
+                copy.columns.add(pod_info, node)
         return copy
 
 
-class Promised:
+class NominatedPodColumns:
     """What pods that are nominated to nodes will need there, as columns.
 
     One entry a nominated pod: where, how important, how much of each resource.
@@ -157,7 +157,7 @@ class Promised:
         self._priority: Ints = np.full(16, _NOBODY, np.int64)
         self._amounts: dict[int, Ints] = {}
 
-    def put(self, pod_info: PodInfo, node: str) -> None:
+    def add(self, pod_info: PodInfo, node: str) -> None:
         """A pod, which has no entry yet, is nominated to a node."""
         if self._free:
             entry = self._free.pop()
@@ -175,7 +175,7 @@ class Promised:
         for resource, column in self._amounts.items():
             column[entry] = request.get(resource, 0)
 
-    def drop(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """Its nomination ended."""
         entry = self._entry_of.pop(uid)
         self._who[entry], self._where[entry] = None, ""
@@ -189,7 +189,7 @@ class Promised:
         there[self._row[(self._row >= 0) & (self._priority >= priority)]] = True
         return there.nonzero()[0]
 
-    def needed(self, priority: int, resources: Iterable[int]) -> list[Ints]:
+    def requested(self, priority: int, resources: Iterable[int]) -> list[Ints]:
         """Per row: how many pods of at least a priority will come, and what they will take."""
         self._look_up()
         there = (self._row >= 0) & (self._priority >= priority)
@@ -201,7 +201,7 @@ class Promised:
             found.append(total)
         return found
 
-    def counted(self, priority: int, counts: Callable[[PodInfo], int]) -> Ints:
+    def sum_counts(self, priority: int, counts: Callable[[PodInfo], int]) -> Ints:
         """Per row: how much pods of at least a priority count that will come."""
         self._look_up()
         total = np.zeros(self._nodes.capacity, np.int64)
@@ -264,7 +264,7 @@ class Promised:
         }
 
 
-class Insiders:
+class NominatedOwnerRows:
     """Rows with pods nominated to them for which room is held there: they will not take it twice.
 
     What such a pod asks for must not be added to what its offer holds. So on these rows it does not
@@ -287,7 +287,7 @@ class Insiders:
                 self._stamp, self._row_of, self._rows = (), {}, Counter()
             return ()
         stamp = (world.nodes.epochs["reservations"], world.nodes.epochs["nodes"])
-        moved = world.nominations.moved()
+        moved = world.nominations.take_changed()
         if self._stamp != stamp:
             self._stamp, self._row_of, self._rows = stamp, {}, Counter()
             moved = world.nominations.uids
@@ -298,7 +298,7 @@ class Insiders:
     def faults(self) -> Iterator[str]:
         """Match every nominated pod again and name what differs from what is kept."""
         rows = set(self.rows())
-        fresh = Insiders(self._world)
+        fresh = NominatedOwnerRows(self._world)
         nominations = self._world.nominations
         for uid in nominations.uids if nominations and self._world.offers else ():
             fresh._look_at(uid)

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from holdfast.columns.pod_info import PodInfo
     from holdfast.framework.rejection import Rejection
     from holdfast.framework.view import View
-    from holdfast.framework.waiting import Waiting
+    from holdfast.framework.waiting_pods import WaitingPods
 
 
 class PreEnqueuePlugin(Plugin, Protocol):
@@ -196,7 +196,9 @@ class ReservePlugin(Plugin, Protocol):
 class PermitPlugin(Plugin, Protocol):
     """Approve, delay or reject a placed pod before it is bound."""
 
-    def permit(self, state: State, placement: Placement, waiting: Waiting) -> Wait | Reject | None:
+    def permit(
+        self, state: State, placement: Placement, waiting: WaitingPods
+    ) -> Wait | Reject | None:
         """Return None to approve; after Wait the pod keeps its resources until it is allowed.
 
         ``waiting`` holds all waiting pods, so a plugin can allow or reject them when it is called

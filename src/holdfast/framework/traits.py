@@ -71,7 +71,7 @@ class Traits:
         return (
             registered is None
             or _includes(registered.get(event.resource), event.action)
-            or (event.about_pod and _includes(registered.get("Pod"), event.action))
+            or (event.is_pod_event and _includes(registered.get("Pod"), event.action))
         )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.framework.world import World
 
 
-class Matched(Protocol):
+class MatchedReservations(Protocol):
     """The offers of held room that a pod may draw on.
 
     ``key`` tells two matches apart. On ``rows`` NodeResourcesFit leaves the word to the Reservation
@@ -61,7 +61,7 @@ class View:
         self.nodes: NodeTable = world.nodes
         self.pod = pod
         self.now = now
-        self._matched: Matched | None = None
+        self._matched: MatchedReservations | None = None
         self._matched_known = not offers
 
     @property
@@ -70,7 +70,7 @@ class View:
         return self.nodes.kind_of(self.pod)
 
     @property
-    def matched(self) -> Matched | None:
+    def matched_reservations(self) -> MatchedReservations | None:
         """The offers this pod may draw on, or None; looked up once."""
         if not self._matched_known:
             self._matched_known = True
@@ -80,18 +80,18 @@ class View:
     @property
     def unseen(self) -> Unseen | None:
         """Reserve pods this pod does not see; pods that differ in this read differently."""
-        matched = self.matched
+        matched = self.matched_reservations
         return None if matched is None else matched.unseen
 
     @property
     def lifted(self) -> Lifted | None:
         """What is held for the pod and so does not count as taken, or None."""
-        return None if self.matched is None else self.world.offers.lifted(self.pod)
+        return None if self.matched_reservations is None else self.world.offers.lifted(self.pod)
 
     @property
     def lifts(self) -> Hashable:
         """Which held room does not count as taken; pods that differ in this score differently."""
-        found = self.matched
+        found = self.matched_reservations
         return None if found is None else (found.rows.tobytes(), found.slots.tobytes())
 
     def counter(self, namespace: str, selector: Selector) -> AnyCount:
@@ -111,4 +111,4 @@ class View:
     @property
     def nominated(self) -> Mapping[int, Mapping[str, PodInfo]]:
         """Other pods nominated to rows, which this pod must leave room for, per row by uid."""
-        return self.world.nominations.rows(self.pod)
+        return self.world.nominations.ahead_by_row(self.pod)

@@ -23,13 +23,13 @@ from holdfast.columns.pod_info import PodInfo
 from holdfast.columns.volumes import Volumes
 from holdfast.devices.inventory import Inventory
 from holdfast.framework.evictions import Evictions
-from holdfast.framework.nominations import Insiders, Nominations
+from holdfast.framework.nominations import NominatedOwnerRows, Nominations
 from holdfast.framework.values import Placement
-from holdfast.framework.waiting import Waiting
+from holdfast.framework.waiting_pods import WaitingPods
 from holdfast.framework.workload_selectors import WorkloadSelectors
 
 if TYPE_CHECKING:
-    from holdfast.framework.view import Matched
+    from holdfast.framework.view import MatchedReservations
 
 
 class Ledger(Protocol):
@@ -54,34 +54,34 @@ class Ledger(Protocol):
 
 
 @runtime_checkable
-class WatchesPods(Protocol):
+class PodEventHandler(Protocol):
     """A ledger that also wants to know which pods stand where. Told after the picture."""
 
-    def pod_came(self, pod_info: PodInfo, node: str) -> None:
+    def pod_set(self, pod_info: PodInfo, node: str) -> None:
         """A bound pod is new or changed; may be told of pods it knows as assumed."""
         ...
 
-    def pod_went(self, uid: str) -> None:
+    def pod_removed(self, uid: str) -> None:
         """A bound or assumed pod is gone; may be one it never heard of."""
         ...
 
 
-class Audits(Protocol):
+class AttemptAuditor(Protocol):
     """Compare the world before and after every attempt, if invariants are checked."""
 
-    def decided(self, faults: Iterable[str]) -> None:
+    def note_faults(self, faults: Iterable[str]) -> None:
         """Note what is wrong with a decision; looking for it is work that may be left out."""
         ...
 
-    def before(self) -> None:
+    def before_attempt(self) -> None:
         """Note the state of the ledgers."""
         ...
 
-    def after(self, placement: Placement | None) -> None:
+    def after_attempt(self, placement: Placement | None) -> None:
         """Compare it with now; None is for an attempt that found no node."""
         ...
 
-    def complain(self) -> None:
+    def raise_faults(self) -> None:
         """Raise an AssertionError if an invariant was broken."""
         ...
 
@@ -99,7 +99,7 @@ class World:
         volumes: Volumes | None = None,
         selectors: WorkloadSelectors | None = None,
         uncounted: Callable[[str], bool] = lambda _resource: False,
-        auditor: Callable[[World], Audits] | None = None,
+        auditor: Callable[[World], AttemptAuditor] | None = None,
     ) -> None:
         self.nodes = NodeTable() if nodes is None else nodes
         # An empty ledger is falsy: only None means that there is none yet.
@@ -108,16 +108,18 @@ class World:
         self.devices = Inventory(self.nodes) if devices is None else devices
         self.volumes = Volumes(self.nodes) if volumes is None else volumes
         self.selectors = WorkloadSelectors(self.nodes) if selectors is None else selectors
-        self._pod_watchers = [ledger for ledger in self.ledgers if isinstance(ledger, WatchesPods)]
+        self._pod_watchers = [
+            ledger for ledger in self.ledgers if isinstance(ledger, PodEventHandler)
+        ]
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.nominations = Nominations(self.nodes)
-        self.insiders = Insiders(self)
+        self.nominated_owner_rows = NominatedOwnerRows(self)
         self.evictions = Evictions(self.nodes)
-        self.waiting = Waiting()
+        self.waiting = WaitingPods()
         self.ignores_resource = uncounted
         """Tells resources that nobody here counts, by configuration: somebody else does."""
         self.auditor = None if auditor is None else auditor(self)
-        self.remembered: dict[Hashable, Any] = {}
+        self.caches: dict[Hashable, Any] = {}
         """What deciding and plugins keep about this world between pods, under their own keys."""
 
     @property
@@ -134,11 +136,11 @@ class World:
         """Digest a pod in this world's resource ids."""
         return self.nodes.digest(pod, stands_in=stands_in)
 
-    def stand_in(self, reservation: Reservation) -> PodInfo:
+    def reserve_pod_info(self, reservation: Reservation) -> PodInfo:
         """Digest the pod that looks for a node in the place of a reservation."""
         return self.pod_info(reserve_pod(reservation), stands_in=True)
 
-    def match(self, pod: PodInfo) -> Matched | None:
+    def match(self, pod: PodInfo) -> MatchedReservations | None:
         """The offers of held room a pod may draw on, or None."""
         return self.offers.match(pod)
 
@@ -222,7 +224,7 @@ class World:
             self.evictions.end(uid)
             self.nodes.add_pod(pod_info, node)
             for ledger in self._pod_watchers:
-                ledger.pod_came(pod_info, node)
+                ledger.pod_set(pod_info, node)
         else:
             self.nominate(self.pod_info(pod))
 
@@ -231,7 +233,7 @@ class World:
         self.evictions.end(uid)
         self.nodes.remove_pod(uid)
         for ledger in self._pod_watchers:
-            ledger.pod_went(uid)
+            ledger.pod_removed(uid)
 
     @staticmethod
     def _uid(pod: Pod) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.engine.profile import Entry, Profile, build
+from holdfast.engine.profile import PluginEntry, Profile, build_profile
 from holdfast.framework.arguments import Args
 from holdfast.plugins.balanced_allocation import BalancedAllocation
 from holdfast.plugins.default_binder import DefaultBinder
@@ -36,29 +36,29 @@ from holdfast.plugins.volume_binding import VolumeBinding
 from holdfast.plugins.volume_restrictions import VolumeRestrictions
 from holdfast.plugins.volume_zone import VolumeZone
 
-REGISTRY: tuple[Entry, ...] = (
-    Entry(SchedulingGates, "SchedulingGates"),
-    Entry(PrioritySort, "PrioritySort"),
-    Entry(NodeUnschedulable, "NodeUnschedulable"),
-    Entry(NodeName, "NodeName"),
-    Entry(TaintToleration, "TaintToleration", weight=3),
-    Entry(NodeAffinityPlugin, "NodeAffinity", weight=2),
-    Entry(NodePorts, "NodePorts"),
-    Entry(NodeResourcesFit, "NodeResourcesFit"),
-    Entry(VolumeRestrictions, "VolumeRestrictions"),
-    Entry(NodeVolumeLimits, "NodeVolumeLimits"),
-    Entry(VolumeBinding, "VolumeBinding"),
-    Entry(VolumeZone, "VolumeZone"),
-    Entry(PodTopologySpread, "PodTopologySpread", weight=2),
-    Entry(InterPodAffinity, "InterPodAffinity", weight=2),
-    Entry(DynamicResources, "DynamicResources", weight=2),
-    Entry(DefaultPreemption, "DefaultPreemption"),
-    Entry(BalancedAllocation, "NodeResourcesBalancedAllocation"),
-    Entry(ImageLocality, "ImageLocality"),
-    Entry(DefaultBinder, "DefaultBinder"),
-    Entry(NodeDeclaredFeatures, "NodeDeclaredFeatures"),
-    Entry(ReservationPlugin, "Reservation", weight=5000),
-    Entry(ResourcePolicyPlugin, "resourcepolicy"),
+REGISTRY: tuple[PluginEntry, ...] = (
+    PluginEntry(SchedulingGates, "SchedulingGates"),
+    PluginEntry(PrioritySort, "PrioritySort"),
+    PluginEntry(NodeUnschedulable, "NodeUnschedulable"),
+    PluginEntry(NodeName, "NodeName"),
+    PluginEntry(TaintToleration, "TaintToleration", weight=3),
+    PluginEntry(NodeAffinityPlugin, "NodeAffinity", weight=2),
+    PluginEntry(NodePorts, "NodePorts"),
+    PluginEntry(NodeResourcesFit, "NodeResourcesFit"),
+    PluginEntry(VolumeRestrictions, "VolumeRestrictions"),
+    PluginEntry(NodeVolumeLimits, "NodeVolumeLimits"),
+    PluginEntry(VolumeBinding, "VolumeBinding"),
+    PluginEntry(VolumeZone, "VolumeZone"),
+    PluginEntry(PodTopologySpread, "PodTopologySpread", weight=2),
+    PluginEntry(InterPodAffinity, "InterPodAffinity", weight=2),
+    PluginEntry(DynamicResources, "DynamicResources", weight=2),
+    PluginEntry(DefaultPreemption, "DefaultPreemption"),
+    PluginEntry(BalancedAllocation, "NodeResourcesBalancedAllocation"),
+    PluginEntry(ImageLocality, "ImageLocality"),
+    PluginEntry(DefaultBinder, "DefaultBinder"),
+    PluginEntry(NodeDeclaredFeatures, "NodeDeclaredFeatures"),
+    PluginEntry(ReservationPlugin, "Reservation", weight=5000),
+    PluginEntry(ResourcePolicyPlugin, "resourcepolicy"),
 )
 
 PROFILE_NAMES = ("default-scheduler", "koord-scheduler")
@@ -66,7 +66,7 @@ PROFILE_NAMES = ("default-scheduler", "koord-scheduler")
 
 def default_profiles(args: Mapping[str, Args] | None = None) -> dict[str, Profile]:
     """The two profiles there are if no file names others; ``args`` are plugins' arguments."""
-    return {name: build(name, REGISTRY, args=args) for name in PROFILE_NAMES}
+    return {name: build_profile(name, REGISTRY, args=args) for name in PROFILE_NAMES}
 
 
 __all__ = ["PROFILE_NAMES", "REGISTRY", "default_profiles"]

@@ -85,7 +85,7 @@ class NodeDeclaredFeatures:
             if new is None or event.action not in ("Add", "UpdateNodeDeclaredFeature"):
                 return False
             return old is None or old.status.declared_features != new.status.declared_features
-        if event.is_about(pod) and event.old is not None:
+        if event.is_for_pod(pod) and event.old is not None:
             return needed_features(event.old) != needed_features(event.new)
         return False
 

@@ -114,7 +114,7 @@ class NodePorts:
         """A new node, or a pod that went and held one of our ports."""
         if event.resource == "Node":
             return event.action == "Add"
-        if not event.about_pod or event.action != "Delete" or event.old is None:
+        if not event.is_pod_event or event.action != "Delete" or event.old is None:
             return False
         gone = view.world.pod_info(event.old)
         placed = gone.pod.spec.node_name or gone.pod.status.nominated_node_name

@@ -85,7 +85,7 @@ class NodeUnschedulable:
         """A node became or is schedulable, or the pod now tolerates cordons."""
         if event.resource == "Node":
             return _opened(event.old, event.new)
-        own = event.is_about(pod) and event.action == "UpdatePodToleration"
+        own = event.is_for_pod(pod) and event.action == "UpdatePodToleration"
         return own and tolerated(event.new.spec.tolerations, CORDON)
 
 

@@ -150,7 +150,7 @@ class NodeVolumeLimits:
             case "VolumeAttachment", "Delete":
                 drivers = {handle.driver for handle in pod.mounts.handles}
                 return bool(pod.mounts.persistent) or event.old.spec.attacher in drivers
-            case _, "Delete" if event.about_pod and event.old is not None:
+            case _, "Delete" if event.is_pod_event and event.old is not None:
                 placed = event.old.spec.node_name or event.old.status.nominated_node_name
                 held = mounts_of(event.old)
                 return bool(placed) and bool(held.claims or held.handles)

@@ -31,4 +31,4 @@ class SchedulingGates:
 
     def queueing_hint(self, event: ClusterEvent, pod: PodInfo, _view: View) -> bool:
         """The pod itself lost its last gate."""
-        return event.is_about(pod) and event.action == "UpdatePodSchedulingGatesEliminated"
+        return event.is_for_pod(pod) and event.action == "UpdatePodSchedulingGatesEliminated"

@@ -136,7 +136,7 @@ class TaintToleration:
         """A node is tolerated that was not, or the pod tolerates something else now."""
         if event.resource == "Node":
             return _passes(event.new, pod) and not (event.old and _passes(event.old, pod))
-        return event.is_about(pod) and event.action == "UpdatePodToleration"
+        return event.is_for_pod(pod) and event.action == "UpdatePodToleration"
 
 
 def _passes(node: Node | None, pod: PodInfo) -> bool:

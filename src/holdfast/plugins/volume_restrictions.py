@@ -169,7 +169,7 @@ class VolumeRestrictions:
         if event.resource == "PersistentVolumeClaim":
             ours = event.action == "Add" and event.new.namespace == pod.namespace
             return ours and event.new.name in pod.mounts.persistent
-        if not event.about_pod or event.action != "Delete" or event.old is None:
+        if not event.is_pod_event or event.action != "Delete" or event.old is None:
             return False
         if event.old.namespace != pod.namespace:
             return False

@@ -153,7 +153,7 @@ async def undo(call_runner: ApiCallRunner, placement: Placement, failure: BindFa
 
 async def post_bind(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> None:
     """Tell the plugins that the pod has its node; what they make of it changes nothing."""
-    for plugin in profile.having(PostBindPlugin):
+    for plugin in profile.plugins_at(PostBindPlugin):
         if not runs_for(plugin, placement):
             continue
         try:
@@ -183,7 +183,7 @@ def _stop_if_recalled(placement: Placement) -> None:
 
 def _preparing(call_runner: ApiCallRunner, profile: Profile, placement: Placement) -> Iterator[Any]:
     """Everybody who writes before the pod is bound."""
-    for plugin in profile.having(PreBindPlugin):
+    for plugin in profile.plugins_at(PreBindPlugin):
         if runs_for(plugin, placement):
             yield plugin
     binder = call_runner.binder
@@ -219,7 +219,7 @@ async def _bind_pod(call_runner: ApiCallRunner, profile: Profile, placement: Pla
             return
     except ExtenderFailed as failure:
         raise BindFailed(str(failure)) from failure
-    for plugin in profile.having(BindPlugin):
+    for plugin in profile.plugins_at(BindPlugin):
         steps = plugin.bind(placement.states.get(plugin.name), placement)
         if not isinstance(steps, Skip):
             await _run(call_runner, plugin.name, "Bind", steps)

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.clock import Clock
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import ClusterEvent, Code, Placement, PreBindPlugin, runs_for
-from holdfast.framework.waiting import Outcome, WaitingPod
+from holdfast.framework.waiting_pods import WaitingPod, WaitOutcome
 from holdfast.framework.world import World
 from holdfast.scheduler.background_tasks import BackgroundTasks, Task
 from holdfast.scheduler.binding import (
@@ -44,7 +44,7 @@ class AssumedPod:
     @property
     def slow(self) -> bool:
         """Whether plugins write, or wait for something, before the pod is bound."""
-        preparing = self.profile.having(PreBindPlugin)
+        preparing = self.profile.plugins_at(PreBindPlugin)
         return any(runs_for(plugin, self.placement) for plugin in preparing)
 
 
@@ -164,10 +164,10 @@ class BindingCycle:
         unreserve_and_forget(assumed_pod.profile, result_handler.world, pod.placement)
         if word.code is Code.ERROR:
             self._room_came_back(pod.placement)
-            result_handler.on_error(queued, f"waiting on permit for pod: {word.words}")
+            result_handler.on_error(queued, f"waiting on permit for pod: {word.message}")
             return False
         result_handler.on_unschedulable(
-            queued, rejected_on_node(word.plugin, word.words), assumed_pod.took
+            queued, rejected_on_node(word.plugin, word.message), assumed_pod.took
         )
         # Told last: the room it gave up itself must not send it round in circles.
         self._room_came_back(pod.placement, lambda other: other.uid != queued.uid)
@@ -197,7 +197,7 @@ class BindingCycle:
         self.result_handler.queue.requeue_for_event(event, self.call_runner.clock.monotonic(), only)
 
 
-async def wait_on_permit(clock: Clock, pod: WaitingPod) -> Outcome:
+async def wait_on_permit(clock: Clock, pod: WaitingPod) -> WaitOutcome:
     """Wait until the pod is allowed, rejected or preempted, or a plugin's time is up."""
     heard = asyncio.Event()
     # Deadlines are times of day as of the decision; a clock that is set meanwhile moves none.

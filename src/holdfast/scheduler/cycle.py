@@ -26,7 +26,7 @@ from holdfast.framework.plugin import (
     Reject,
     ReservePlugin,
 )
-from holdfast.framework.rejection import Rejection, available
+from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.world import World
 
 CLEAR_NOMINATION = PostFilterResult("", nominated_node="")
@@ -38,8 +38,8 @@ class SchedulingFailure:
     """No node will do; ``effect`` is what the plugins want done about it."""
 
     message: str
-    rejectors: frozenset[str]
-    pending_on: frozenset[str]
+    unschedulable_plugins: frozenset[str]
+    pending_plugins: frozenset[str]
     effect: PostFilterResult | None = None
     error: bool = False
     """The attempt failed, not the pod: nobody is to blame, try again."""
@@ -64,17 +64,17 @@ def select_and_assume(
     """Take the best of the feasible nodes and hold the room there; ``points`` count besides."""
     if isinstance(found, Rejection):
         if world.auditor is not None:
-            world.auditor.decided(rejection_faults(profile, found))
+            world.auditor.note_faults(rejection_faults(profile, found))
         return scheduling_failure(profile, found, world, now)
     placement = rank(profile, found, rng, points)
     placement.now = now
     if world.auditor is None:
         return _take(profile, world, placement)
     extended = points is not None
-    world.auditor.decided(placement_faults(profile, found, placement, extended=extended))
-    world.auditor.before()
+    world.auditor.note_faults(placement_faults(profile, found, placement, extended=extended))
+    world.auditor.before_attempt()
     outcome = _take(profile, world, placement)
-    world.auditor.after(outcome if isinstance(outcome, Placement) else None)
+    world.auditor.after_attempt(outcome if isinstance(outcome, Placement) else None)
     return outcome
 
 
@@ -97,7 +97,7 @@ def assume_and_reserve(
     """Enter the pod and every plugin's promise in the ledgers; all of them or none."""
     world.assume(placement.pod, placement.row)
     try:
-        for plugin in profile.concerned(ReservePlugin, placement.states):
+        for plugin in profile.plugins_run_for(ReservePlugin, placement.states):
             refusal = plugin.reserve(placement.states.get(plugin.name), placement)
             if refusal is not None:
                 unreserve_and_forget(profile, world, placement)
@@ -110,24 +110,24 @@ def assume_and_reserve(
 
 def unreserve_and_forget(profile: Profile, world: World, placement: Placement) -> None:
     """Withdraw everything ``assume_and_reserve`` entered, in reverse order."""
-    for plugin in reversed(profile.concerned(ReservePlugin, placement.states)):
+    for plugin in reversed(profile.plugins_run_for(ReservePlugin, placement.states)):
         plugin.unreserve(placement.states.get(plugin.name), placement)
     world.forget(placement.pod.uid)
 
 
 def rejected_on_node(plugin: str, *reasons: str) -> SchedulingFailure:
     """Turn a pod away that had found its node but may not have it."""
-    message = available(1, Counter(reasons))
+    message = fit_error_message(1, Counter(reasons))
     return SchedulingFailure(message, frozenset({plugin}), frozenset(), CLEAR_NOMINATION)
 
 
 def _permit(profile: Profile, world: World, placement: Placement) -> tuple[str, Reject] | None:
     """Ask every plugin for its permission; if one wants to wait, the pod does."""
-    if not profile.having(PermitPlugin):
+    if not profile.plugins_at(PermitPlugin):
         return None
     seconds: dict[str, float] = {}
     try:
-        for plugin in profile.concerned(PermitPlugin, placement.states):
+        for plugin in profile.plugins_run_for(PermitPlugin, placement.states):
             answer = plugin.permit(placement.states.get(plugin.name), placement, world.waiting)
             if isinstance(answer, Reject):
                 return plugin.name, answer
@@ -146,8 +146,10 @@ def _refused(point: str, plugin: str, reject: Reject) -> SchedulingFailure:
         message = f'running {point} plugin "{plugin}": {", ".join(reject.reasons)}'
         return SchedulingFailure(message, frozenset(), frozenset(), error=True)
     scheduling_failure = rejected_on_node(plugin, *reject.reasons)
-    pending = scheduling_failure.rejectors if reject.code is Code.PENDING else frozenset()
-    return replace(scheduling_failure, pending_on=pending)
+    pending = (
+        scheduling_failure.unschedulable_plugins if reject.code is Code.PENDING else frozenset()
+    )
+    return replace(scheduling_failure, pending_plugins=pending)
 
 
 def fit_error(rejection: Rejection, effect: PostFilterResult | None) -> str:
@@ -167,7 +169,7 @@ def scheduling_failure(
         effect = CLEAR_NOMINATION
     return SchedulingFailure(
         fit_error(rejection, effect),
-        rejection.rejectors,
-        rejection.pending_on,
+        rejection.unschedulable_plugins,
+        rejection.pending_plugins,
         effect,
     )

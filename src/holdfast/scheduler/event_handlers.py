@@ -20,7 +20,7 @@ from holdfast.api.reservation_names import ALLOCATED
 from holdfast.columns.pod_info import PodInfo
 from holdfast.errors import HoldfastError
 from holdfast.framework.plugin import ClusterEvent
-from holdfast.framework.waiting import REMOVED
+from holdfast.framework.waiting_pods import REMOVED
 from holdfast.framework.world import World
 from holdfast.scheduler.metrics import NO_DURATIONS, DurationRecorder
 from holdfast.scheduler.scheduling_queue import SchedulingQueue

@@ -24,7 +24,7 @@ import numpy as np
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible, feasible
-from holdfast.engine.opinion import Opinion, Points, hear
+from holdfast.engine.extender_results import ExtenderResults, Points, apply_extender_results
 from holdfast.engine.profile import Profile
 from holdfast.framework.extender import ExtenderFailed
 from holdfast.framework.plugin import Placement
@@ -115,13 +115,13 @@ class ExtenderQueue:
         return feasible(self._profile(queued), queued.pod_info, self.world, self.clock.now())
 
     def _hear(
-        self, queued: QueuedPodInfo, opinion: Opinion | None
+        self, queued: QueuedPodInfo, opinion: ExtenderResults | None
     ) -> tuple[Feasible, Points] | Rejection | None:
         """Put what was said to the world of now; None if they do not go together."""
         found = self._feasible(queued)
         if isinstance(found, Rejection):
             return found
-        return None if opinion is None else hear(found, opinion)
+        return None if opinion is None else apply_extender_results(found, opinion)
 
     def _place(self, queued: QueuedPodInfo, found: Feasible, points: Points) -> Outcome:
         now = self.clock.now()
@@ -130,7 +130,7 @@ class ExtenderQueue:
         )
 
     async def _turn_away(
-        self, queued: QueuedPodInfo, opinion: Opinion | None, rejection: Rejection
+        self, queued: QueuedPodInfo, opinion: ExtenderResults | None, rejection: Rejection
     ) -> Outcome | None:
         """Turn the pod away; who is to be evicted for it, extenders may want to talk about."""
         profile, pod_info = self._profile(queued), queued.pod_info
@@ -142,10 +142,10 @@ class ExtenderQueue:
         again = self._hear(queued, opinion) if _unchanged(queued, pod_info) else None
         if not isinstance(again, Rejection):
             return None
-        again.agreement = agreement
+        again.extender_preemption = agreement
         outcome = scheduling_failure(profile, again, self.world, self.clock.now())
         evicts = outcome.effect is not None and bool(outcome.effect.victims)
-        return None if agreement.left and not evicts else outcome
+        return None if agreement.accepted and not evicts else outcome
 
     def _profile(self, queued: QueuedPodInfo) -> Profile:
         return self.profiles[queued.pod_info.scheduler_name]

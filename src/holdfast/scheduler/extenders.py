@@ -28,21 +28,21 @@ from holdfast.client.transport import Request, Response, write_check_of
 from holdfast.clock import Clock
 from holdfast.columns.pod_info import PodInfo
 from holdfast.engine.decision import Feasible
-from holdfast.engine.opinion import Opinion
+from holdfast.engine.extender_results import ExtenderResults
 from holdfast.errors import BadConfiguration, HoldfastError, Unavailable
 from holdfast.framework.extender import (
-    Agreement,
     ExtenderConfig,
     ExtenderFailed,
+    ExtenderPreemption,
     ExtenderTLS,
-    binding_answer,
-    binding_question,
-    filter_answer,
-    in_order,
-    node_question,
-    score_answer,
-    victim_answer,
-    victim_question,
+    binding_args,
+    check_binding_result,
+    filter_args,
+    ignorable_last,
+    preemption_args,
+    read_filter_result,
+    read_host_priorities,
+    read_preemption_result,
 )
 from holdfast.framework.plugin import Candidate, Placement
 from holdfast.framework.world import World
@@ -64,13 +64,13 @@ class Extenders:
     def __init__(
         self, configs: Sequence[ExtenderConfig], client: Client, clock: Clock, world: World
     ) -> None:
-        self._all = [HttpExtender(config, clock) for config in in_order(configs)]
+        self._all = [HttpExtender(config, clock) for config in ignorable_last(configs)]
         self._client = client
         self._write_check = write_check_of(client.transport)
         self._world = world
         self._nodes: dict[str, msgspec.Raw] = {}
         self._node_news: Informer[Any] | None = None
-        if any(c.decides and not c.node_cache_capable for c in configs):
+        if any(c.affects_decisions and not c.node_cache_capable for c in configs):
             self._node_news = Informer(client, RAW_NODES, clock=clock, on_event=self._on_node)
         self.requests_in_flight = 0
         """Questions under way."""
@@ -93,19 +93,19 @@ class Extenders:
 
     def is_interested(self, pod: PodInfo) -> bool:
         """Tell whether somebody has a say in where this pod goes."""
-        return any(e.config.decides and e.config.interested(pod) for e in self._all)
+        return any(e.config.affects_decisions and e.config.interested(pod) for e in self._all)
 
     def supports_preemption(self, pod: PodInfo) -> bool:
         """Tell whether somebody has a say in who is evicted for this pod."""
         return any(self._speaking(pod, "preempt_verb"))
 
-    async def filter_and_prioritize(self, found: Feasible) -> Opinion:
+    async def filter_and_prioritize(self, found: Feasible) -> ExtenderResults:
         """Ask what they make of the feasible nodes; a nominated one is asked about first, alone.
 
         Raises ExtenderFailed if one fails that may not.
         """
         names, pod = found.view.nodes.names, found.pod
-        chosen = [names[row] for row in (found.chosen,) if row is not None]
+        chosen = [names[row] for row in (found.preselected_row,) if row is not None]
         rows = [name for row in found.rows.tolist() if self._knows(name := names[row])]
         body = await self._body(pod)
         if chosen and self._knows(chosen[0]):
@@ -121,24 +121,28 @@ class Extenders:
             await self._score(pod, body, opinion)
         return opinion
 
-    async def process_preemption(self, pod: PodInfo, candidates: Sequence[Candidate]) -> Agreement:
+    async def process_preemption(
+        self, pod: PodInfo, candidates: Sequence[Candidate]
+    ) -> ExtenderPreemption:
         """Ask which nodes may be freed for the pod, and by evicting whom."""
         body = await self._body(pod)
         left = list(candidates)
         for extender in self._speaking(pod, "preempt_verb"):
             if not left:
                 break
-            question = victim_question(extender.config, body, left)
+            question = preemption_args(extender.config, body, left)
             try:
                 left = await self._ask(
                     extender, "preempt_verb", question,
-                    lambda raw, by=extender: victim_answer(by.config, raw, self._world.nodes),
+                    lambda raw, by=extender: read_preemption_result(
+                        by.config, raw, self._world.nodes
+                    ),
                 )  # fmt: skip
             except ExtenderFailed as failure:
                 if not self._forgiven(extender, pod, failure):
-                    return Agreement(error=str(failure))
+                    return ExtenderPreemption(error=str(failure))
         asked = {candidate.node: candidate for candidate in candidates}
-        return Agreement(asked, {one.node: one for one in left if one.node in asked})
+        return ExtenderPreemption(asked, {one.node: one for one in left if one.node in asked})
 
     async def bind(self, placement: Placement) -> bool:
         """Let an extender bind the pod, if one does that; tell whether it did."""
@@ -151,8 +155,8 @@ class Extenders:
                 await self._ask(
                     extender,
                     "bind_verb",
-                    binding_question(placement),
-                    binding_answer,
+                    binding_args(placement),
+                    check_binding_result,
                     self._write_check,
                 )
                 return True
@@ -165,8 +169,8 @@ class Extenders:
         """Tell whether an extender binds this pod; what stands for a reservation is no pod."""
         return not pod.stands_in and any(self._speaking(pod, "bind_verb"))
 
-    async def _filtered(self, pod: PodInfo, body: Any, names: Sequence[str]) -> Opinion:
-        opinion = Opinion.open(names)
+    async def _filtered(self, pod: PodInfo, body: Any, names: Sequence[str]) -> ExtenderResults:
+        opinion = ExtenderResults.before_calls(names)
         for extender in self._speaking(pod, "filter_verb"):
             if not opinion.allowed:
                 break
@@ -174,22 +178,22 @@ class Extenders:
             try:
                 answer = await self._ask(
                     extender, "filter_verb", self._about(extender, body, left),
-                    lambda raw, by=extender, left=left: filter_answer(by.config, left, raw),
+                    lambda raw, by=extender, left=left: read_filter_result(by.config, left, raw),
                 )  # fmt: skip
             except ExtenderFailed as failure:
                 if not self._forgiven(extender, pod, failure):
                     raise
             else:
-                opinion.filter(answer)
+                opinion.add_filter_result(answer)
         return opinion
 
-    async def _score(self, pod: PodInfo, body: Any, opinion: Opinion) -> None:
+    async def _score(self, pod: PodInfo, body: Any, opinion: ExtenderResults) -> None:
         """Add everybody's points; who fails gives none."""
         scoring = list(self._speaking(pod, "prioritize_verb"))
         answers = await asyncio.gather(
             *(
                 self._ask(one, "prioritize_verb", self._about(one, body, opinion.allowed),
-                          score_answer)
+                          read_host_priorities)
                 for one in scoring
             ),
             return_exceptions=True,
@@ -200,7 +204,7 @@ class Extenders:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                opinion.score(extender.config, answer)
+                opinion.add_scores(extender.config, answer)
 
     def _speaking(self, pod: PodInfo, verb: str) -> Iterator[HttpExtender]:
         return (e for e in self._all if getattr(e.config, verb) and e.config.interested(pod))
@@ -221,7 +225,7 @@ class Extenders:
 
     def _about(self, extender: HttpExtender, body: Any, names: Sequence[str]) -> Any:
         known = extender.config.node_cache_capable
-        return node_question(body, names, None if known else self._nodes)
+        return filter_args(body, names, None if known else self._nodes)
 
     def _knows(self, node: str) -> bool:
         """Tell whether we could describe a node to whoever wants that; news may be under way."""

@@ -121,9 +121,9 @@ class Meter:
         metered = {id(p): self._metered(p, profile.name) for p in profile.plugins}
         lists = {
             point: tuple(metered.get(id(p), p) for p in plugins)
-            for point, plugins in profile.lists.items()
+            for point, plugins in profile.plugins_by_point.items()
         }
-        return replace(profile, plugins=tuple(metered.values()), lists=lists)
+        return replace(profile, plugins=tuple(metered.values()), plugins_by_point=lists)
 
     def _metered(self, plugin: Plugin, profile: str) -> Plugin:
         calls = {}

@@ -95,7 +95,7 @@ class PreemptionExecutor:
             self.world.evictions.end(preemptor.uid)
             self.queue.activate((preemptor.uid,))
         else:
-            self.world.evictions.written(preemptor.uid)
+            self.world.evictions.requests_sent(preemptor.uid)
             # The victims may be gone already: then nobody else will knock at the gate.
             gone = ClusterEvent("AssignedPod", "Delete", with_node_name(last.pod, node), None)
             self.queue.recheck_gate(preemptor.uid, gone.label, self.clock.monotonic())

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Hashable, Mapping
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.decision import closed_gate
+from holdfast.engine.decision import run_pre_enqueue_plugins
 from holdfast.engine.profile import Profile
 from holdfast.framework.plugin import (
     ClusterEvent,
@@ -55,7 +55,7 @@ class QueueingHints:
     def gating_plugin(self, pod_info: PodInfo) -> str:
         """Name the plugin that keeps a pod out of the queue, or ""."""
         profile = self._profiles[pod_info.scheduler_name]
-        gate = closed_gate(profile, pod_info, self._world, self._now())
+        gate = run_pre_enqueue_plugins(profile, pod_info, self._world, self._now())
         return "" if gate is None else gate[0]
 
     def interested_plugins(self, event: ClusterEvent) -> frozenset[str] | None:
@@ -63,14 +63,14 @@ class QueueingHints:
 
         Room held for owners concerns whoever owns it, no matter who rejected them.
         """
-        return None if event.about_held_room else self._interested(event)
+        return None if event.is_reservation_event else self._interested(event)
 
     def queueing_strategy(self, queued: QueuedPodInfo, event: ClusterEvent) -> QueueingStrategy:
         """Say what an event is worth for a pod, by its rejectors' hints."""
         pod_info = queued.pod_info
         view = View(self._world, pod_info, self._now())
-        of_owner = event.about_held_room or event.is_about(pod_info)
-        if of_owner and view.matched is not None:
+        of_owner = event.is_reservation_event or event.is_for_pod(pod_info)
+        if of_owner and view.matched_reservations is not None:
             # An owner may have been turned away for want of the very room that is held for it.
             return QueueingStrategy.AFTER_BACKOFF
         plugins, interested = self._plugins[pod_info.scheduler_name], self._interested(event)

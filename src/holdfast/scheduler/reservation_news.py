@@ -93,7 +93,7 @@ class ReservationDesk:
             if wrong:
                 self._withdraw(new.uid)
                 return
-            pod_info = desk.world.stand_in(new)
+            pod_info = desk.world.reserve_pod_info(new)
             if promised := desk.world.nominations.node_of(new.uid):
                 desk.world.nominations.set(pod_info, promised)
             desk.queue.update(pod_info, desk.now())
@@ -127,7 +127,7 @@ class ReservationDesk:
     def _unfit(self, new: Reservation) -> str:
         """Say why no reserve pod can be made of it, which no check foresaw."""
         try:
-            self._desk.world.stand_in(new)
+            self._desk.world.reserve_pod_info(new)
         except HoldfastError as wrong:
             return str(wrong)
         return ""
@@ -136,7 +136,7 @@ class ReservationDesk:
         """Know a reservation by its name alone: what it asks for makes no sense."""
         spec = PodSpec(scheduler_name=reservation.scheduler_name)
         empty = ReservationSpec(template=PodTemplate(spec=spec))
-        return self._desk.world.stand_in(msgspec.structs.replace(reservation, spec=empty))
+        return self._desk.world.reserve_pod_info(msgspec.structs.replace(reservation, spec=empty))
 
     def _tell(self, old: Reservation | None, new: Reservation | None) -> None:
         held = old is not None and old.active

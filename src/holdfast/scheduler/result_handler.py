@@ -62,7 +62,7 @@ class ResultHandler:
         # The promise is made and the gate closed before the pod is back in the queue.
         work = [] if effect is None else self._take_effect(pod_info, effect)
         self.queue.requeue_unschedulable(
-            queued, outcome.rejectors, outcome.pending_on, self.clock.monotonic()
+            queued, outcome.unschedulable_plugins, outcome.pending_plugins, self.clock.monotonic()
         )
         self.reporter.failed(pod_info, outcome.message)
         promised = self.world.nominations.node_of(pod_info.uid)

@@ -65,4 +65,6 @@ def wants_node(found: ScheduledObject) -> bool:
 
 def pod_info_of(world: World, found: ScheduledObject) -> PodInfo:
     """Digest it for the queue."""
-    return world.stand_in(found) if isinstance(found, Reservation) else world.pod_info(found)
+    return (
+        world.reserve_pod_info(found) if isinstance(found, Reservation) else world.pod_info(found)
+    )

@@ -243,7 +243,7 @@ class Scheduler:
     ) -> None:
         """Do what an attempt came to; None: the pod wants no node any more."""
         if self.world.auditor is not None:
-            self.world.auditor.complain()
+            self.world.auditor.raise_faults()
         if outcome is None:
             self.queue.done(queued.uid)
         elif isinstance(outcome, SchedulingFailure):

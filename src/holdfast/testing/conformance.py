@@ -14,9 +14,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from holdfast.columns.node_table import NodeTable
-from holdfast.engine.memory import Memory
-from holdfast.engine.plugin_use import Deciding
-from holdfast.engine.prepared import Prepared
+from holdfast.engine.decision_cache import DecisionCache
+from holdfast.engine.plugin_results import PreFilterOutcome
+from holdfast.engine.plugin_use import CyclePlugin
 from holdfast.engine.profile import Profile
 from holdfast.framework.per_node import PerNodePlugin, columnar
 from holdfast.framework.plugin import (
@@ -40,7 +40,7 @@ from holdfast.testing.plugin_laws import (
     check_table,
     check_twin,
     check_verdicts,
-    prepare,
+    prepare_case,
 )
 from holdfast.testing.random_cluster import RandomCluster
 from holdfast.testing.trait_laws import (
@@ -87,7 +87,7 @@ def check_plugin(
         return
     for number in range(clusters):
         cluster = RandomCluster(Random(seed * 1000 + number), nodes)
-        memory = Memory(Profile(plugin.name, (plugin,)))
+        memory = DecisionCache(Profile(plugin.name, (plugin,)))
         waiting = [pods(cluster) for _ in range(4)]
         for _ in range(steps):
             for _ in range(_events(cluster)):
@@ -111,12 +111,12 @@ def _events(cluster: RandomCluster) -> int:
     return cluster.random.randrange(nodes // 2, nodes * 3 // 4)
 
 
-def _check_step(plugin: Plugin, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
-    case = prepare(plugin, cluster.world, pod)
+def _check_step(plugin: Plugin, memory: DecisionCache, cluster: RandomCluster, pod: Any) -> None:
+    case = prepare_case(plugin, cluster.world, pod)
     _check_incremental(case, memory, cluster, pod)
     check_reads(case)
     before = _fingerprint(cluster.world.nodes)
-    if not case.prepared.skip and case.prepared.reject is None and len(case.rows):
+    if not case.outcome.skip and case.outcome.reject is None and len(case.rows):
         _check_answers(case, cluster)
     check_post_filter(case)
     assert _fingerprint(cluster.world.nodes) == before, f"{plugin.name}: inputs unchanged"
@@ -124,12 +124,12 @@ def _check_step(plugin: Plugin, memory: Memory, cluster: RandomCluster, pod: Any
 
 def _check_answers(case: Case, cluster: RandomCluster) -> None:
     check_comparable(case)
-    if case.prepared.filters:
+    if case.outcome.filters:
         check_rows(case, case.verdicts, cluster.random, "filter")
         check_verdicts(case)
         check_changes(case, cluster)
         check_leaving(case, cluster.random)
-    if case.prepared.scores:
+    if case.outcome.scores:
         check_rows(case, case.scores, cluster.random, "score")
         check_scores(case, cluster.random)
         check_table(case)
@@ -137,19 +137,19 @@ def _check_answers(case: Case, cluster: RandomCluster) -> None:
     check_promise(case, cluster.random)
 
 
-def _check_incremental(case: Case, memory: Memory, cluster: RandomCluster, pod: Any) -> None:
+def _check_incremental(case: Case, memory: DecisionCache, cluster: RandomCluster, pod: Any) -> None:
     """What is kept through events equals what a world built at once says, by node name."""
     plugin, world = case.plugin, cluster.world
     if plugin.traits.scope is Scope.CLUSTER:
         return
     kept = memory.pre_filter(plugin, case.pod, View(world, case.pod, 0.0))
-    anew = prepare(plugin, cluster.rebuilt(shuffled=True), pod)
+    anew = prepare_case(plugin, cluster.rebuilt(shuffled=True), pod)
     law = f"{plugin.name}: incremental equals full"
-    assert (kept.skip, kept.reject) == (anew.prepared.skip, anew.prepared.reject), law
+    assert (kept.skip, kept.reject) == (anew.outcome.skip, anew.outcome.reject), law
     if kept.skip or kept.reject is not None:
         return
-    if kept.answers is not None:
-        kept.answers.refresh()
+    if kept.row_results is not None:
+        kept.row_results.refresh()
     if kept.filters:
         verdicts = _kept_verdicts(plugin, kept, world.nodes)
         assert verdicts == _by_name(anew.world.nodes, anew.verdicts(anew.rows)), law
@@ -158,15 +158,17 @@ def _check_incremental(case: Case, memory: Memory, cluster: RandomCluster, pod: 
         assert scores == _by_name(anew.world.nodes, anew.scores(anew.rows)), law
 
 
-def _kept_verdicts(plugin: Deciding, kept: Prepared, nodes: NodeTable) -> dict[str, float]:
-    if kept.answers is not None and kept.answers.verdicts is not None:
-        return _by_name(nodes, kept.answers.verdicts[nodes.rows])
+def _kept_verdicts(
+    plugin: CyclePlugin, kept: PreFilterOutcome, nodes: NodeTable
+) -> dict[str, float]:
+    if kept.row_results is not None and kept.row_results.verdicts is not None:
+        return _by_name(nodes, kept.row_results.verdicts[nodes.rows])
     return _by_name(nodes, plugin.filter(kept.state, nodes.rows, NO_CHANGE))
 
 
-def _kept_scores(plugin: Deciding, kept: Prepared, nodes: NodeTable) -> dict[str, float]:
-    if kept.answers is not None and kept.answers.raw is not None:
-        return _by_name(nodes, kept.answers.raw[nodes.rows])
+def _kept_scores(plugin: CyclePlugin, kept: PreFilterOutcome, nodes: NodeTable) -> dict[str, float]:
+    if kept.row_results is not None and kept.row_results.raw is not None:
+        return _by_name(nodes, kept.row_results.raw[nodes.rows])
     return _by_name(nodes, plugin.score(kept.state, nodes.rows))
 
 

@@ -55,22 +55,22 @@ class FakeCluster:
     def place(self, pod: Mapping[str, Any]) -> str:
         """Decide for a pod and enter every promise; answers its node, "" for nowhere."""
         pod_info = self._pod_info(pod)
-        self._auditor.before()
+        self._auditor.before_attempt()
         placement = self._placement(pod_info)
         if placement is not None and not self._hold(placement):
             placement = None
-        self._auditor.after(placement)
-        self._auditor.complain()
+        self._auditor.after_attempt(placement)
+        self._auditor.raise_faults()
         check_invariants(self.world)
         return "" if placement is None else placement.node
 
     def _placement(self, pod_info: PodInfo) -> Placement | None:
         found = feasible(self.profile, pod_info, self.world, self.now)
         if isinstance(found, Rejection):
-            self._auditor.decided(rejection_faults(self.profile, found))
+            self._auditor.note_faults(rejection_faults(self.profile, found))
             return None
         placement = rank(self.profile, found, self._rng)
-        self._auditor.decided(placement_faults(self.profile, found, placement))
+        self._auditor.note_faults(placement_faults(self.profile, found, placement))
         return placement
 
     def _hold(self, placement: Placement) -> bool:

@@ -31,7 +31,7 @@ class FakeExtender:
     """Answers each verb with ``answers[verb]`` and keeps what it was asked in ``asked``."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self.answers: dict[str, ExtenderAnswer] = {}
+        self.row_results: dict[str, ExtenderAnswer] = {}
         self.asked: list[tuple[str, Json]] = []
         self.url = ""
         self._tls = tls
@@ -90,7 +90,7 @@ class FakeExtender:
             await self._open.wait()
         finally:
             self._holding -= 1
-        answer = self.answers[verb](body)
+        answer = self.row_results[verb](body)
         if inspect.isawaitable(answer):
             answer = await answer
         if isinstance(answer, web.StreamResponse):

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from holdfast.capacity.held_room import offer_for
 from holdfast.columns.interner import PODS
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.plugin_use import Deciding, PluginUse
-from holdfast.engine.prepared import Prepared, ask
+from holdfast.engine.plugin_results import PreFilterOutcome, run_pre_filter
+from holdfast.engine.plugin_use import CyclePlugin, PluginUse
 from holdfast.framework.plugin import (
     NO_CHANGE,
     Code,
@@ -49,10 +49,10 @@ from holdfast.testing.random_cluster import RandomCluster
 class Case:
     """One plugin prepared for one pod in one world."""
 
-    plugin: Deciding
+    plugin: CyclePlugin
     pod: PodInfo
     world: World
-    prepared: Prepared
+    outcome: PreFilterOutcome
 
     @property
     def rows(self) -> Rows:
@@ -61,20 +61,22 @@ class Case:
 
     def verdicts(self, rows: Any, change: PodChange = NO_CHANGE) -> NDArray[np.int8]:
         """What filter answers."""
-        found: NDArray[np.int8] = self.plugin.filter(self.prepared.state, rows, change)
+        found: NDArray[np.int8] = self.plugin.filter(self.outcome.state, rows, change)
         return found
 
     def scores(self, rows: Any) -> NDArray[np.float64]:
         """What score answers."""
-        found: NDArray[np.float64] = self.plugin.score(self.prepared.state, rows)
+        found: NDArray[np.float64] = self.plugin.score(self.outcome.state, rows)
         return found
 
 
-def prepare(plugin: Plugin, world: World, pod: Any) -> Case:
+def prepare_case(plugin: Plugin, world: World, pod: Any) -> Case:
     """Prepare a plugin for a pod, remembering nothing."""
     pod_info = world.pod_info(pod)
     use = PluginUse(plugin)
-    return Case(use.plugin, pod_info, world, ask(use, pod_info, View(world, pod_info, 0.0), ()))
+    return Case(
+        use.plugin, pod_info, world, run_pre_filter(use, pod_info, View(world, pod_info, 0.0), ())
+    )
 
 
 def check_rows(case: Case, answer: Callable[[Any], Any], random: Random, point: str) -> None:
@@ -106,10 +108,10 @@ def check_verdicts(case: Case) -> None:
     assert set(verdicts.tolist()) <= allowed, f"{name}: verdicts are codes"
     rejected = rows[verdicts != 0]
     words = Counter(
-        word for row in rejected for word in case.plugin.reasons(case.prepared.state, int(row))
+        word for row in rejected for word in case.plugin.reasons(case.outcome.state, int(row))
     )
     assert bool(words) == bool(len(rejected)), f"{name}: a rejection has reasons"
-    plugin, state = case.plugin, case.prepared.state
+    plugin, state = case.plugin, case.outcome.state
     if implements(plugin, CountReasonsPlugin) and len(rejected):
         tally = {w: n for w, n in plugin.count_reasons(state, rejected).items() if n}
         assert tally == words, f"{name}: tally equals reasons"
@@ -133,7 +135,7 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
     change = PodChange(added={row: (more,)}, removed=removed)
     asked = case.verdicts(rows, change)
     if implements(case.plugin, FilterRowPlugin):
-        single = [case.plugin.filter_row(case.prepared.state, one, change) for one in rows.tolist()]
+        single = [case.plugin.filter_row(case.outcome.state, one, change) for one in rows.tolist()]
         assert asked.tolist() == single, f"{name}: one row under a change equals many"
     assert (case.verdicts(rows) == plain).all(), f"{name}: change then undo is identity"
     drawn_on = offer_for(case.world.offers, row, more)
@@ -147,14 +149,14 @@ def check_changes(case: Case, cluster: RandomCluster) -> None:
     fork.nodes.add_pod(more, nodes.names[row])
     if drawn_on is not None:
         fork.offers.assign(more.uid, {drawn_on.uid: {**dict(more.request), PODS: 1}})
-    real = prepare(case.plugin, fork, case.pod.pod)
-    if real.prepared.filters:
+    real = prepare_case(case.plugin, fork, case.pod.pod)
+    if real.outcome.filters:
         assert (real.verdicts(rows) == asked).all(), f"{name}: a change answers what would be"
 
 
 def check_leaving(case: Case, random: Random) -> None:
     """What a plugin says rests on pods does, or may; where it says no, nobody's leaving matters."""
-    plugin, state, nodes = case.plugin, case.prepared.state, case.world.nodes
+    plugin, state, nodes = case.plugin, case.outcome.state, case.world.nodes
     row = int(random.choice(case.rows.tolist()))
     there = [pod for pod in nodes.pods_on(row).values() if not pod.stands_in]
     gone = [pod for pod in there if random.random() < 0.5]
@@ -203,7 +205,7 @@ def _room_left(case: Case, row: int, gone: list[PodInfo], needs: RequiredResourc
 
 def check_table(case: Case) -> None:
     """A table of scores says the same as scoring row by row and normalizing."""
-    plugin, state = case.plugin, case.prepared.state
+    plugin, state = case.plugin, case.outcome.state
     if not implements(plugin, ScoreTablePlugin):
         return
     assert case.plugin.pre_score(state, case.rows) is None
@@ -215,7 +217,7 @@ def check_table(case: Case) -> None:
 
 def check_twin(case: Case) -> None:
     """The scalar twin gives the same verdict and raw score as the arrays."""
-    plugin, prepared = case.plugin, case.prepared
+    plugin, prepared = case.plugin, case.outcome
     if not implements(plugin, FilterAndScoreRowPlugin):
         return
     verdicts = case.verdicts(case.rows) if prepared.filters else None
@@ -232,9 +234,9 @@ def check_promise(case: Case, random: Random) -> None:
     """What reserve enters unreserve withdraws, however often it is asked to."""
     if not implements(case.plugin, ReservePlugin):
         return
-    fork = prepare(case.plugin, case.world.fork(), case.pod.pod)
-    world, state, rows = fork.world, fork.prepared.state, fork.rows
-    before = fork.verdicts(rows) if fork.prepared.filters else np.zeros(len(rows), np.int8)
+    fork = prepare_case(case.plugin, case.world.fork(), case.pod.pod)
+    world, state, rows = fork.world, fork.outcome.state, fork.rows
+    before = fork.verdicts(rows) if fork.outcome.filters else np.zeros(len(rows), np.int8)
     passing = rows[before == 0].tolist()
     if not passing:
         return
@@ -245,7 +247,7 @@ def check_promise(case: Case, random: Random) -> None:
     case.plugin.unreserve(state, placement)
     case.plugin.unreserve(state, placement)
     world.forget(fork.pod.uid)
-    again = prepare(case.plugin, world, case.pod.pod)
-    if fork.prepared.filters:
+    again = prepare_case(case.plugin, world, case.pod.pod)
+    if fork.outcome.filters:
         same = (again.verdicts(rows) == before).all()
         assert same, f"{case.plugin.name}: reserve then unreserve is identity"

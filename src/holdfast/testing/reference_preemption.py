@@ -16,7 +16,7 @@ from holdfast.api.labels import from_selector
 from holdfast.api.workloads import PodDisruptionBudget
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.plugin import Code, PodChange
-from holdfast.framework.rejection import Rejection, available
+from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
 
 _SHIFT = 2**31
@@ -60,7 +60,7 @@ def preempt(rejection: Rejection, view: View, spares: Spares = lambda _: False) 
         told = list(dict.fromkeys(errors))
         listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
         return Found(f"preemption: {listed}")
-    return Found(f"preemption: {available(rejection.nodes, words)}")
+    return Found(f"preemption: {fit_error_message(rejection.nodes, words)}")
 
 
 def _dry_run(

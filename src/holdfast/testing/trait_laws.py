@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast.api.pod import Pod, Resources
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.objections import rejection_of
+from holdfast.engine.rejections import reject_all_nodes
 from holdfast.framework.plugin import (
     AnyRows,
     ClusterEvent,
@@ -29,7 +29,7 @@ from holdfast.framework.plugin import (
 from holdfast.framework.traits import declaration_fault
 from holdfast.framework.view import View
 from holdfast.testing.builders import a_reservation, typed
-from holdfast.testing.plugin_laws import Case, prepare
+from holdfast.testing.plugin_laws import Case, prepare_case
 from holdfast.testing.random_cluster import RandomCluster
 
 
@@ -94,9 +94,9 @@ def check_comparable(case: Case) -> None:
     """``comparable_states``: states can be compared, and equal ones are interchangeable."""
     if not case.plugin.traits.comparable_states:
         return
-    again = prepare(case.plugin, case.world, case.pod.pod)
+    again = prepare_case(case.plugin, case.world, case.pod.pod)
     try:
-        bool(case.prepared.state == again.prepared.state)
+        bool(case.outcome.state == again.outcome.state)
     except ValueError as ambiguous:
         raise AssertionError(f"{case.plugin.name}: states are comparable") from ambiguous
 
@@ -118,7 +118,7 @@ def check_scores(case: Case, random: Random) -> None:
 
 def _normalized(case: Case, rows: AnyRows) -> RawScores | None:
     """The scores of rows that are all that is left, in 0..100; None if the plugin skips."""
-    plugin, state = case.plugin, case.prepared.state
+    plugin, state = case.plugin, case.outcome.state
     if implements(plugin, PreScorePlugin) and case.plugin.pre_score(state, rows) is not None:
         return None
     raw = case.scores(rows)
@@ -162,7 +162,7 @@ def check_post_filter(case: Case) -> None:
     if not implements(plugin, PostFilterPlugin):
         return
     view = View(case.world, case.pod, 0.0)
-    rejection = rejection_of(view, [case.prepared])
+    rejection = reject_all_nodes(view, [case.outcome])
     states = [rejection.states.get(plugin.name)]
     states += [None] if plugin.traits.post_filter_without_state else []
     for state in states:

@@ -88,7 +88,7 @@ class Demand:
     def at(self, row: int, ranks: Importance, begin: int, end: int) -> Asked:
         """Ask one row, on which pods from ``begin`` to ``end`` might go."""
         left = self._fit.spare_at(row)
-        ahead = self._world.nominations.at_least(self._ceiling, row)
+        ahead = self._world.nominations.with_priority(self._ceiling, row)
         if ahead:
             taken = self._fit.taken_by(ahead)
             left = [rest - gone for rest, gone in zip(left, taken, strict=True)]
@@ -151,12 +151,12 @@ class Demand:
         gains = zip(self._fit.spare(rows), (there, *given[:room]), strict=True)
         left = [rest + gained for rest, gained in gains]
         if nominations:
-            coming = nominations.promised.needed(self._ceiling, self._resources)
+            coming = nominations.columns.requested(self._ceiling, self._resources)
             left = [rest - taken[rows] for rest, taken in zip(left, coming, strict=True)]
         for limit, gained in zip(self.limits, given[room:], strict=True):
             rest = limit.remaining[rows] + gained
             if nominations and not limit.requires_pods:
-                rest = rest - nominations.promised.counted(self._ceiling, limit.count_of)[rows]
+                rest = rest - nominations.columns.sum_counts(self._ceiling, limit.count_of)[rows]
             left.append(rest)
         return left
 

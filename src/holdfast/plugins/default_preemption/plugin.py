@@ -11,7 +11,7 @@ from holdfast.api.causes import invalid
 from holdfast.api.pod import Pod
 from holdfast.columns.pod_info import PodInfo
 from holdfast.framework.arguments import Arguments, PluginArgs
-from holdfast.framework.extender import Agreement
+from holdfast.framework.extender import ExtenderPreemption
 from holdfast.framework.plugin import (
     Candidate,
     ClusterEvent,
@@ -23,7 +23,7 @@ from holdfast.framework.plugin import (
     Traits,
     implements,
 )
-from holdfast.framework.rejection import Rejection, available
+from holdfast.framework.rejection import Rejection, fit_error_message
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.ranking import loss_of
 from holdfast.plugins.default_preemption.search import NOT_HELPFUL, Search
@@ -68,7 +68,7 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: PodInfo, view: View) -> Reject | None:
         """Keep a preemptor out until its victims have been asked to leave."""
-        if view.world.evictions.going_on(pod.uid):
+        if view.world.evictions.in_progress(pod.uid):
             return Reject(Code.UNRESOLVABLE, (WAITING,))
         return None
 
@@ -89,16 +89,16 @@ class DefaultPreemption:
             return PostFilterResult(self.name, nominated_node=node, code=Code.PASS)
         found = search.best()
         if view.world.auditor is not None:
-            view.world.auditor.decided(search.faults(() if found is None else found[0][:1]))
+            view.world.auditor.note_faults(search.faults(() if found is None else found[0][:1]))
         if found is None:
-            words, errors = search.words()
+            words, errors = search.statuses()
             if errors:
                 told = list(dict.fromkeys(errors))
                 text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
                 return PostFilterResult(self.name, f"preemption: {text}", code=Code.ERROR)
             return self._no_use(rejection, words)
-        if rejection.agreement is not None:
-            return self._agreed(search.candidates(), rejection.agreement, view.now)
+        if rejection.extender_preemption is not None:
+            return self._agreed(search.candidates(), rejection.extender_preemption, view.now)
         rows, names = found[0], view.nodes.names
         best = search.candidate(rows[0])
         return PostFilterResult(
@@ -108,12 +108,12 @@ class DefaultPreemption:
         )  # fmt: skip
 
     def _agreed(
-        self, found: Sequence[Candidate], agreement: Agreement, now: float
+        self, found: Sequence[Candidate], agreement: ExtenderPreemption, now: float
     ) -> PostFilterResult:
         """Take the best of what extenders agreed to."""
         if agreement.error:
             return PostFilterResult(self.name, f"preemption: {agreement.error}", code=Code.ERROR)
-        candidates = agreement.of(found)
+        candidates = agreement.still_accepted(found)
         if not candidates:
             return PostFilterResult(self.name, NO_CANDIDATE)
         losses = [loss_of(candidate, now) for candidate in candidates]
@@ -127,7 +127,7 @@ class DefaultPreemption:
     def _no_use(self, rejection: Rejection, words: Mapping[str, int]) -> PostFilterResult:
         told = {reason: count for reason, count in words.items() if count}
         return PostFilterResult(
-            self.name, f"preemption: {available(rejection.nodes, told)}", nominated_node=""
+            self.name, f"preemption: {fit_error_message(rejection.nodes, told)}", nominated_node=""
         )
 
     def _not_eligible(self, pod: PodInfo, rejection: Rejection, view: View) -> str | None:

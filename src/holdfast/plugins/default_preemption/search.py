@@ -34,7 +34,7 @@ from holdfast.framework.plugin import (
     State,
     implements,
 )
-from holdfast.framework.rejection import Rejection, Word, count_reasons
+from holdfast.framework.rejection import Rejection, Status, count_reasons
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.demand import Limited
 from holdfast.plugins.default_preemption.ranking import NO_USE, NOTHING, Loss, at_least, loss_of
@@ -56,7 +56,7 @@ class Search:
         self._size = view.nodes.size
         self._rejection = rejection
         self._question = Question(view, rejection.filters, trials.budgets, spares_of(rejection))
-        self._outcomes: dict[int, Candidate | Word] = {}
+        self._outcomes: dict[int, Candidate | Status] = {}
         self._room = _by_room(rejection)
         self._needs: RequiredResources | None = None
         self._trial: Trial | None = None
@@ -116,19 +116,19 @@ class Search:
         yield from self._trial.faults(self._view.now)
         for row in rows:
             tried, found = dry_run(self._question, row), self.candidate(row)
-            if isinstance(tried, Word):
+            if isinstance(tried, Status):
                 yield f"{found.node}: room can be made, tried alone {tried.reasons}"
             elif (set(tried.victims), tried.violations) != (set(found.victims), found.violations):
                 yield f"{found.node}: has other victims if it is tried alone"
 
-    def words(self) -> tuple[Mapping[str, int], list[str]]:
+    def statuses(self) -> tuple[Mapping[str, int], list[str]]:
         """What stands in the way on how many nodes, and errors; asked if no row will do."""
         words: Counter[str] = Counter()
         words[NOT_HELPFUL] = self._rejection.nodes - int(np.count_nonzero(self._tried()))
         errors: list[str] = []
         for row in self._hard_rows():
             outcome = self.outcome(row)
-            assert isinstance(outcome, Word)
+            assert isinstance(outcome, Status)
             if outcome.code is Code.ERROR:
                 errors.append(_failure(outcome.plugin, outcome.reasons))
             else:
@@ -155,7 +155,7 @@ class Search:
             fits = self._easy()
             rejection = self._rejection
             # Whoever rejected a row, all before it in turn have passed it.
-            begin = 0 if rejection.words else min(rejection.objectors or (0,))
+            begin = 0 if rejection.statuses else min(rejection.rejecting_filters or (0,))
             for index, (plugin, state) in enumerate(rejection.filters):
                 if index >= begin and not self._counted(plugin):
                     rows = (fits & (rejection.plugin_of <= index)).nonzero()[0]
@@ -203,7 +203,7 @@ class Search:
         for pattern in sorted(set(short.tolist())):
             alike = rows[short == pattern]
             row = int(alike[0])
-            beside = self._view.world.nominations.beside(self._view.pod, row)
+            beside = self._view.world.nominations.ahead_of(self._view.pod, row)
             change = PodChange({row: [*beside.values()]}, {row: self._question.lower_on(row)})
             for reason in plugin.reasons(state, row, change):
                 words[reason] += len(alike)
@@ -244,10 +244,10 @@ class Search:
         if (spares := self._question.protected_victims) is not None:
             spared = ranks.grid("spared", lambda pod: int(spares(pod)), spares)
             beyond.append(spared.totals[:size] > 0)
-        if self._rejection.words and EXTENDER in self._rejection.words.plugins():
+        if self._rejection.statuses and EXTENDER in self._rejection.statuses.plugins():
             # What an extender refuses has room enough: only trying shows that evicting is no use.
-            beyond.append(self._rejection.words.of_plugin(EXTENDER))
-        if inside := self._view.world.insiders.rows():
+            beyond.append(self._rejection.statuses.rows_of_plugin(EXTENDER))
+        if inside := self._view.world.nominated_owner_rows.rows():
             beyond.append(np.isin(np.arange(size), list(inside)))
         own = self._view.nodes.row_of.get(self._view.world.nominations.node_of(self._view.pod.uid))
         if own is not None:
@@ -269,9 +269,9 @@ class Search:
             elif not self._is_room(plugin):
                 found.append(np.ones(self._size, np.bool_))
             if nominations and not self._is_room(plugin):
-                promised.append(nominations.promised.rows())
+                promised.append(nominations.columns.rows())
         if nominations:
-            of = nominations.promised.rows_of
+            of = nominations.columns.rows_of
             promised.extend(of(crowded, priority) for crowded in self._limited.incomplete_for)
         for rows in promised:
             found.append(np.zeros(self._size, np.bool_))
@@ -290,7 +290,7 @@ class Search:
                 bounds.append((at_least(trial.losses.loss(row, self._view.now)), row))
         return sorted(bounds)
 
-    def outcome(self, row: int) -> Candidate | Word:
+    def outcome(self, row: int) -> Candidate | Status:
         """What trying one row for real comes to."""
         found = self._outcomes.get(row)
         if found is None:

@@ -233,7 +233,7 @@ class Trials:
 
 def trials_of(world: World) -> Trials:
     """The trials of this world; a fork begins with none."""
-    found: Trials | None = world.remembered.get(_KEY)
+    found: Trials | None = world.caches.get(_KEY)
     if found is None:
-        found = world.remembered[_KEY] = Trials(world)
+        found = world.caches[_KEY] = Trials(world)
     return found

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.nominated_pods import FilterPair, judge_beside_nominated
+from holdfast.engine.nominated_pods import FilterPair, run_filter_plugins_with_nominated_pods
 from holdfast.framework.plugin import Candidate, Code, PodChange, Scope
-from holdfast.framework.rejection import Word
+from holdfast.framework.rejection import Status
 from holdfast.framework.view import View
 from holdfast.plugins.default_preemption.budgets import Budgets
 
@@ -49,10 +49,12 @@ class Question:
             else lower
         )
 
-    def objection(self, row: int, gone: Sequence[PodInfo]) -> Word | None:
+    def objection(self, row: int, gone: Sequence[PodInfo]) -> Status | None:
         """Why the row would still not do were these pods gone, or None."""
-        beside = self.view.world.nominations.beside(self.view.pod, row)
-        return judge_beside_nominated(self.filters, row, beside, PodChange(removed={row: gone}))
+        beside = self.view.world.nominations.ahead_of(self.view.pod, row)
+        return run_filter_plugins_with_nominated_pods(
+            self.filters, row, beside, PodChange(removed={row: gone})
+        )
 
     def about_pods(self) -> Question:
         """The same without the filters that look at the node alone: no eviction moves those."""
@@ -64,12 +66,12 @@ class Question:
         return replace(self, filters=moving)
 
 
-def dry_run(question: Question, row: int) -> Candidate | Word:
+def dry_run(question: Question, row: int) -> Candidate | Status:
     """Find the fewest and least important victims on a row, or say why it is no use."""
     nodes, now = question.view.nodes, question.view.now
     lower = question.lower_on(row)
     if not lower:
-        return Word(NAME, Code.UNRESOLVABLE, (NO_VICTIMS,))
+        return Status(NAME, Code.UNRESOLVABLE, (NO_VICTIMS,))
     word = question.objection(row, lower)
     if word is not None:
         return word
@@ -85,7 +87,7 @@ def dry_run(question: Question, row: int) -> Candidate | Word:
     if not gone:
         # An extender refuses the node; that no plugin does, evicting nobody would show.
         words = f'expected at least one victim pod on node "{nodes.names[row]}"'
-        return Word(NAME, Code.ERROR, (words,))
+        return Status(NAME, Code.ERROR, (words,))
     victims = tuple(sorted(gone, key=lambda pod: importance(pod, now)))
     return Candidate(nodes.names[row], victims, sum(p.uid in beyond for p in victims))
 
@@ -100,7 +102,7 @@ def let_back(
 ) -> list[int]:
     """Of so many pods, of which some come first, find those for whom no room is left.
 
-    ``asked`` has a list of amounts a resource, ``left`` what is left of it.
+    ``proposed`` has a list of amounts a resource, ``left`` what is left of it.
 
     >>> let_back(3, (), [[2, 1, 1]], [3], 9)
     [2]

@@ -17,9 +17,9 @@ def worth_a_try(event: ClusterEvent, pod: PodInfo, nodes: NodeTable) -> bool:
     if event.resource == "Node":
         relevant = event.action in ("Add", "UpdateNodeLabel")
         return relevant and _node_helps(pod.terms, event.old, event.new)
-    if not event.about_pod or event.action not in ("Add", "UpdatePodLabel", "Delete"):
+    if not event.is_pod_event or event.action not in ("Add", "UpdatePodLabel", "Delete"):
         return False
-    if event.old is not None and event.is_about(pod):
+    if event.old is not None and event.is_for_pod(pod):
         return True
     there = [p for p in (event.old, event.new) if p is not None]
     if any(not (p.spec.node_name or p.status.nominated_node_name) for p in there):

@@ -99,7 +99,7 @@ class NodeResourcesFit:
         terms = self._terms(pod, names)
         served = view.world.devices.served(id_ for id_, _, _ in terms) if self._scalars else {}
         left, left_rows = None, frozenset[int]()
-        matched = view.matched
+        matched = view.matched_reservations
         if matched is not None and len(matched.rows):
             left = np.zeros(nodes.capacity, np.bool_)
             left[matched.rows] = True

@@ -19,7 +19,7 @@ def worth_a_try(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
     """Tell whether a pod this plugin rejected should be looked at again."""
     if event.resource == "Node":
         return event.action in NODE_NEWS and _node_matters(event.old, event.new, hard)
-    if not event.about_pod or event.action not in POD_NEWS:
+    if not event.is_pod_event or event.action not in POD_NEWS:
         return False
     there = [one for one in (event.old, event.new) if one is not None]
     if not all(_concerns(one, pod) for one in there):
@@ -38,7 +38,7 @@ def _concerns(other: Pod, pod: PodInfo) -> bool:
 
 def _pod_changed(event: ClusterEvent, pod: PodInfo, hard: Hard) -> bool:
     old, new = event.old, event.new
-    tolerates = event.is_about(pod) and old.spec.tolerations != new.spec.tolerations
+    tolerates = event.is_for_pod(pod) and old.spec.tolerations != new.spec.tolerations
     if tolerates and any(c.honor_taints for c in hard):
         return True
     before, after = old.metadata.labels, new.metadata.labels

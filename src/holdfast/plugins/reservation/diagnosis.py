@@ -199,13 +199,13 @@ def count(offers: Offers, pod: PodInfo, nodes: NodeTable) -> dict[int, NodeCount
 
 def reasons_by_row(rejection: Rejection, rows: Iterable[int]) -> dict[int, tuple[str, ...]]:
     """What filters say of some rows; where preparing ended it, they were never asked."""
-    if rejection.prefilter is not None:
+    if rejection.pre_filter_reject is not None:
         return {}
     told: dict[int, tuple[str, ...]] = {}
     asked = [row for row in rows if rejection.plugin_of[row] != EXCLUDED]
     ours = []
     for row in asked:
-        if row not in rejection.words and rejection.plugin_at(row) == "Reservation":
+        if row not in rejection.statuses and rejection.plugin_at(row) == "Reservation":
             ours.append(row)
         else:
             told[row] = rejection.reasons(row)

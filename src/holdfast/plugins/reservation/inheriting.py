@@ -148,7 +148,7 @@ def may_leave_it_room(pod: PodInfo, event: ClusterEvent, view: View, ways: PreAl
     if view.world.offers.awaiting.get(pod.uid) == event.new.spec.node_name:
         return True
     reservation = view.world.offers.pending[pod.uid]
-    kept = view.world.remembered.setdefault(Heritable, {})
+    kept = view.world.caches.setdefault(Heritable, {})
     known: Heritable | None = kept.get(reservation.uid)
     if known is None or known.reservation is not reservation:
         if len(kept) >= _MOST_KEPT:

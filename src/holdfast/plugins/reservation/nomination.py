@@ -27,7 +27,7 @@ def take(state: OwnerState, pod: PodInfo, row: int) -> tuple[Offer | None, list[
     """Choose for an owner that is assumed on its row: of equals none that another was promised."""
     # It must not count against itself.
     without = {row: (pod,)}
-    beside = state.nominations.beside(pod, row) if state.nominations else None
+    beside = state.nominations.ahead_of(pod, row) if state.nominations else None
     if beside:
         found = nominate(state, row, PodChange({row: tuple(beside.values())}, without))
         if found[0] is not None:

@@ -86,7 +86,7 @@ class ReservationPlugin:
         notes = pod.pod.metadata.annotations
         if pod.stands_in:
             return what_it_brings(pod, view)
-        matched = view.matched
+        matched = view.matched_reservations
         if matched is None and not notes:
             return None
         affinity = notes.get(names.AFFINITY)
@@ -109,7 +109,7 @@ class ReservationPlugin:
             affinity = None if ignores(pod) else ReservationWishes.of(pod).affinity
         except BadRequest as wrong:
             return Reject(Code.ERROR, (str(wrong),))
-        matched = view.matched
+        matched = view.matched_reservations
         if not isinstance(matched, OfferMatch):
             if affinity is not None:
                 return Reject(Code.UNRESOLVABLE, (NO_MATCH,))
@@ -295,5 +295,5 @@ class ReservationPlugin:
 
 
 def _event(told: list[str], rejection: Rejection) -> tuple[tuple[str, str], ...]:
-    histogram = rejection.histogram() if rejection.prefilter is None else {}
+    histogram = rejection.histogram() if rejection.pre_filter_reject is None else {}
     return ((diagnosis.EVENT, diagnosis.event_of(told, histogram)),)

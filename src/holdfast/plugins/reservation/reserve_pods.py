@@ -105,7 +105,9 @@ def prepare_reserve_pod(pod: PodInfo, view: View) -> ReserveState | Reject:
 
 def remedy(pod: PodInfo, view: View, rejection: Rejection) -> str:
     """What whoever wrote the reservation can do about it where the reasons do not tell, or ""."""
-    if rejection.prefilter is not None and rejection.prefilter[1].reasons == (NO_CLUSTER_MODE,):
+    if rejection.pre_filter_reject is not None and rejection.pre_filter_reject[1].reasons == (
+        NO_CLUSTER_MODE,
+    ):
         switch = "preAllocationConfig.enableClusterMode in ReservationArgs"
         return f"spec.preAllocationPolicy.mode: Cluster needs {switch}"
     pinned = pod.pod.metadata.annotations.get(names.RESERVATION_NODE, "")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.engine.kept_scores import NOWHERE, Leading, Scaled, Ties
+from holdfast.engine.cached_scores import INFEASIBLE, BestRows, DominantScore, NormalizedScore
 
 
 class Halves:
@@ -24,27 +24,27 @@ class Given:
         self.raw = np.array(raw, float)
         self.raw_at = memoryview(self.raw)
 
-    def span(self):
+    def score_range(self):
         return float(self.raw.min()), float(self.raw.max())
 
 
 def measured(*raw, feasible=None):
     answers = Given(*raw)
-    scaled = Scaled(answers, 2, of_node=True)
-    scaled.measure(np.array(feasible if feasible is not None else [True] * len(raw)))
+    scaled = NormalizedScore(answers, 2, node_scope=True)
+    scaled.find_range(np.array(feasible if feasible is not None else [True] * len(raw)))
     return answers, scaled
 
 
 def test_ends_are_those_of_feasible_rows():
     _, scaled = measured(1, 5, 9, feasible=[True, True, False])
-    assert (scaled.low, scaled.high, scaled.flat) == (1, 5, False)
-    assert [scaled.at(0), scaled.at(1)] == [0, 200]
+    assert (scaled.low, scaled.high, scaled.uniform) == (1, 5, False)
+    assert [scaled.score_at(0), scaled.score_at(1)] == [0, 200]
 
 
 def test_one_raw_score_for_all_is_flat_and_has_one_total():
     _, scaled = measured(3, 3, 8, feasible=[True, True, False])
-    assert (scaled.flat, scaled.constant, scaled.at(1)) == (True, 100, 100)
-    assert scaled.of(np.array([0, 1])) == 100
+    assert (scaled.uniform, scaled.constant, scaled.score_at(1)) == (True, 100, 100)
+    assert scaled.scores_of(np.array([0, 1])) == 100
 
 
 def test_without_a_feasible_row_nothing_is_known():
@@ -55,23 +55,23 @@ def test_without_a_feasible_row_nothing_is_known():
 @pytest.mark.parametrize("rows", [np.array([0, 1]), slice(0, 3)])
 def test_ends_that_differ_may_have_moved_with_any_rows(rows):
     answers, scaled = measured(1, 5, 9)
-    assert scaled.may_move(rows)
+    assert scaled.many_may_move_range(rows)
     answers.raw[2] = 4.0
-    assert scaled.may_move(np.array([2]))
+    assert scaled.many_may_move_range(np.array([2]))
 
 
 def test_ends_that_meet_move_only_with_another_raw_score():
     answers, scaled = measured(3, 3, 3)
-    assert not scaled.may_move(np.array([0, 2]))
-    assert scaled.may_move(slice(0, 3))
+    assert not scaled.many_may_move_range(np.array([0, 2]))
+    assert scaled.many_may_move_range(slice(0, 3))
     answers.raw[2] = 4.0
-    assert scaled.may_move(np.array([0, 2]))
-    assert not scaled.may_move(np.array([0, 1]))
+    assert scaled.many_may_move_range(np.array([0, 2]))
+    assert not scaled.many_may_move_range(np.array([0, 1]))
 
 
 def changed(answers, scaled, row, raw, *, was=True, ok=True):
     answers.raw[row] = raw
-    return scaled.moves(row, was=was, ok=ok)
+    return scaled.may_move_range(row, was=was, ok=ok)
 
 
 def test_a_row_between_the_ends_moves_none():
@@ -112,23 +112,23 @@ def test_what_a_row_had_is_noted_for_the_next_change():
 
 
 def test_a_leading_score_without_a_feasible_row_knows_no_ends():
-    leading = Leading(Given(3, 4), 5000, 100.0)
-    leading.measure(np.array([True, False]))
-    assert (leading.low, leading.high, leading.flat) == (3, 3, True)
-    assert leading.at(0) == 5000 * 50
-    leading.follow(0, feasible=False)
-    assert not leading.flat
-    leading.follow(1, feasible=True)
-    assert (leading.low, leading.high, leading.flat) == (4, 4, True)
+    leading = DominantScore(Given(3, 4), 5000, 100.0)
+    leading.find_range(np.array([True, False]))
+    assert (leading.low, leading.high, leading.uniform) == (3, 3, True)
+    assert leading.score_at(0) == 5000 * 50
+    leading.refresh_row(0, feasible=False)
+    assert not leading.uniform
+    leading.refresh_row(1, feasible=True)
+    assert (leading.low, leading.high, leading.uniform) == (4, 4, True)
 
 
 def test_the_best_rows_follow_every_change_of_a_total():
     total = np.array([5.0, 5.0, 1.0, 2.0])
-    ties = Ties(len(total))
+    ties = BestRows(len(total))
     ties.find(total)
     # One leaves, one passes all others, one draws level, the first of them leaves, the last.
-    for row, new in [(0, 3.0), (2, 6.0), (3, 6.0), (2, NOWHERE), (3, 6.5), (3, 0.0)]:
+    for row, new in [(0, 3.0), (2, 6.0), (3, 6.0), (2, INFEASIBLE), (3, 6.5), (3, 0.0)]:
         ties.change(row, float(total[row]), new)
         total[row] = new
         assert not [*ties.faults(total)]
-    assert ties.best is None
+    assert ties.best_total is None

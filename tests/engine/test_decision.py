@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from holdfast.engine.decision import decide, feasible, rank, ranked
-from holdfast.engine.memory import Recent
-from holdfast.engine.profile import Entry, build
+from holdfast.engine.decision import decide, feasible, rank, scored_rows
+from holdfast.engine.decision_cache import TwoQueueCache
+from holdfast.engine.profile import PluginEntry, build_profile
 from holdfast.engine.scoring import InvalidScore
 from holdfast.errors import BadConfiguration
 from holdfast.framework.plugin import (
@@ -58,8 +58,8 @@ def named(name, scope=Scope.CLUSTER, base=Plain, **options):
 
 
 def profile_of(*plugins, weight=1):
-    entries = [Entry(lambda _args, p=p: p, p.name, weight=weight) for p in plugins]
-    return build("test", [*entries, Entry(DefaultBinder, "DefaultBinder")])
+    entries = [PluginEntry(lambda _args, p=p: p, p.name, weight=weight) for p in plugins]
+    return build_profile("test", [*entries, PluginEntry(DefaultBinder, "DefaultBinder")])
 
 
 def world_of(count=3):
@@ -93,7 +93,7 @@ def test_the_first_plugin_that_objects_is_heard():
     )  # fmt: skip
     assert [found.plugin_at(row) for row in range(3)] == ["B", "A", "C"]
     assert found.codes.tolist() == [2, 1, 1]
-    assert found.rejectors == {"A", "B", "C"}
+    assert found.unschedulable_plugins == {"A", "B", "C"}
     assert found.reasons(1) == ("A minds row 1",)
 
 
@@ -105,9 +105,9 @@ def test_an_unresolvable_word_ends_preparing_and_a_weaker_one_does_not():
     )
     assert found.message() == "0/3 nodes are available: b."
     found = run(world_of(), named("A", answer=weak), named("B", answer=strong))
-    assert found.prefilter == ("B", strong)
+    assert found.pre_filter_reject == ("B", strong)
     found = run(world_of(), named("A", answer=strong), named("B", answer=weak))
-    assert found.prefilter == ("A", strong)
+    assert found.pre_filter_reject == ("A", strong)
     assert found.codes.tolist() == [2, 2, 2]
 
 
@@ -116,7 +116,7 @@ def test_an_error_on_one_node_fails_the_attempt():
     assert isinstance(found, Rejection)
     assert found.code is Code.ERROR
     assert found.message() == 'running "A" filter plugin: A minds row 1'
-    assert found.rejectors == frozenset()
+    assert found.unschedulable_plugins == frozenset()
 
 
 def test_an_error_behind_another_objection_is_never_met():
@@ -142,7 +142,7 @@ def test_of_rows_that_a_plugin_does_not_allow_no_filter_is_asked():
     nominated = world.pod_info(typed(a_pod(status={"nominatedNodeName": "n1"})))
     found = decide(profile_of(*plugins), nominated, world, 0.0, np.random.default_rng(0))
     assert [found.plugin_at(row) for row in range(2)] == ["B", "B"]
-    assert sorted(found.narrowed_by) == ["A", "B"]
+    assert sorted(found.restricting_plugins) == ["A", "B"]
 
 
 def test_plugins_that_allow_different_rows_say_so():
@@ -152,7 +152,7 @@ def test_plugins_that_allow_different_rows_say_so():
     assert found.message() == (
         "0/3 nodes are available: node(s) didn't satisfy plugin(s) [A B] simultaneously."
     )
-    assert found.rejectors == {"A", "B"}
+    assert found.unschedulable_plugins == {"A", "B"}
     assert run(world_of(), named("A", answer=left)).row == 0
 
 
@@ -204,8 +204,8 @@ def sums_of(plugin, *, weight=1):
     kept = named("Kept", Scope.ROW, scores=[1, 2, 3])
     profile = profile_of(kept, plugin, weight=weight)
     found = feasible(profile, world.pod_info(typed(a_pod())), world, 0.0)
-    assert [prepared.plugin for prepared in found.record.apart] == [plugin]
-    return ranked(profile, found)[1].tolist()
+    assert [prepared.plugin for prepared in found.pod_class.uncached_scores] == [plugin]
+    return scored_rows(profile, found)[1].tolist()
 
 
 @pytest.mark.parametrize("weight", [1, 2])
@@ -232,7 +232,7 @@ def test_pods_that_no_plugin_tells_apart_share_a_record():
     profile = default_profiles()["default-scheduler"]
 
     def record(pod):
-        return feasible(profile, world.pod_info(typed(pod)), world, 0.0).record
+        return feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
 
     first = record(a_pod("p", labels={"ordinal": "0"}))
     for i in range(5):
@@ -245,7 +245,7 @@ def test_a_class_is_remembered_through_a_stream_of_pods_seen_once():
     profile = default_profiles()["default-scheduler"]
 
     def record(pod):
-        return feasible(profile, world.pod_info(typed(pod)), world, 0.0).record
+        return feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
 
     often = [record(a_pod("often")) for _ in range(2)][-1]
     once = record(a_pod("once", cpu="1500m"))
@@ -258,14 +258,14 @@ def test_a_class_is_remembered_through_a_stream_of_pods_seen_once():
 
 
 def test_what_was_asked_for_longest_ago_is_forgotten_first():
-    table = Recent[int](trial=1)
+    table = TwoQueueCache[int](trial=1)
     for key in ("a", "b"):
-        table.keep(key, 1, most=2)
-        assert table.find(key)
-    assert table.find("a")
+        table.put(key, 1, most=2)
+        assert table.get(key)
+    assert table.get("a")
     for key in ("c", "d", "c"):  # the second time it has proven itself
-        table.keep(key, 1, most=2)
-    assert [table.find(key) for key in "abc"] == [1, None, 1]
+        table.put(key, 1, most=2)
+    assert [table.get(key) for key in "abc"] == [1, None, 1]
 
 
 def test_a_label_that_becomes_visible_splits_the_class():
@@ -300,7 +300,7 @@ def test_a_node_that_comes_later_may_be_the_one_a_pod_names():
 def test_an_extender_may_leave_fewer_rows():
     world = world_of()
     profile, pod_info = default_profiles()["default-scheduler"], world.pod_info(typed(a_pod()))
-    found = feasible(profile, pod_info, world, 0.0).only(np.array([1], np.intp))
+    found = feasible(profile, pod_info, world, 0.0).restricted_to(np.array([1], np.intp))
     assert rank(profile, found, np.random.default_rng(0)).node == "n1"
 
 
@@ -349,7 +349,7 @@ def test_the_registry_names_plugins_as_they_name_themselves():
 )  # fmt: skip
 def test_a_configuration_that_cannot_be_is_refused(options, words):
     with pytest.raises(BadConfiguration, match=words):
-        build("mine", REGISTRY, **options)
+        build_profile("mine", REGISTRY, **options)
 
 
 def test_classes_that_differ_in_amounts_share_all_but_what_looks_at_them():
@@ -357,8 +357,8 @@ def test_classes_that_differ_in_amounts_share_all_but_what_looks_at_them():
     profile = default_profiles()["default-scheduler"]
 
     def prepared(pod):
-        record = feasible(profile, world.pod_info(typed(pod)), world, 0.0).record
-        return {p.plugin.name: p for p in record.prepared}
+        record = feasible(profile, world.pod_info(typed(pod)), world, 0.0).pod_class
+        return {p.plugin.name: p for p in record.outcomes}
 
     small, large = prepared(a_pod("small", cpu="1")), prepared(a_pod("large", cpu="2"))
     assert small["NodeResourcesFit"] is not large["NodeResourcesFit"]

@@ -1,8 +1,8 @@
-"""What one plugin made of a pod, and its answers about every row.
+"""Results of one plugin: of ``pre_filter`` for a pod, of ``filter`` and ``score`` for all rows.
 
-``Prepared`` is the outcome of ``pre_filter``, before any node is looked at. ``Answers`` are the
-verdicts and raw scores of all rows, kept for pods that the plugin cannot tell apart; ``Possible``
-is the part of the verdict that several plugins give on nodes alone.
+``PreFilterOutcome`` is the result of ``pre_filter``. ``RowResults`` caches the verdicts and raw
+scores of all rows for pods with the same ``reads``. ``NodeFilterMask`` combines the verdicts that
+depend on nothing but the nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.columns.cells import Cells, cells
 from holdfast.columns.journal import Stale
 from holdfast.columns.node_table import NodeTable
 from holdfast.columns.pod_info import PodInfo
-from holdfast.engine.plugin_use import Deciding, PluginUse
+from holdfast.engine.plugin_use import CyclePlugin, PluginUse
 from holdfast.framework.plugin import (
     AnyRows,
     Code,
@@ -36,19 +36,20 @@ from holdfast.framework.plugin import (
 )
 from holdfast.framework.view import View
 
-_PLACE = attrgetter("use.place")
+_FILTER_ORDER = attrgetter("use.filter_order")
 
 
-class Prepared:
-    """What one plugin made of a pod: skip, a state, its answers if they are kept.
+class PreFilterOutcome:
+    """The result of one plugin's ``pre_filter``: skip, reject or a state.
 
-    ``filters``, ``scores`` and ``tiers`` tell whether it does so for this pod, ``kept`` whether
-    its answers are remembered. ``stamp`` is when
-    ``versions`` were last found true.
+    ``filters``, ``scores`` and ``tiers`` tell whether the plugin does so for this pod. If it is
+    ``cacheable``, ``row_results`` caches its verdicts and raw scores. ``versions`` are those of the
+    plugin's epochs, last compared at ``stamp``.
     """
 
-    __slots__ = ("answers", "filters", "kept", "narrow", "plugin", "reject", "score_error",
-                 "scores", "skip", "stamp", "state", "tiers", "use", "versions")  # fmt: skip
+    __slots__ = ("allowed_rows", "cacheable", "filters", "plugin", "reject", "row_results",
+                 "score_error", "scores", "skip", "stamp", "state", "tiers", "use",
+                 "versions")  # fmt: skip
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Prepared:
         skip: bool = False,
         state: State = None,
         part: PreFilterState | None = None,
-        narrow: Rows | None = None,
+        allowed_rows: Rows | None = None,
         reject: Reject | None = None,
     ) -> None:
         self.use = use
@@ -68,69 +69,71 @@ class Prepared:
         self.skip = skip
         self.state = state
         self.score_error = part.score_error if part is not None else ""
-        self.narrow = narrow
+        self.allowed_rows = allowed_rows
         self.reject = reject
-        self.answers: Answers | None = None
-        active = not skip and reject is None
-        self.filters = active and use.filters and (part is None or part.filters)
-        self.scores = active and use.scores and (part is None or part.scores)
-        self.tiers = active and use.tiers
-        self.kept = active and (use.kept or (part is not None and part.row_scope))
+        self.row_results: RowResults | None = None
+        outcomes = not skip and reject is None
+        self.filters = outcomes and use.filters and (part is None or part.filters)
+        self.scores = outcomes and use.scores and (part is None or part.scores)
+        self.tiers = outcomes and use.tiers
+        self.cacheable = outcomes and (use.cacheable or (part is not None and part.row_scope))
 
 
-def ask(use: PluginUse, pod: PodInfo, view: View, versions: tuple[int, ...]) -> Prepared:
+def run_pre_filter(
+    use: PluginUse, pod: PodInfo, view: View, versions: tuple[int, ...]
+) -> PreFilterOutcome:
     """Let the plugin prepare; one that does not is always ready, with no state."""
-    if not use.prepares:
-        return Prepared(use, versions)
-    return take(use, use.plugin.pre_filter(pod, view), versions)
+    if not use.pre_filters:
+        return PreFilterOutcome(use, versions)
+    return read_pre_filter(use, use.plugin.pre_filter(pod, view), versions)
 
 
-def take(use: PluginUse, answer: Any, versions: tuple[int, ...]) -> Prepared:
+def read_pre_filter(use: PluginUse, answer: Any, versions: tuple[int, ...]) -> PreFilterOutcome:
     """Read what ``pre_filter`` answered; where it is off at preFilter it rules nothing out."""
     match answer:
         case Skip():
-            return Prepared(use, versions, skip=True)
+            return PreFilterOutcome(use, versions, skip=True)
         case Reject():
-            if not use.speaks:
-                return Prepared(use, versions, skip=True)
-            return Prepared(use, versions, reject=answer)
+            if not use.pre_filter_enabled:
+                return PreFilterOutcome(use, versions, skip=True)
+            return PreFilterOutcome(use, versions, reject=answer)
         case PreFilterResult():
             inner = answer.state
             part = inner if isinstance(inner, PreFilterState) else None
             state = inner if part is None else part.state
-            rows = np.unique(answer.rows) if use.speaks else None
-            return Prepared(use, versions, state=state, part=part, narrow=rows)
+            rows = np.unique(answer.rows) if use.pre_filter_enabled else None
+            return PreFilterOutcome(use, versions, state=state, part=part, allowed_rows=rows)
         case PreFilterState():
-            return Prepared(use, versions, state=answer.state, part=answer)
-    return Prepared(use, versions, state=answer)
+            return PreFilterOutcome(use, versions, state=answer.state, part=answer)
+    return PreFilterOutcome(use, versions, state=answer)
 
 
-def filters_of(active: Iterable[Prepared]) -> tuple[tuple[FilterPlugin, State], ...]:
+def active_filters(outcomes: Iterable[PreFilterOutcome]) -> tuple[tuple[FilterPlugin, State], ...]:
     """Plugins that filter for this pod, with their states, in order."""
-    return tuple((p.plugin, p.state) for p in in_turn(active))
+    return tuple((p.plugin, p.state) for p in in_filter_order(outcomes))
 
 
-def in_turn(active: Iterable[Prepared]) -> list[Prepared]:
+def in_filter_order(outcomes: Iterable[PreFilterOutcome]) -> list[PreFilterOutcome]:
     """What filters for this pod, in the order of the filters, which need not be that of active."""
-    return sorted((p for p in active if p.filters), key=_PLACE)
+    return sorted((p for p in outcomes if p.filters), key=_FILTER_ORDER)
 
 
-def states_of(active: Iterable[Prepared]) -> dict[str, State]:
+def states_of(outcomes: Iterable[PreFilterOutcome]) -> dict[str, State]:
     """What plugins that have something to say made of the pod, by name."""
-    return {p.plugin.name: p.state for p in active if not p.skip and p.reject is None}
+    return {p.plugin.name: p.state for p in outcomes if not p.skip and p.reject is None}
 
 
-def reached(active: Iterable[Prepared]) -> frozenset[str]:
+def pre_filtered_plugins(outcomes: Iterable[PreFilterOutcome]) -> frozenset[str]:
     """Plugins that had their turn to prepare: an unresolvable word ends it."""
     names = []
-    for prepared in active:
-        names.append(prepared.plugin.name)
-        if prepared.reject is not None and prepared.reject.code is not Code.UNSCHEDULABLE:
+    for outcome in outcomes:
+        names.append(outcome.plugin.name)
+        if outcome.reject is not None and outcome.reject.code is not Code.UNSCHEDULABLE:
             break
     return frozenset(names)
 
 
-class Answers:
+class RowResults:
     """What a NODE or ROW plugin says about all rows, patched where rows change.
 
     ``verdicts`` is None for a plugin that does not filter (for these pods), ``raw`` for one that
@@ -146,7 +149,7 @@ class Answers:
     )  # fmt: skip
 
     def __init__(
-        self, plugin: Deciding, state: State, nodes: NodeTable, *, filters: bool, scores: bool
+        self, plugin: CyclePlugin, state: State, nodes: NodeTable, *, filters: bool, scores: bool
     ) -> None:
         self.plugin = plugin
         self.state = state
@@ -180,7 +183,7 @@ class Answers:
             stale = np.array(stale, np.intp)
         self._all_at_once(stale)
 
-    def span(self) -> tuple[float, float]:
+    def score_range(self) -> tuple[float, float]:
         """The lowest and highest raw score of any row, feasible or not."""
         assert self.raw is not None
         if self._span is None or self._span[0] != self.cursor:
@@ -188,7 +191,7 @@ class Answers:
             self._span = (self.cursor, float(raw.min()), float(raw.max()))
         return self._span[1:]
 
-    def follow(self, row: int, cursor: int, seq: int) -> None:
+    def refresh_row(self, row: int, cursor: int, seq: int) -> None:
         """Ask again about the one row that changed, if that is all this one is behind."""
         if self.cursor != cursor or self._twin is None:
             self.refresh()
@@ -207,10 +210,10 @@ class Answers:
         rows, name = self._nodes.rows, self.plugin.name
         if self.verdicts is not None:
             asked = self.plugin.filter(self.state, rows)
-            yield from differing(f"{name}: kept verdicts", self.verdicts[rows], asked)
+            yield from differences(f"{name}: kept verdicts", self.verdicts[rows], asked)
         if self.raw is not None:
             scores = self.plugin.score(self.state, rows)
-            yield from differing(f"{name}: kept raw scores", self.raw[rows], scores)
+            yield from differences(f"{name}: kept raw scores", self.raw[rows], scores)
             everywhere = self.raw[: self._nodes.size]
             ends = self.cursor, everywhere.min(initial=np.inf), everywhere.max(initial=-np.inf)
             if self._span is not None and self._span[0] == self.cursor and self._span != ends:
@@ -236,28 +239,27 @@ class Answers:
             self.raw[rows] = self.plugin.score(self.state, asked)
 
 
-class Possible:
-    """Rows that are nodes and pass every filter which looks at nothing but the node.
+class NodeFilterMask:
+    """The nodes that pass all filters of scope NODE and are in all rows that PreFilter allows.
 
-    Pods come and go all the time, nodes do not: this part of a verdict (the answers of NODE
-    plugins, and what preparing allowed) is worked out again only when some node changed, and
-    shared by all classes that differ in other things.
+    Pods change all the time, nodes rarely: this part of the verdict is computed again only after a
+    node has changed, and classes share it.
 
-    Invariant: while no node has changed since ``refresh``, ``rows`` are the nodes that every one
-    of these filters passes and every plugin that narrows allows.
+    Invariant: while no node has changed since ``refresh``, ``mask`` is what the filters and the
+    allowed rows give now.
     """
 
-    __slots__ = ("_allowed", "_answers", "_cursor", "_nodes", "at", "rows")
+    __slots__ = ("_allowed", "_cursor", "_nodes", "_row_results", "at", "mask")
 
     def __init__(
-        self, nodes: NodeTable, answers: Sequence[Answers], allowed: Sequence[Rows]
+        self, nodes: NodeTable, row_results: Sequence[RowResults], allowed: Sequence[Rows]
     ) -> None:
         self._nodes = nodes
-        self._answers = tuple(answers)
+        self._row_results = tuple(row_results)
         self._allowed = tuple(allowed)
         self._cursor = -1
-        self.rows: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
-        self.at: Cells[bool] = cells(self.rows)
+        self.mask: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
+        self.at: Cells[bool] = cells(self.mask)
 
     def refresh(self) -> None:
         """Look at the nodes again, if one of them changed."""
@@ -265,30 +267,30 @@ class Possible:
         if self._cursor == seq:
             return
         self._cursor = seq
-        for answers in self._answers:
-            answers.refresh()
-        self.rows[:size] = self._work_out()
+        for row_results in self._row_results:
+            row_results.refresh()
+        self.mask[:size] = self._work_out()
 
     def _work_out(self) -> NDArray[np.bool_]:
         size = self._nodes.size
-        possible = self._nodes.alive[:size].copy()
-        for answers in self._answers:
-            if answers.verdicts is not None:
-                possible &= answers.verdicts[:size] == 0
+        node_mask = self._nodes.alive[:size].copy()
+        for row_results in self._row_results:
+            if row_results.verdicts is not None:
+                node_mask &= row_results.verdicts[:size] == 0
         for rows in self._allowed:
             here = np.zeros(size, np.bool_)
             here[rows] = True
-            possible &= here
-        return possible
+            node_mask &= here
+        return node_mask
 
     def faults(self) -> Iterator[str]:
         """Work the rows out again and name what differs from what is kept."""
         if self._cursor == self._nodes.node_journal.seq:
-            kept = self.rows[: self._nodes.size]
-            yield from differing("rows possible by their nodes", kept, self._work_out())
+            kept = self.mask[: self._nodes.size]
+            yield from differences("rows possible by their nodes", kept, self._work_out())
 
 
-def differing(what: str, kept: NDArray[Any], expected: NDArray[Any]) -> Iterator[str]:
+def differences(what: str, kept: NDArray[Any], expected: NDArray[Any]) -> Iterator[str]:
     """Say where what is kept is not what it should be, if anywhere."""
     wrong = (kept != expected).nonzero()[0]
     if len(wrong):

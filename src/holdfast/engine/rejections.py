@@ -1,6 +1,6 @@
 """How a rejection is put together: one reason for all nodes, or each row's first objection.
 
-``Objections`` keeps the first objections of a class between pods.
+``FirstRejections`` keeps the first objections of a class between pods.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ import numpy as np
 from holdfast.columns.cells import cells
 from holdfast.columns.journal import Follower
 from holdfast.columns.node_table import NodeTable
-from holdfast.engine.nominated_pods import Crowd, judge
-from holdfast.engine.prepared import Prepared, differing, filters_of, in_turn, reached, states_of
+from holdfast.engine.nominated_pods import NominatedPodFilter, run_filter_plugins
+from holdfast.engine.plugin_results import (
+    PreFilterOutcome,
+    active_filters,
+    differences,
+    in_filter_order,
+    pre_filtered_plugins,
+    states_of,
+)
 from holdfast.framework.plugin import (
     AnyRows,
     Code,
@@ -25,45 +32,57 @@ from holdfast.framework.plugin import (
     Verdicts,
     implements,
 )
-from holdfast.framework.rejection import EXCLUDED, PASSED, Rejection, Word, Words, count_reasons
+from holdfast.framework.rejection import (
+    EXCLUDED,
+    PASSED,
+    Rejection,
+    RowStatuses,
+    Status,
+    count_reasons,
+)
 from holdfast.framework.view import View
 
 _MOST_NOMINATED = 16
 
 
-def rejection_of(
+def reject_all_nodes(
     view: View,
-    active: Iterable[Prepared],
+    outcomes: Iterable[PreFilterOutcome],
     *,
-    prefilter: tuple[str, Reject] | None = None,
+    pre_filter_reject: tuple[str, Reject] | None = None,
     error: str = "",
 ) -> Rejection:
     """Make a rejection that counts for every node alike."""
     nodes = view.nodes
     codes = np.zeros(nodes.size, np.int8)
-    if prefilter is not None:
-        codes[nodes.rows] = prefilter[1].code
+    if pre_filter_reject is not None:
+        codes[nodes.rows] = pre_filter_reject[1].code
     return Rejection(
         pod=view.pod, view=view, nodes=nodes.node_count, codes=codes,
-        plugin_of=np.full(nodes.size, PASSED, np.int8), filters=filters_of(active),
-        states=states_of(active), prepared=reached(active), prefilter=prefilter, error=error,
+        plugin_of=np.full(nodes.size, PASSED, np.int8), filters=active_filters(outcomes),
+        states=states_of(outcomes), pre_filtered=pre_filtered_plugins(outcomes),
+        pre_filter_reject=pre_filter_reject, error=error,
     )  # fmt: skip
 
 
-def refused(view: View, active: list[Prepared], plugin: str, reject: Reject) -> Rejection:
+def pre_filter_rejection(
+    view: View, outcomes: list[PreFilterOutcome], plugin: str, reject: Reject
+) -> Rejection:
     """Make the rejection of a pod that did not get beyond preparing."""
     if reject.code is Code.ERROR:
         words = ", ".join(reject.reasons)
-        return rejection_of(view, active, error=f'running PreFilter plugin "{plugin}": {words}')
-    return rejection_of(view, active, prefilter=(plugin, reject))
+        return reject_all_nodes(
+            view, outcomes, error=f'running PreFilter plugin "{plugin}": {words}'
+        )
+    return reject_all_nodes(view, outcomes, pre_filter_reject=(plugin, reject))
 
 
-def first_objections(
+def reject_by_row(
     view: View,
-    active: list[Prepared],
-    words: Words,
-    kept: Objections | None = None,
-    crowd: Crowd | None = None,
+    outcomes: list[PreFilterOutcome],
+    words: RowStatuses,
+    kept: FirstRejections | None = None,
+    nominated_filter: NominatedPodFilter | None = None,
 ) -> Rejection:
     """Find each row's first objection; what is kept of a class is taken if it is given."""
     size = view.nodes.size
@@ -71,134 +90,139 @@ def first_objections(
         kept.count_reasons()
         told = Rejection(
             view.pod, view, view.nodes.node_count, kept.codes[:size].copy(),
-            kept.plugin_of[:size].copy(), kept.filters, kept.states, kept.prepared,
-            objectors=kept.objectors, memo=kept.memo,
+            kept.plugin_of[:size].copy(), kept.filters, kept.states, kept.outcomes,
+            rejecting_filters=kept.rejecting_filters, reason_counts=kept.reason_counts,
         )  # fmt: skip
     else:
-        told = rejection_of(view, active)
-        narrowing = [p for p in active if p.narrow is not None]
-        told.narrowed_by = tuple(p.plugin.name for p in narrowing)
-        _ask_in_turn(told, view, active, narrowing)
+        told = reject_all_nodes(view, outcomes)
+        restricting = [p for p in outcomes if p.allowed_rows is not None]
+        told.restricting_plugins = tuple(p.plugin.name for p in restricting)
+        _ask_in_turn(told, view, outcomes, restricting)
     aside = False
     if words or view.world.nominations:
-        told.words = words.sized(size)
-        aside = _beside_nominated(told, crowd)
-    if told.words:
-        rows = told.words.write_codes(told.codes)
+        told.statuses = words.resized(size)
+        aside = _beside_nominated(told, nominated_filter)
+    if told.statuses:
+        rows = told.statuses.write_codes(told.codes)
         if aside:
             # Some speak of rows that were objected to: what is kept counts those too.
-            told.plugin_of[rows], told.objectors, told.memo = PASSED, None, None
+            told.plugin_of[rows], told.rejecting_filters, told.reason_counts = PASSED, None, None
     return told
 
 
 def _ask_in_turn(
-    told: Rejection, view: View, active: list[Prepared], narrowing: list[Prepared]
+    told: Rejection,
+    view: View,
+    outcomes: list[PreFilterOutcome],
+    restricting: list[PreFilterOutcome],
 ) -> None:
     """Ask in order, and only about rows still undecided."""
     nodes = view.nodes
     undecided = nodes.alive[: nodes.size].copy()
     promised: int | None = None
-    if narrowing:
+    if restricting:
         kept = np.zeros(nodes.size, np.bool_)
-        kept[common_rows(narrowing)] = True
+        kept[common_allowed_rows(restricting)] = True
         out = (undecided & ~kept).nonzero()[0]
         told.codes[out], told.plugin_of[out] = Code.UNRESOLVABLE, EXCLUDED
         undecided[out] = False
         promised = nodes.row_of.get(view.pod.pod.status.nominated_node_name)
         if promised is not None:
             undecided[promised] = True  # it is tried first, whatever anybody narrows to
-    for index, prepared in enumerate(in_turn(active)):
+    for index, outcome in enumerate(in_filter_order(outcomes)):
         rows = undecided.nonzero()[0]
-        verdicts = _verdicts(prepared, rows)
+        verdicts = _verdicts(outcome, rows)
         out = verdicts.nonzero()[0]
         told.codes[rows[out]], told.plugin_of[rows[out]] = verdicts[out], index
         undecided[rows[out]] = False
     if promised is not None and told.plugin_of[promised] >= 0:
         # Upstream names it among those that narrowed.
-        told.narrowed_by = tuple({*told.narrowed_by, told.plugin_at(promised)})
+        told.restricting_plugins = tuple({*told.restricting_plugins, told.plugin_at(promised)})
 
 
-def _beside_nominated(told: Rejection, crowd: Crowd | None) -> bool:
+def _beside_nominated(told: Rejection, nominated_filter: NominatedPodFilter | None) -> bool:
     """Let rows that pods are nominated to say what is said first with those pods there.
 
     Only the words differ, the rows will not do either way; so only a few rows are asked again.
     Tells whether any was.
     """
     nominations, pod = told.view.world.nominations, told.pod
-    rows = nominations.promised.rows(pod.priority)
+    rows = nominations.columns.rows(pod.priority)
     own = told.view.nodes.row_of.get(nominations.node_of(pod.uid))
     if len(rows) > _MOST_NOMINATED:
         return False
     rows = rows[told.plugin_of[rows] >= 0]
     for row in rows.tolist():
-        if told.words.at(row) is not None:
+        if told.statuses.at(row) is not None:
             continue
-        if crowd is not None and row != own:
-            told.words.put(row, crowd.aside(row))
+        if nominated_filter is not None and row != own:
+            told.statuses.put(row, nominated_filter.status_of_infeasible(row))
         else:
-            others = tuple(nominations.beside(pod, row).values())
-            word = judge(told.filters, row, PodChange({row: others})) if others else None
-            told.words.put(row, word)
+            others = tuple(nominations.ahead_of(pod, row).values())
+            word = (
+                run_filter_plugins(told.filters, row, PodChange({row: others})) if others else None
+            )
+            told.statuses.put(row, word)
     return len(rows) > 0
 
 
-def _verdicts(prepared: Prepared, rows: Rows) -> Verdicts:
-    if prepared.answers is not None and prepared.answers.verdicts is not None:
-        kept: Verdicts = prepared.answers.verdicts[rows]
+def _verdicts(outcome: PreFilterOutcome, rows: Rows) -> Verdicts:
+    if outcome.row_results is not None and outcome.row_results.verdicts is not None:
+        kept: Verdicts = outcome.row_results.verdicts[rows]
         return kept
-    answer: Verdicts = prepared.plugin.filter(prepared.state, rows)
+    answer: Verdicts = outcome.plugin.filter(outcome.state, rows)
     return answer
 
 
-def common_rows(narrowing: list[Prepared]) -> Rows:
+def common_allowed_rows(restricting: list[PreFilterOutcome]) -> Rows:
     """Rows that every one of them allows."""
-    common = narrowing[0].narrow
+    common = restricting[0].allowed_rows
     assert common is not None
-    for prepared in narrowing[1:]:
-        common = np.intersect1d(common, prepared.narrow)  # type: ignore[arg-type]
+    for outcome in restricting[1:]:
+        common = np.intersect1d(common, outcome.allowed_rows)  # type: ignore[arg-type]
     return common
 
 
-class Objections:
+class FirstRejections:
     """Each row's first objection, patched where rows moved.
 
     For a class all of whose verdicts are kept, and which no plugin narrows to some rows.
 
     Invariant after ``refresh``, until the picture changes: ``codes`` and ``plugin_of`` have of
     every row the verdict of the first filter that rejects it, ``_counts`` how many rows each filter
-    rejects first; ``memo``, if it is filled, is the histogram of their reasons.
+    rejects first; ``reason_counts``, if it is filled, is the histogram of their reasons.
     """
 
-    def __init__(self, nodes: NodeTable, prepared: list[Prepared]) -> None:
-        self.filters, self.states = filters_of(prepared), states_of(prepared)
-        self.prepared = reached(prepared)
+    def __init__(self, nodes: NodeTable, outcome: list[PreFilterOutcome]) -> None:
+        self.filters, self.states = active_filters(outcome), states_of(outcome)
+        self.outcomes = pre_filtered_plugins(outcome)
         self._nodes = nodes
         self._follower = Follower(nodes.journal)
-        answers = [p.answers for p in in_turn(prepared)]
+        answers = [p.row_results for p in in_filter_order(outcome)]
         self._verdicts = [a.verdicts for a in answers if a is not None and a.verdicts is not None]
         self._at = [cells(verdicts) for verdicts in self._verdicts]
         self._counts: list[int] = []
-        self.memo: list[Mapping[str, int]] = []
+        self.reason_counts: list[Mapping[str, int]] = []
         """What these objections come to, put there by the first who asks."""
         self._grouping = [implements(plugin, ReasonGroupsPlugin) for plugin, _ in self.filters]
         self._steady = False
         """Whether single rows have changed since all were looked at: then keeping words pays."""
-        self._said: Words | None = None
+        self._said: RowStatuses | None = None
         """Why rows are rejected by plugins that group their reasons."""
         self.codes: Verdicts = np.zeros(nodes.capacity, np.int8)
         self.plugin_of: Verdicts = np.full(nodes.capacity, PASSED, np.int8)
 
     @staticmethod
-    def possible(prepared: Iterable[Prepared]) -> bool:
+    def possible(outcome: Iterable[PreFilterOutcome]) -> bool:
         """Tell whether they can be kept for a class."""
-        return all(p.narrow is None and (not p.filters or p.answers) for p in prepared)
+        return all(p.allowed_rows is None and (not p.filters or p.row_results) for p in outcome)
 
     def refresh(self) -> None:
         """Look again at rows that moved; the answers themselves must be up to date."""
         size = self._nodes.size
         stale = self._follower.stale(size)
         if isinstance(stale, slice) or len(stale):
-            self.memo = []
+            self.reason_counts = []
         if isinstance(stale, list):
             self._steady |= bool(stale)
             for row in stale:
@@ -237,28 +261,28 @@ class Objections:
             grouped = plugin != PASSED and self._grouping[plugin]
             self._said.put(row, self._word(plugin, row) if grouped else None)
 
-    def _word(self, index: int, row: int) -> Word:
+    def _word(self, index: int, row: int) -> Status:
         plugin, state = self.filters[index]
-        return Word(plugin.name, Code.UNSCHEDULABLE, tuple(plugin.reasons(state, row)))
+        return Status(plugin.name, Code.UNSCHEDULABLE, tuple(plugin.reasons(state, row)))
 
     def count_reasons(self) -> None:
         """Work out how many rows give each reason, unless nothing moved."""
-        if self.memo:
+        if self.reason_counts:
             return
         if self._said is None and self._steady:
             self._said = self._listen()
-        tally: Counter[str] = Counter() if self._said is None else self._said.tally(())
-        for index in self.objectors:
+        tally: Counter[str] = Counter() if self._said is None else self._said.count_reasons(())
+        for index in self.rejecting_filters:
             if self._said is None or not self._grouping[index]:
                 plugin, state = self.filters[index]
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
                 tally.update(count_reasons(plugin, state, rows))
-        self.memo.append(tally)
+        self.reason_counts.append(tally)
 
-    def _listen(self) -> Words:
+    def _listen(self) -> RowStatuses:
         """Ask plugins that group their reasons about all rows they reject."""
-        said = Words(self._nodes.capacity)
-        for index in self.objectors:
+        said = RowStatuses(self._nodes.capacity)
+        for index in self.rejecting_filters:
             plugin, state = self.filters[index]
             if implements(plugin, ReasonGroupsPlugin):
                 rows = (self.plugin_of[: self._nodes.size] == index).nonzero()[0]
@@ -274,21 +298,21 @@ class Objections:
             return
         size = self._nodes.size
         codes, plugin_of = self._first(slice(0, size))
-        yield from differing("codes of first objections", self.codes[:size], codes)
-        yield from differing("plugins of first objections", self.plugin_of[:size], plugin_of)
+        yield from differences("codes of first objections", self.codes[:size], codes)
+        yield from differences("plugins of first objections", self.plugin_of[:size], plugin_of)
         _, *rejected = np.bincount(plugin_of + 1, minlength=len(self._counts)).tolist()
         if self._counts[:PASSED] != rejected:
             yield f"rows by the filter that rejects them first are counted as {self._counts}"
-        if self.memo:
+        if self.reason_counts:
             tally: Counter[str] = Counter()
             for index in sorted(set(plugin_of.tolist()) - {PASSED}):
                 plugin, state = self.filters[index]
                 rows = (plugin_of == index).nonzero()[0]
                 tally.update(count_reasons(plugin, state, rows))
-            if +tally != +Counter(self.memo[0]):
+            if +tally != +Counter(self.reason_counts[0]):
                 yield "the kept histogram of reasons is wrong"
 
     @property
-    def objectors(self) -> list[int]:
+    def rejecting_filters(self) -> list[int]:
         """Which plugins object to some row, by their place."""
         return [index for index in range(len(self._verdicts)) if self._counts[index]]

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columns.cells import Cells, cells
-from holdfast.engine.prepared import Answers, differing
+from holdfast.engine.plugin_results import RowResults, differences
 from holdfast.framework.plugin import AnyRows, Rows
 
-NOWHERE = float("-inf")
+INFEASIBLE = float("-inf")
 UNKNOWN = float("nan")  # equal to nothing, not even itself: no row is between such ends
 _MOST_KNOWN = 4096
 
@@ -27,41 +27,42 @@ def best_of(total: NDArray[np.float64]) -> NDArray[np.intp]:
     return rows
 
 
-class Scaled:
+class NormalizedScore:
     """Raw scores with their ends; ``constant`` is everybody's weighted score while they meet.
 
     ``of_node``: raw scores stay as they are while no node changes.
 
     Invariant: if any row is feasible, ``low`` and ``high`` are the lowest and highest raw score of
-    the feasible rows; while they differ, ``_seen_at`` has the raw scores of all rows. ``moves`` and
-    ``may_move`` may say yes without need, but never no when an end moved.
+    the feasible rows; while they differ, ``_seen_at`` has the raw scores of all rows.
+    ``may_move_range`` and ``many_may_move_range`` return True whenever an end has moved, and
+    possibly when none has.
     """
 
     __slots__ = (
-        "_scale", "_seen_at", "_state", "answers", "constant", "high", "low", "of_node", "raw",
-        "raw_at", "weight",
+        "_scale", "_seen_at", "_state", "constant", "high", "low", "node_scope", "raw", "raw_at",
+        "row_results", "weight",
     )  # fmt: skip
 
-    def __init__(self, answers: Answers, weight: int, *, of_node: bool) -> None:
-        self.of_node = of_node
-        assert answers.raw is not None
-        assert answers.raw_at is not None
-        self.raw, self.raw_at = answers.raw, answers.raw_at
-        self.answers = answers
+    def __init__(self, row_results: RowResults, weight: int, *, node_scope: bool) -> None:
+        self.node_scope = node_scope
+        assert row_results.raw is not None
+        assert row_results.raw_at is not None
+        self.raw, self.raw_at = row_results.raw, row_results.raw_at
+        self.row_results = row_results
         self.weight = weight
         self.low = self.high = self.constant = UNKNOWN
-        self._state = answers.state
-        self._scale = answers.plugin.normalize_by_range
+        self._state = row_results.state
+        self._scale = row_results.plugin.normalize_by_range
         self._seen_at: Cells[float] | None = None
 
     @property
-    def flat(self) -> bool:
+    def uniform(self) -> bool:
         """Whether all feasible rows have one raw score, and so one normalized score."""
         return self.low == self.high
 
-    def measure(self, feasible: NDArray[np.bool_]) -> None:
+    def find_range(self, feasible: NDArray[np.bool_]) -> None:
         """Look at all feasible rows for the ends."""
-        low, high = self.answers.span()
+        low, high = self.row_results.score_range()
         if low != high:
             found = self.raw[: len(feasible)].compress(feasible)
             if not len(found):
@@ -71,9 +72,9 @@ class Scaled:
         self.low, self.high = low, high
         self.constant = self.weight * float(self._scale(self._state, self.low, self.low, self.high))
         # While the ends meet, what a row had before is known without keeping it.
-        self._seen_at = None if self.flat else cells(self.raw.copy())
+        self._seen_at = None if self.uniform else cells(self.raw.copy())
 
-    def moves(self, row: int, *, was: bool, ok: bool) -> bool:
+    def may_move_range(self, row: int, *, was: bool, ok: bool) -> bool:
         """Note a row's new raw score; tell whether the ends may have moved with it.
 
         ``was`` and ``ok`` tell whether the row was and is feasible.
@@ -87,16 +88,16 @@ class Scaled:
         self._seen_at[row] = raw
         return was and not (ok and raw == seen) and seen in (self.low, self.high)
 
-    def may_move(self, rows: AnyRows) -> bool:
+    def many_may_move_range(self, rows: AnyRows) -> bool:
         """Tell whether the ends may have moved, many rows having changed."""
-        if isinstance(rows, slice) or not self.flat:
+        if isinstance(rows, slice) or not self.uniform:
             return True
         changed = self.raw[rows]
         return not bool((changed == self.low).all())
 
     def faults(self, feasible: NDArray[np.bool_]) -> Iterator[str]:
         """Look at all feasible rows and name what differs from what is kept."""
-        size, name = len(feasible), self.answers.plugin.name
+        size, name = len(feasible), self.row_results.plugin.name
         found = self.raw[:size][feasible]
         if not len(found):
             return
@@ -111,28 +112,28 @@ class Scaled:
         expected = self._noted(feasible)
         if expected is not None:
             noted = np.asarray(self._seen_at)[:size]
-            yield from differing(f"{name}: noted raw scores", noted, expected)
+            yield from differences(f"{name}: noted raw scores", noted, expected)
 
     def _noted(self, feasible: NDArray[np.bool_]) -> NDArray[np.float64] | None:
         """What ``_seen_at`` must have; None while the ends meet, when it is not kept."""
-        return None if self.flat else self.raw[: len(feasible)]
+        return None if self.uniform else self.raw[: len(feasible)]
 
-    def at(self, row: int) -> float:
+    def score_at(self, row: int) -> float:
         """The weighted score of a row."""
         if self.low == self.high:
             return self.constant
         scaled = self._scale(self._state, self.raw_at[row], self.low, self.high)
         return self.weight * float(scaled)
 
-    def of(self, rows: AnyRows) -> NDArray[np.float64] | float:
+    def scores_of(self, rows: AnyRows) -> NDArray[np.float64] | float:
         """The weighted scores of rows."""
-        if self.flat:
+        if self.uniform:
             return self.constant
         scaled: NDArray[np.float64] = self._scale(self._state, self.raw[rows], self.low, self.high)
         return scaled if self.weight == 1 else scaled * self.weight
 
 
-class Leading(Scaled):
+class DominantScore(NormalizedScore):
     """A normalized score that outweighs all the others together, as Reservation's does for owners.
 
     Its ends move with every pod that is placed, and normalizing is work for all rows. But one
@@ -146,34 +147,34 @@ class Leading(Scaled):
 
     __slots__ = ("_counts", "_known", "_last", "_others")
 
-    def __init__(self, answers: Answers, weight: int, others: float) -> None:
-        super().__init__(answers, weight, of_node=False)
+    def __init__(self, row_results: RowResults, weight: int, others: float) -> None:
+        super().__init__(row_results, weight, node_scope=False)
         self._others = others
         self._counts: dict[float, int] = {}
         self._known: dict[tuple[float, float, float], bool] = {}
         self._last = 0
 
-    def measure(self, feasible: NDArray[np.bool_]) -> None:
+    def find_range(self, feasible: NDArray[np.bool_]) -> None:
         """Count all feasible rows."""
         size = len(feasible)
         found = self.raw[:size].compress(feasible)
         values, counts = np.unique(found, return_counts=True)
         self._counts = dict(zip(values.tolist(), counts.tolist(), strict=True))
         seen = self.raw.copy()
-        seen[:size][~feasible] = NOWHERE
+        seen[:size][~feasible] = INFEASIBLE
         self._seen_at = cells(seen)
         self._find_ends()
 
-    def follow(self, row: int, *, feasible: bool) -> None:
+    def refresh_row(self, row: int, *, feasible: bool) -> None:
         """Count a row that changed anew."""
         assert self._seen_at is not None, "measured before any row changes"
-        raw = self.raw_at[row] if feasible else NOWHERE
+        raw = self.raw_at[row] if feasible else INFEASIBLE
         seen, counts = self._seen_at[row], self._counts
         self._last = row
         if seen == raw:
             return
         self._seen_at[row] = raw
-        if seen != NOWHERE:
+        if seen != INFEASIBLE:
             counts[seen] -= 1
             if not counts[seen]:
                 del counts[seen]
@@ -185,11 +186,11 @@ class Leading(Scaled):
         """Count all feasible rows and name what differs from what is kept."""
         values, counts = np.unique(self.raw[: len(feasible)][feasible], return_counts=True)
         if self._counts != dict(zip(values.tolist(), counts.tolist(), strict=True)):
-            yield f"{self.answers.plugin.name}: kept counts of raw scores are wrong"
+            yield f"{self.row_results.plugin.name}: kept counts of raw scores are wrong"
         yield from super().faults(feasible)
 
     def _noted(self, feasible: NDArray[np.bool_]) -> NDArray[np.float64]:
-        return np.where(feasible, self.raw[: len(feasible)], NOWHERE)
+        return np.where(feasible, self.raw[: len(feasible)], INFEASIBLE)
 
     def best_rows(self, sums: NDArray[np.float64]) -> Sequence[int] | Rows:
         """Feasible rows with the highest total; ``sums`` are the others', lowest elsewhere."""
@@ -200,7 +201,7 @@ class Leading(Scaled):
                 return (self._last,)
             rows: Rows = (self.raw[: len(sums)] == high).nonzero()[0]
             return rows[best_of(sums.take(rows))]
-        return best_of(sums + self.of(slice(0, len(sums))))
+        return best_of(sums + self.scores_of(slice(0, len(sums))))
 
     def _stands_out(self) -> bool:
         """Whether no other row comes near the best ones, whatever the others say."""
@@ -228,33 +229,33 @@ class Leading(Scaled):
             )
 
 
-class Ties:
-    """The best total and the rows that have it, or nothing known (``best`` is None).
+class BestRows:
+    """The best total and the rows that have it, or nothing known (``best_total`` is None).
 
     Most placements change one row, which usually leaves the set of best rows; finding the others
     again would mean looking at all totals. Removal swaps with the last, which is fair to
     everybody: each choice is uniform over the set, whatever its order.
 
-    Invariant: unless ``best`` is None it is the highest total, ``rows`` are all rows that have it,
-    each once, and ``_place`` tells of each where in ``rows`` it stands.
+    Invariant: unless ``best_total`` is None it is the highest total, ``rows`` has every row with
+    that total once, and ``_place`` has the index of each of them in ``rows``.
     """
 
-    __slots__ = ("_capacity", "_place", "_place_at", "best", "rows")
+    __slots__ = ("_capacity", "_place", "_place_at", "best_total", "rows")
 
     def __init__(self, capacity: int) -> None:
-        self.best: float | None = None
+        self.best_total: float | None = None
         self.rows: list[int] = []
         self._capacity = capacity
         self._place: NDArray[np.int32] | None = None
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Know nothing: too much has changed."""
-        self.best = None
+        self.best_total = None
 
     def find(self, total: NDArray[np.float64]) -> None:
         """Look at all totals."""
         rows = best_of(total)
-        self.best = float(total[rows[0]])
+        self.best_total = float(total[rows[0]])
         self.rows = rows.tolist()
         if self._place is None:
             self._place = np.empty(self._capacity, np.int32)
@@ -263,16 +264,16 @@ class Ties:
 
     def change(self, row: int, old: float, new: float) -> None:
         """Note that one row's total changed."""
-        best = self.best
+        best = self.best_total
         if best is None or old == new:
             return
         if old == best:
             self._remove(row)
             if not self.rows and new < best:
-                self.best = None
+                self.best_total = None
                 return
         if new > best:
-            self.best = new
+            self.best_total = new
             self.rows = [row]
             self._place_at[row] = 0
         elif new == best:
@@ -287,9 +288,9 @@ class Ties:
 
     def faults(self, total: NDArray[np.float64]) -> Iterator[str]:
         """Look at all totals and name what differs from what is kept."""
-        if self.best is None:
+        if self.best_total is None:
             return
-        if self.best != total.max() or sorted(self.rows) != best_of(total).tolist():
-            yield f"the kept best rows {self.rows[:8]} with {self.best} are not the best"
+        if self.best_total != total.max() or sorted(self.rows) != best_of(total).tolist():
+            yield f"the kept best rows {self.rows[:8]} with {self.best_total} are not the best"
         elif [self._place_at[row] for row in self.rows] != [*range(len(self.rows))]:
             yield "places of the kept best rows are wrong"

@@ -20,12 +20,12 @@ REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WaitOutcome:
     """How waiting ended: PASS to go on, UNSCHEDULABLE if rejected, ERROR if preempted."""
 
     code: Code
     plugin: str = ""
-    words: str = ""
+    message: str = ""
 
 
 def _nobody() -> None:
@@ -41,7 +41,7 @@ class WaitingPod:
 
     placement: Placement
     pending: dict[str, float]
-    outcome: Outcome | None = None
+    outcome: WaitOutcome | None = None
     on_end: Callable[[], None] = _nobody
     _asked: Mapping[str, float] = field(default_factory=dict)
 
@@ -49,15 +49,15 @@ class WaitingPod:
         """Let the pod go on as far as this plugin is concerned; the last one to do so frees it."""
         self.pending.pop(plugin, None)
         if not self.pending:
-            self._end(Outcome(Code.PASS))
+            self._end(WaitOutcome(Code.PASS))
 
     def reject(self, plugin: str, words: str) -> bool:
         """Refuse the pod; False if its fate was sealed before."""
-        return self._end(Outcome(Code.UNSCHEDULABLE, plugin, words))
+        return self._end(WaitOutcome(Code.UNSCHEDULABLE, plugin, words))
 
     def preempt(self, plugin: str, words: str) -> bool:
         """Take its room for another pod; it is not to blame and is tried again after backoff."""
-        return self._end(Outcome(Code.ERROR, plugin, words))
+        return self._end(WaitOutcome(Code.ERROR, plugin, words))
 
     def next_deadline(self) -> float:
         """When the first of the plugins still pending gives up."""
@@ -73,7 +73,7 @@ class WaitingPod:
                 )
                 return
 
-    def _end(self, outcome: Outcome) -> bool:
+    def _end(self, outcome: WaitOutcome) -> bool:
         if self.outcome is not None:
             return False
         self.outcome = outcome
@@ -81,7 +81,7 @@ class WaitingPod:
         return True
 
 
-class Waiting:
+class WaitingPods:
     """Every pod that waits, by uid."""
 
     def __init__(self) -> None:
@@ -108,9 +108,9 @@ class Waiting:
         """Forget a pod whose waiting is over; one that does not wait is fine."""
         self._pods.pop(uid, None)
 
-    def fork(self) -> Waiting:
+    def fork(self) -> WaitingPods:
         """A copy for a what-if: whatever is said to the pods in it, nobody hears it."""
-        copy = Waiting()
+        copy = WaitingPods()
         for uid, pod in self._pods.items():
             copy._pods[uid] = WaitingPod(
                 pod.placement, dict(pod.pending), pod.outcome, _asked=pod._asked

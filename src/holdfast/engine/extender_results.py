@@ -13,54 +13,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.engine.decision import Feasible
-from holdfast.engine.objections import first_objections
+from holdfast.engine.rejections import reject_by_row
 from holdfast.engine.scoring import HIGHEST_SCORE
-from holdfast.framework.extender import EXTENDER, HIGHEST_PRIORITY, ExtenderConfig, Filtered
+from holdfast.framework.extender import (
+    EXTENDER,
+    HIGHEST_PRIORITY,
+    ExtenderConfig,
+    ExtenderFilterResult,
+)
 from holdfast.framework.plugin import Code
-from holdfast.framework.rejection import Rejection, Word
+from holdfast.framework.rejection import Rejection, Status
 
 Points = NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class Opinion:
+class ExtenderResults:
     """What the extenders together make of some nodes for one pod."""
 
-    asked: frozenset[str]
+    nodes: frozenset[str]
     allowed: tuple[str, ...]
-    words: dict[str, Word] = field(default_factory=dict)
+    statuses: dict[str, Status] = field(default_factory=dict)
     scores: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, names: Sequence[str]) -> Opinion:
+    def before_calls(cls, names: Sequence[str]) -> ExtenderResults:
         """The opinion before anybody was asked: every node will do."""
         return cls(frozenset(names), tuple(names))
 
-    def filter(self, answer: Filtered) -> None:
+    def add_filter_result(self, answer: ExtenderFilterResult) -> None:
         """Take in what one extender made of the nodes that were left."""
         left = frozenset(answer.allowed)
         for name in self.allowed:
             if name not in left:
-                self.words[name] = _word(answer, name)
+                self.statuses[name] = _word(answer, name)
         self.allowed = tuple(name for name in self.allowed if name in left)
 
-    def score(self, extender: ExtenderConfig, scores: Mapping[str, int]) -> None:
+    def add_scores(self, extender: ExtenderConfig, scores: Mapping[str, int]) -> None:
         """Add one extender's points, in the measure of plugins."""
         scale = extender.weight * (HIGHEST_SCORE // HIGHEST_PRIORITY)
         for name, score in scores.items():
             self.scores[name] = self.scores.get(name, 0) + score * scale
 
 
-def _word(answer: Filtered, name: str) -> Word:
+def _word(answer: ExtenderFilterResult, name: str) -> Status:
     """Why an extender leaves a node out; about one it does not mention nothing can be done."""
     if name in answer.unresolvable:
-        return Word(EXTENDER, Code.UNRESOLVABLE, (str(answer.unresolvable[name]),))
+        return Status(EXTENDER, Code.UNRESOLVABLE, (str(answer.unresolvable[name]),))
     if name in answer.failed:
-        return Word(EXTENDER, Code.UNSCHEDULABLE, (str(answer.failed[name]),))
-    return Word(EXTENDER, Code.UNRESOLVABLE, ())
+        return Status(EXTENDER, Code.UNSCHEDULABLE, (str(answer.failed[name]),))
+    return Status(EXTENDER, Code.UNRESOLVABLE, ())
 
 
-def hear(found: Feasible, opinion: Opinion) -> tuple[Feasible, Points] | Rejection | None:
+def apply_extender_results(
+    found: Feasible, opinion: ExtenderResults
+) -> tuple[Feasible, Points] | Rejection | None:
     """Narrow what is feasible now to what the extenders allow.
 
     None if that leaves nothing but there are feasible nodes they were not asked about: the
@@ -73,10 +80,10 @@ def hear(found: Feasible, opinion: Opinion) -> tuple[Feasible, Points] | Rejecti
     if left:
         points = np.zeros(found.view.nodes.size)
         points[left] = [opinion.scores.get(names[row], 0) for row in left]
-        return found.only(np.array(left, np.intp)), points
-    if any(names[row] not in opinion.asked for row in rows):
+        return found.restricted_to(np.array(left, np.intp)), points
+    if any(names[row] not in opinion.nodes for row in rows):
         return None
-    words = found.words.sized(found.view.nodes.size)
+    words = found.statuses.resized(found.view.nodes.size)
     for row in rows:
-        words.put(row, opinion.words[names[row]])
-    return first_objections(found.view, found.active, words)
+        words.put(row, opinion.statuses[names[row]])
+    return reject_by_row(found.view, found.outcomes, words)

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from holdfast.engine.cached_scores import INFEASIBLE
 from holdfast.engine.decision import Feasible, feasible, rank
 from holdfast.engine.decision_check import placement_faults, rejection_faults
 from holdfast.engine.invariants import check_invariants
-from holdfast.engine.kept_scores import NOWHERE
-from holdfast.framework.rejection import Rejection, Word
+from holdfast.framework.rejection import Rejection, Status
 from holdfast.framework.values import Code
 from holdfast.testing import FakeCluster, a_node, a_pod, a_reservation, typed
 
@@ -46,7 +46,7 @@ def record_of(cluster, **options):
     found = ask(cluster, **options)
     assert isinstance(found, Feasible)
     assert not faults(cluster, found)
-    return found.record
+    return found.pod_class
 
 
 def named(record, words):
@@ -54,7 +54,7 @@ def named(record, words):
 
 
 def answers_of(record, plugin):
-    return next(p.answers for p in record.prepared if p.plugin.name == plugin)
+    return next(p.row_results for p in record.outcomes if p.plugin.name == plugin)
 
 
 def test_a_wrong_verdict_is_found(cluster):
@@ -78,13 +78,13 @@ def test_a_wrong_span_is_found(cluster):
 
 def test_a_row_wrongly_possible_by_its_node_is_found(cluster):
     record = record_of(cluster)
-    record._possible.rows[0] = False
+    record._node_mask.mask[0] = False
     assert named(record, "rows possible by their nodes")
 
 
 def test_a_row_wrongly_feasible_is_found(cluster):
     record = record_of(cluster)
-    record.ok[0] = False
+    record.feasible_mask[0] = False
     assert named(record, "feasible rows differ")
 
 
@@ -108,14 +108,14 @@ def test_rows_wrongly_left_by_a_filter_that_is_asked_every_time_are_found(cluste
 
 def test_a_wrong_total_is_found(cluster):
     record = record_of(cluster)
-    record.total[1] += 1
+    record.totals[1] += 1
     assert named(record, "kept totals differ in 1 places")
 
 
 def test_rows_of_nodes_that_may_still_come_have_no_total(cluster):
     record = record_of(cluster)
-    assert len(record.total) > 4
-    assert (record.total[4:] == NOWHERE).all()
+    assert len(record.totals) > 4
+    assert (record.totals[4:] == INFEASIBLE).all()
 
 
 def test_scaled_scores_wrongly_taken_for_settled_are_found(cluster):
@@ -128,7 +128,7 @@ def test_scaled_scores_wrongly_taken_for_settled_are_found(cluster):
 @pytest.mark.parametrize("end", ["low", "high"])
 def test_a_wrong_end_of_a_scaled_score_is_found(cluster, end):
     record = record_of(cluster)
-    part = next(part for part in record.scaled if not part.flat)
+    part = next(part for part in record.normalized_scores if not part.uniform)
     setattr(part, end, getattr(part, end) + 0.5)
     assert named(record, "TaintToleration: ends kept as")
 
@@ -136,15 +136,19 @@ def test_a_wrong_end_of_a_scaled_score_is_found(cluster, end):
 def test_a_wrong_constant_is_found(cluster):
     cluster.remove(a_node("n3"))
     record = record_of(cluster)
-    part = next(part for part in record.scaled if part.answers.plugin.name == "TaintToleration")
-    assert part.flat
+    part = next(
+        part
+        for part in record.normalized_scores
+        if part.row_results.plugin.name == "TaintToleration"
+    )
+    assert part.uniform
     part.constant += 1
     assert named(record, "TaintToleration: the score of every row kept as")
 
 
 def test_a_raw_score_that_was_not_noted_is_found(cluster):
     record = record_of(cluster)
-    part = next(part for part in record.scaled if not part.flat)
+    part = next(part for part in record.normalized_scores if not part.uniform)
     part._seen_at[0] += 1
     assert named(record, "TaintToleration: noted raw scores")
 
@@ -156,17 +160,17 @@ def steady(cluster):
         record_of(cluster)
         cluster.place(a_pod(f"s{i}", cpu="1"))
     record = record_of(cluster)
-    assert record.ties.best is not None
+    assert record.best.best_total is not None
     return record
 
 
 def test_wrong_best_rows_are_found(steady):
-    steady.ties.rows.pop()
+    steady.best.rows.pop()
     assert named(steady, "the kept best rows")
 
 
 def test_wrong_places_of_best_rows_are_found(steady):
-    steady.ties._place_at[steady.ties.rows[0]] = 7
+    steady.best._place_at[steady.best.rows[0]] = 7
     assert named(steady, "places of the kept best rows")
 
 
@@ -181,26 +185,26 @@ def leading():
     cluster = FakeCluster(*(a_node(f"n{i}", cpu=str(8 - i)) for i in range(4)), *held)
     cluster.place(a_pod("o", cpu="1", labels={"app": "web"}))
     record = record_of(cluster, labels={"app": "web"})
-    assert record.leading is not None
+    assert record.dominant_score is not None
     return record
 
 
 def test_wrong_counts_of_a_leading_score_are_found(leading):
-    leading.leading._counts[leading.leading.high] += 1
+    leading.dominant_score._counts[leading.dominant_score.high] += 1
     assert named(leading, "Reservation: kept counts of raw scores")
 
 
 def test_a_leading_score_that_was_not_noted_is_found(leading):
-    leading.leading._seen_at[0] += 1
+    leading.dominant_score._seen_at[0] += 1
     assert named(leading, "Reservation: noted raw scores")
 
 
 def test_a_leading_score_that_does_not_outweigh_the_others_is_found(leading):
-    score = leading.leading
-    rows = [int(row) for row in score.best_rows(leading.total[:4])]
+    score = leading.dominant_score
+    rows = [int(row) for row in score.best_rows(leading.totals[:4])]
     score._known = dict.fromkeys(score._known, True)
     second = next(row for row in range(4) if row not in rows)
-    leading.total[second] = 1e9
+    leading.totals[second] = 1e9
     assert named(leading, "the rows with the best leading score")
 
 
@@ -209,8 +213,8 @@ def rejected(cluster):
     found = ask(cluster, cpu="9")
     assert isinstance(found, Rejection)
     assert not faults(cluster, found)
-    memory = cluster.world.remembered[cluster.profile]
-    return next(record for record in memory._records if record._objections is not None)
+    memory = cluster.world.caches[cluster.profile]
+    return next(record for record in memory._records if record._first_rejections is not None)
 
 
 @pytest.mark.parametrize(
@@ -219,19 +223,19 @@ def rejected(cluster):
 )
 def test_a_wrong_first_objection_is_found(cluster, column, words):
     record = rejected(cluster)
-    getattr(record._objections, column)[1] += 1
+    getattr(record._first_rejections, column)[1] += 1
     assert named(record, words)
 
 
 def test_wrong_counts_of_objections_are_found(cluster):
     record = rejected(cluster)
-    record._objections._counts[0] += 1
+    record._first_rejections._counts[0] += 1
     assert named(record, "rows by the filter that rejects them first")
 
 
 def test_a_wrong_histogram_of_reasons_is_found(cluster):
     record = rejected(cluster)
-    record._objections.memo[0] = {"Insufficient cpu": 3}
+    record._first_rejections.reason_counts[0] = {"Insufficient cpu": 3}
     assert named(record, "the kept histogram of reasons")
 
 
@@ -244,15 +248,17 @@ def nominate(cluster, name, node, **options):
 def test_a_wrong_word_about_a_row_with_nominated_pods_is_found(cluster):
     nominate(cluster, "coming", "n1")
     record = record_of(cluster, cpu="3")
-    record.crowd.words.put(0, Word("NodeResourcesFit", Code.UNSCHEDULABLE, ("Insufficient cpu",)))
+    record.nominated_filter.statuses.put(
+        0, Status("NodeResourcesFit", Code.UNSCHEDULABLE, ("Insufficient cpu",))
+    )
     assert named(record, "beside nominated pods row 0")
 
 
 def test_a_wrong_word_about_a_row_that_will_not_do_anyway_is_found(cluster):
     nominate(cluster, "coming", "n1")
     record = rejected(cluster)
-    assert record.crowd._asides[1].reasons == ("Insufficient cpu",)
-    record.crowd._asides[1] = None
+    assert record.nominated_filter._asides[1].reasons == ("Insufficient cpu",)
+    record.nominated_filter._asides[1] = None
     assert named(record, "beside nominated pods row 1")
 
 
@@ -267,22 +273,22 @@ def test_objections_follow_the_cluster(cluster):
 def test_a_wrong_column_about_nominated_pods_is_found(cluster):
     nominate(cluster, "coming", "n1")
     check_invariants(cluster.world)
-    cluster.world.nominations.promised._row[0] = 2
+    cluster.world.nominations.columns._row[0] = 2
     with pytest.raises(AssertionError, match="coming is nominated to row 1, and is kept at 2"):
         check_invariants(cluster.world)
 
 
 def test_a_wrong_request_of_a_nominated_pod_is_found(cluster):
     nominate(cluster, "coming", "n1")
-    promised = cluster.world.nominations.promised
-    promised.needed(0, [0])
+    promised = cluster.world.nominations.columns
+    promised.requested(0, [0])
     promised._amounts[0][0] += 1
     with pytest.raises(AssertionError, match="its request is kept as another"):
         check_invariants(cluster.world)
 
 
 def test_an_entry_of_a_pod_that_is_not_nominated_is_found(cluster):
-    cluster.world.nominations.promised._row[5] = 1
+    cluster.world.nominations.columns._row[5] = 1
     with pytest.raises(AssertionError, match="rows are kept for pods that are not nominated"):
         check_invariants(cluster.world)
 
@@ -293,7 +299,7 @@ def test_a_wrong_row_of_a_nominated_owner_is_found():
     cluster = FakeCluster(a_node("n", cpu="8"), held)
     nominate(cluster, "owner", "n", labels={"app": "web"})
     check_invariants(cluster.world)
-    cluster.world.insiders._rows.clear()
+    cluster.world.nominated_owner_rows._rows.clear()
     with pytest.raises(AssertionError, match="rows of nominated owners"):
         check_invariants(cluster.world)
 
@@ -301,17 +307,17 @@ def test_a_wrong_row_of_a_nominated_owner_is_found():
 def test_a_class_that_two_unlike_pods_share_is_found(cluster):
     """The key of a class misses something: a pod gets the record of another."""
     record = record_of(cluster)
-    memory = cluster.world.remembered[cluster.profile]
+    memory = cluster.world.caches[cluster.profile]
     other = cluster.world.pod_info(typed(a_pod("large", cpu="7500m")))
-    memory.record = lambda _pod, _view: record
+    memory.pod_class = lambda _pod, _view: record
     found = feasible(cluster.profile, other, cluster.world, cluster.now)
     assert any("fits fewer rows if nothing is kept" in fault for fault in faults(cluster, found))
 
 
 def test_a_rejection_that_rests_on_the_record_of_another_pod_is_found(cluster):
     record = rejected(cluster)
-    memory = cluster.world.remembered[cluster.profile]
-    memory.record = lambda _pod, _view: record
+    memory = cluster.world.caches[cluster.profile]
+    memory.pod_class = lambda _pod, _view: record
     found = ask(cluster)
     assert any("fits somewhere if nothing is kept" in fault for fault in faults(cluster, found))
 
@@ -336,13 +342,13 @@ def test_ends_of_a_scaled_score_follow_when_many_rows_change(tainted):
     cluster = FakeCluster(
         *(a_node(f"n{i}", taints=PREFERS if i < tainted else []) for i in range(80))
     )
-    part = record_of(cluster).scaled[0]
-    assert part.answers.plugin.name == "TaintToleration"
-    assert part.flat == (not tainted)
+    part = record_of(cluster).normalized_scores[0]
+    assert part.row_results.plugin.name == "TaintToleration"
+    assert part.uniform == (not tainted)
     cluster.add(*(a_node(f"n{i}", taints=[] if tainted else PREFERS) for i in range(20)))
     record = record_of(cluster)
-    assert record.scaled[0] is part
-    assert part.flat == bool(tainted)
+    assert record.normalized_scores[0] is part
+    assert part.uniform == bool(tainted)
 
 
 def test_scores_are_normalized_over_the_rows_that_are_left():
@@ -356,5 +362,5 @@ def test_scores_are_normalized_over_the_rows_that_are_left():
     )
     found = ask(cluster, labels={"app": "web"}, topologySpreadConstraints=[SPREAD])
     assert found.rows.tolist() == [0, 1]
-    assert not found.record.flat
+    assert not found.pod_class.uniform
     assert not faults(cluster, found)

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from holdfast.engine.decision import feasible
-from holdfast.engine.opinion import Opinion, hear
+from holdfast.engine.extender_results import ExtenderResults, apply_extender_results
 from holdfast.engine.post_filter import run_post_filter_plugins
 from holdfast.engine.profile import Profile
-from holdfast.framework.extender import Agreement, ExtenderConfig, Filtered
+from holdfast.framework.extender import ExtenderConfig, ExtenderFilterResult, ExtenderPreemption
 from holdfast.framework.plugin import ApiCall, Candidate, Code, PostFilterResult, Traits
 from holdfast.framework.rejection import Rejection
 from holdfast.framework.world import World
@@ -28,44 +28,48 @@ def found_for(world, pod=None):
 
 
 def test_each_answer_narrows_and_the_first_word_about_a_node_stays():
-    opinion = Opinion.open(["a", "b", "c"])
-    opinion.filter(Filtered(("a", "b"), failed={"c": "first"}))
-    opinion.filter(Filtered(("a",), unresolvable={"b": "never", "c": "second"}))
+    opinion = ExtenderResults.before_calls(["a", "b", "c"])
+    opinion.add_filter_result(ExtenderFilterResult(("a", "b"), failed={"c": "first"}))
+    opinion.add_filter_result(
+        ExtenderFilterResult(("a",), unresolvable={"b": "never", "c": "second"})
+    )
     assert opinion.allowed == ("a",)
-    told = {name: (word.code, word.reasons) for name, word in opinion.words.items()}
+    told = {name: (word.code, word.reasons) for name, word in opinion.statuses.items()}
     assert told == {
         "b": (Code.UNRESOLVABLE, ("never",)), "c": (Code.UNSCHEDULABLE, ("first",)),
     }  # fmt: skip
 
 
 def test_ten_points_of_an_extender_are_a_hundred_of_a_plugin_times_its_weight():
-    opinion = Opinion.open(["a", "b"])
-    opinion.score(ExtenderConfig(weight=3), {"a": 10, "stranger": 1})
-    opinion.score(ExtenderConfig(weight=1), {"a": 1})
+    opinion = ExtenderResults.before_calls(["a", "b"])
+    opinion.add_scores(ExtenderConfig(weight=3), {"a": 10, "stranger": 1})
+    opinion.add_scores(ExtenderConfig(weight=1), {"a": 1})
     assert opinion.scores == {"a": 310, "stranger": 30}
 
 
 def test_an_opinion_never_makes_a_node_feasible():
     world = a_world(a_node("a", cpu="1"), a_node("b", cpu="4"))
-    left, points = hear(found_for(world, a_pod(cpu="2")), Opinion(frozenset("ab"), ("a", "b")))
+    left, points = apply_extender_results(
+        found_for(world, a_pod(cpu="2")), ExtenderResults(frozenset("ab"), ("a", "b"))
+    )
     assert [world.nodes.names[row] for row in left.rows] == ["b"]
     assert points.tolist() == [0, 0]
 
 
 def test_it_is_out_of_date_if_only_nodes_it_knows_nothing_of_are_left():
     world = a_world(a_node("a"), a_node("b"))
-    assert hear(found_for(world), Opinion(frozenset("a"), ())) is None
-    refusing = Opinion.open(["a", "b"])
-    refusing.filter(Filtered(()))
-    assert isinstance(hear(found_for(world), refusing), Rejection)
+    assert apply_extender_results(found_for(world), ExtenderResults(frozenset("a"), ())) is None
+    refusing = ExtenderResults.before_calls(["a", "b"])
+    refusing.add_filter_result(ExtenderFilterResult(()))
+    assert isinstance(apply_extender_results(found_for(world), refusing), Rejection)
 
 
 def test_an_agreement_holds_where_the_same_pods_would_go():
     pods = [a_world().pod_info(typed(a_pod(name))) for name in "xyz"]
     asked = {node: Candidate(node, (pod,), 0) for node, pod in zip("ab", pods[:2], strict=True)}
-    agreement = Agreement(asked, dict(asked))
+    agreement = ExtenderPreemption(asked, dict(asked))
     now = [Candidate("a", (pods[0],), 0), Candidate("b", (pods[2],), 0), Candidate("c", (), 0)]
-    assert agreement.of(now) == [asked["a"]]
+    assert agreement.still_accepted(now) == [asked["a"]]
 
 
 class Wants:

@@ -1,0 +1,402 @@
+"""The sum of all plugins' answers for one class of pods: feasible rows and their totals.
+
+Only what changed is added up again. After a placement that is one row, done in plain numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import is_
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columns.cells import Cells, cells
+from holdfast.columns.journal import Stale
+from holdfast.columns.node_table import NodeTable
+from holdfast.engine.cached_scores import (
+    INFEASIBLE,
+    BestRows,
+    DominantScore,
+    NormalizedScore,
+    best_of,
+)
+from holdfast.engine.nominated_pods import NominatedPodFilter
+from holdfast.engine.plugin_results import NodeFilterMask, PreFilterOutcome, RowResults, differences
+from holdfast.engine.profile import Profile
+from holdfast.engine.rejections import FirstRejections
+from holdfast.engine.scoring import HIGHEST_SCORE
+from holdfast.framework.plugin import AnyRows, Rows, Verdicts
+
+
+@dataclass(slots=True)
+class RemainingRows:
+    """What verdicts that are not kept leave of the feasible rows."""
+
+    verdicts: list[Verdicts]
+    mask: NDArray[np.bool_]
+    _rows: Rows | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, ascending. Not to be written to."""
+        if self._rows is None:
+            self._rows = self.mask.nonzero()[0]
+        return self._rows
+
+
+class PodClass:
+    """The cached evaluation of a class of pods: feasible rows and their total scores.
+
+    ``pre_filter_passed``: no ``pre_filter`` rejected the pods, and at most one restricts the rows.
+    ``feasible_mask`` has the rows that pass every cached filter; ``totals`` their weighted sums,
+    and ``INFEASIBLE`` elsewhere. Scores in ``uncached_scores`` are computed for every pod. A
+    ``dominant_score`` is cached too, but not part of the totals.
+
+    Invariants after ``refresh``, until the node table changes; ``faults`` computes all of it again:
+
+    - ``feasible_mask`` has exactly the nodes that pass every cached filter and are in all rows that
+      PreFilter allows; ``count``, ``rows()`` and ``remaining_after`` follow from it.
+    - The total of a feasible row is the sum of its ``plain_scores`` and ``normalized_scores``.
+    - ``has_totals``: no plugin has tiers, and every cached score is plain or normalized by range.
+      ``totals_complete``: moreover there are no uncached scores, so ``best_rows`` are the best.
+    - ``_settled``: every normalized score is uniform and depends on nodes only, so together they
+      are ``_constant`` for each feasible row until a node changes or another row becomes feasible.
+    - ``uniform``: every normalized score is the same for all feasible rows, so the totals are also
+      right for a subset of the rows. Otherwise scores must be normalized over that subset.
+    - ``single_row_changes`` tells only whether caching the best rows is worthwhile.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        nodes: NodeTable,
+        prepared: list[PreFilterOutcome],
+        rejected: PreFilterOutcome | None,
+        node_mask: NodeFilterMask,
+    ) -> None:
+        self.outcomes = prepared
+        self.rejected = rejected
+        self.stamp = nodes.epochs.stamp
+        self._nodes = nodes
+        self._journal, self._node_journal = nodes.journal, nodes.node_journal
+        self._node_mask = node_mask
+        self._sort(profile)
+        self.pre_filter_passed = rejected is None and len(self.restricting) < 2
+        self.totals_complete = self.has_totals and not self.uncached_scores
+        self.feasible_mask: NDArray[np.bool_] = np.zeros(nodes.capacity, np.bool_)
+        self.totals: NDArray[np.float64] = np.empty(nodes.capacity)
+        self.totals[nodes.size :] = INFEASIBLE
+        self.best = BestRows(nodes.capacity)
+        self.single_row_changes = False
+        """Whether the last change was a single row; then keeping the best rows pays."""
+        self.count = 0
+        self._rows: Rows | None = None
+        self._left: RemainingRows | None = None
+        self._first_rejections: FirstRejections | None = None
+        self.nominated_filter: NominatedPodFilter | None = None
+        """Made for a class when pods are nominated to nodes."""
+        self.leading_nominated_filter: NominatedPodFilter | None = None
+        """The same for the filters whose turn comes before any that looks beyond the row."""
+        self._node_mask_at = node_mask.at
+        self._ok_at, self._total_at = cells(self.feasible_mask), cells(self.totals)
+        self._cursor = self._node_cursor = -1
+
+    def _sort(self, profile: Profile) -> None:
+        """Sort what the plugins made of the pod by what is to be done with it."""
+        self.states: dict[str, Any] = {}
+        self.per_pod: list[PreFilterOutcome] = []
+        self.uncached_filters: list[PreFilterOutcome] = []
+        self.accepts_slices = True
+        """Whether all filters that are not kept take a slice of rows, and nothing else counts."""
+        self.restricting: list[PreFilterOutcome] = []
+        self._of_nodes: list[RowResults] = []
+        self._of_rows: list[RowResults] = []
+        self._verdicts: list[Verdicts] = []
+        self._verdicts_at: list[Cells[int]] = []
+        self.plain_scores: list[tuple[NDArray[np.float64], Cells[float], float]] = []
+        self.normalized_scores: list[NormalizedScore] = []
+        self.dominant_score: DominantScore | None = None
+        self.uncached_scores: list[PreFilterOutcome] = []
+        self.has_totals = True
+        self._settled = True
+        """Whether scaled scores give every row ``_constant`` until nodes or feasible rows move."""
+        self._constant = 0.0
+        for p in self.outcomes:
+            if p.allowed_rows is not None:
+                self.restricting.append(p)
+            if p.use.per_pod:
+                self.per_pod.append(p)
+            elif not p.skip and p.reject is None:
+                self.states[p.use.name] = p.state
+                if p.row_results is None:
+                    if p.filters:
+                        self.uncached_filters.append(p)
+                        self.accepts_slices &= p.use.accepts_slices
+                    self.accepts_slices &= p.allowed_rows is None
+                else:
+                    self._sort_answers(p.row_results, node_scope=p.use.node_scope)
+                if p.tiers:
+                    self.has_totals = False
+                if p.scores:
+                    self._sort_scores(p, profile.weight(p.use.name))
+        self._find_leading()
+
+    def _sort_answers(self, row_results: RowResults, *, node_scope: bool) -> None:
+        if node_scope:
+            self._of_nodes.append(row_results)
+            return
+        self._of_rows.append(row_results)
+        if row_results.verdicts is not None:
+            assert row_results.verdict_at is not None
+            self._verdicts.append(row_results.verdicts)
+            self._verdicts_at.append(row_results.verdict_at)
+
+    def _sort_scores(self, p: PreFilterOutcome, weight: int) -> None:
+        """Tell plain scores from scaled ones, and from those that must be asked in full."""
+        row_results = p.row_results
+        if row_results is None:
+            self.uncached_scores.append(p)
+        elif p.use.normalizes_itself or p.score_error:
+            self.has_totals = False
+        elif p.use.normalizes_by_range:
+            self._settled = False
+            self.normalized_scores.append(
+                NormalizedScore(row_results, weight, node_scope=p.use.node_scope)
+            )
+        else:
+            assert row_results.raw is not None
+            assert row_results.raw_at is not None
+            self.plain_scores.append((row_results.raw, row_results.raw_at, float(weight)))
+
+    def _find_leading(self) -> None:
+        """Set the score apart that outweighs all others together, if there is one."""
+        if not self.normalized_scores:
+            return
+        first = max(self.normalized_scores, key=lambda part: part.weight)
+        rest = [part for part in self.normalized_scores if part is not first]
+        others = sum([part.weight for part in rest]) + sum(
+            [weight for _, _, weight in self.plain_scores]
+        )
+        if first.weight > HIGHEST_SCORE * others:
+            self.dominant_score = DominantScore(
+                first.row_results, first.weight, HIGHEST_SCORE * others
+            )
+            self.normalized_scores = rest
+
+    def first_rejections(self) -> FirstRejections | None:
+        """Each row's first objection, up to date after a refresh; None if it cannot be kept."""
+        if self._first_rejections is None:
+            if not FirstRejections.possible(self.outcomes):
+                return None
+            self._first_rejections = FirstRejections(self._nodes, self.outcomes)
+        self._first_rejections.refresh()
+        return self._first_rejections
+
+    @property
+    def uniform(self) -> bool:
+        """Whether totals stay true for any part of the feasible rows."""
+        parts = (
+            self.normalized_scores
+            if self.dominant_score is None
+            else (*self.normalized_scores, self.dominant_score)
+        )
+        return all(part.uniform for part in parts)
+
+    def rows(self) -> Rows:
+        """Feasible rows, ascending; the same array until they change. Not to be written to."""
+        if self._rows is None:
+            self._rows = self.feasible_mask[: self._nodes.size].nonzero()[0]
+        return self._rows
+
+    def remaining_after(self, verdicts: list[Verdicts]) -> RemainingRows:
+        """Feasible rows that others pass, too; the same again while nobody says anything new."""
+        left, size = self._left, self._nodes.size
+        if left is None or len(left.mask) != size or not all(map(is_, left.verdicts, verdicts)):
+            mask = self.feasible_mask[:size]
+            for answer in verdicts:
+                mask = mask & (answer == 0)
+            left = self._left = RemainingRows(verdicts, mask)
+        return left
+
+    def best_rows(self) -> Sequence[int] | Rows:
+        """Feasible rows with the highest total."""
+        if self.dominant_score is not None:
+            return self.dominant_score.best_rows(self.totals[: self._nodes.size])
+        if self.best.best_total is None:
+            total = self.totals[: self._nodes.size]
+            if not self.single_row_changes:
+                return best_of(total)
+            self.best.find(total)
+        return self.best.rows
+
+    def faults(self) -> Iterator[str]:
+        """Work out anew what is kept and name what differs; nothing is claimed when out of date."""
+        if (self._cursor, self._node_cursor) != (self._journal.seq, self._node_journal.seq):
+            return
+        size = self._nodes.size
+        ok = self.feasible_mask[:size]
+        for row_results in (*self._of_nodes, *self._of_rows):
+            yield from row_results.faults()
+        yield from self._node_mask.faults()
+        passed = self._node_mask.mask[:size]
+        for verdicts in self._verdicts:
+            passed = passed & (verdicts[:size] == 0)
+        yield from differences("feasible rows", ok, passed)
+        if self.count != np.count_nonzero(ok):
+            yield f"{self.count} feasible rows are counted, there are {np.count_nonzero(ok)}"
+        if self._rows is not None and not np.array_equal(self._rows, ok.nonzero()[0]):
+            yield "the kept list of feasible rows is not that of the mask"
+        if self._left is not None:
+            passed = ok & np.all([verdicts == 0 for verdicts in self._left.verdicts], axis=0)
+            yield from differences(
+                "rows left by verdicts that are not kept", self._left.mask, passed
+            )
+        yield from self._score_faults(ok)
+        if self._first_rejections is not None:
+            yield from self._first_rejections.faults()
+        for nominated_filter in (self.nominated_filter, self.leading_nominated_filter):
+            if nominated_filter is not None:
+                yield from nominated_filter.faults()
+
+    def _score_faults(self, ok: NDArray[np.bool_]) -> Iterator[str]:
+        total, expected = self.totals[: len(ok)], np.zeros(len(ok))
+        for part in self.normalized_scores:
+            yield from part.faults(ok)
+            expected += part.scores_of(slice(0, len(ok)))
+        for raw, _, weight in self.plain_scores:
+            expected += raw[: len(ok)] * weight
+        yield from differences("kept totals", total, np.where(ok, expected, INFEASIBLE))
+        yield from self.best.faults(total)
+        constant = sum([part.constant for part in self.normalized_scores], 0.0)
+        steadfast = all([part.uniform and part.node_scope for part in self.normalized_scores])
+        if self._settled and not (steadfast and self._constant == constant):
+            yield f"scaled scores are taken for {self._constant} everywhere, and are not"
+        if self.dominant_score is not None and ok.any():
+            yield from self.dominant_score.faults(ok)
+            best = best_of(
+                np.where(ok, total + self.dominant_score.scores_of(slice(0, len(ok))), INFEASIBLE)
+            )
+            if sorted(self.dominant_score.best_rows(total)) != best.tolist():
+                yield "the rows with the best leading score are not the best"
+
+    def refresh(self) -> None:
+        """Bring answers and totals up to date with the picture."""
+        seq, cursor = self._journal.seq, self._cursor
+        if cursor == seq:
+            return
+        row = self._journal.alone(cursor) if cursor >= 0 else -1
+        if row >= 0 and self._node_cursor == self._node_journal.seq:
+            self._cursor = seq
+            self.single_row_changes = True
+            for row_results in self._of_rows:
+                row_results.refresh_row(row, cursor, seq)
+            if self._patch(row, self._settled):
+                self._measure()
+            if self.dominant_score is not None:
+                self.dominant_score.refresh_row(row, feasible=self._ok_at[row])
+            return
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        settled = self._settled and self._node_cursor == self._node_journal.seq
+        for row_results in self._of_rows if settled else (*self._of_nodes, *self._of_rows):
+            row_results.refresh()
+        size = self._nodes.size
+        stale: Stale = slice(0, size)
+        if self._cursor >= 0:
+            stale = self._journal.stale(self._cursor, size)
+        self._node_mask.refresh()
+        self._cursor, self._node_cursor = self._journal.seq, self._node_journal.seq
+        ends_moved = False
+        if isinstance(stale, list):
+            for row in stale:
+                ends_moved |= self._patch(row, settled)
+        else:
+            ends_moved = self._combine(stale, settled)
+        if ends_moved:
+            self._measure()
+        if self.dominant_score is not None:
+            self.dominant_score.find_range(self.feasible_mask[:size])
+
+    def _patch(self, row: int, settled: bool) -> bool:
+        """Add up one row; tell whether the ends of a scaled score may have moved."""
+        was = self._ok_at[row]
+        ok = self._node_mask_at[row]
+        if ok:
+            for verdicts in self._verdicts_at:
+                if verdicts[row]:
+                    ok = False
+                    break
+        total, moved = self._constant, False
+        if ok is not was:
+            self._ok_at[row] = ok
+            self.count += 1 if ok else -1
+            self._rows = self._left = None
+            settled = False
+        if not settled:
+            total, moved = self._scaled_at(row, was, ok)
+        if ok:
+            for _, raw_at, weight in self.plain_scores:
+                total += raw_at[row] * weight
+        else:
+            total = INFEASIBLE
+        self.best.change(row, self._total_at[row], total)
+        self._total_at[row] = total
+        return moved
+
+    def _scaled_at(self, row: int, was: bool, ok: bool) -> tuple[float, bool]:
+        """What scaled scores give a row, and whether the ends of one may have moved."""
+        total, moved = 0.0, False
+        for part in self.normalized_scores:
+            if part.may_move_range(row, was=was, ok=ok):
+                moved = True
+            elif ok:
+                total += part.score_at(row)
+        return total, moved
+
+    def _combine(self, rows: AnyRows, settled: bool) -> bool:
+        """Add up many rows; tell whether the ends of a scaled score may have moved."""
+        self.best.clear()
+        self.single_row_changes = False
+        ok: NDArray[np.bool_] = self._node_mask.mask[rows]
+        for verdicts in self._verdicts:
+            ok = ok & (verdicts[rows] == 0)
+        was = self.feasible_mask[rows]
+        if np.count_nonzero(ok != was):
+            self.count += int(np.count_nonzero(ok)) - int(np.count_nonzero(was))
+            self.feasible_mask[rows] = ok
+            self._rows = self._left = None
+            settled = False
+        if not settled and any(part.many_may_move_range(rows) for part in self.normalized_scores):
+            return True
+        self._sum(rows, ok)
+        return False
+
+    def _measure(self) -> None:
+        rows = slice(0, self._nodes.size)
+        ok = self.feasible_mask[rows]
+        for part in self.normalized_scores:
+            part.find_range(ok)
+        self._settled = all([part.uniform and part.node_scope for part in self.normalized_scores])
+        self._constant = sum(
+            [part.constant for part in self.normalized_scores if part.uniform], 0.0
+        )
+        self.best.clear()
+        self._sum(rows, ok)
+
+    def _sum(self, rows: AnyRows, ok: NDArray[np.bool_]) -> None:
+        """Write the totals of rows whose feasibility and ends are known."""
+        total: Any = self._constant
+        for raw, _, weight in self.plain_scores:
+            part = raw[rows]
+            total = total + (part if weight == 1.0 else part * weight)
+        if not self._settled:
+            for scaled in self.normalized_scores:
+                if not scaled.uniform:
+                    total = total + scaled.scores_of(rows)
+        if np.count_nonzero(ok) < len(ok):
+            total = np.where(ok, total, INFEASIBLE)
+        self.totals[rows] = total
