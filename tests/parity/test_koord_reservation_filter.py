@@ -23,7 +23,7 @@ from parity.reserving import (
 from parity.scheduling import asked, node, pod
 
 FILE = "koord_reservation_filter.jsonl"
-NOBODY = [{"object": {"uid": "nobody"}}]
+NO_OWNER = [{"object": {"uid": "missing"}}]
 PLENTY = {"cpu": "99", "memory": "99Gi", "ephemeral-storage": "99Gi", "pods": "9"}
 COUNTERS = {
     "nameUnmatched": RefusalGround.NAME, "affinityUnmatched": RefusalGround.AFFINITY,
@@ -92,7 +92,7 @@ def test_hypotheses(record):
     # More is reserved than any owner uses, so that all that an owner frees is reserved again.
     # An added pod allocates from the reservation it owns; upstream, from the nominated one.
     offer = reservation(
-        given["reservationIfWithR"], owners=ANY_OWNER if given["withR"] else NOBODY, where=where,
+        given["reservationIfWithR"], owners=ANY_OWNER if given["withR"] else NO_OWNER, where=where,
         allocatable={"cpu": "100", "pods": "10"},
     )  # fmt: skip
     world.upsert(offer)

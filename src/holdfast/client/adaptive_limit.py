@@ -19,14 +19,13 @@ LONGEST_HOLD = 16
 class AdaptiveLimit:
     """A concurrency limit that grows while the server responds fast and falls on overload.
 
-    A round consists of ``limit`` responses (at least 16) to requests sent under that limit while
-    more work was waiting; the first ``limit`` of them are ignored. After a round the limit doubles,
-    unless it is at least the start value and the mean latency shows that requests queue in the
-    server: more requests would only wait longer, and each needs a connection. Below the start value
-    the latency is ignored: other clients may load the server, and a client with few requests in
-    flight gets a small share of it. Overload halves the limit, once for all requests that were in
-    flight together. The limit then stays for one round, and for twice as many rounds (at most 16)
-    each time a larger limit overloads the server again.
+    A round is ``limit`` responses (at least 16) while more work waits; after a change of the limit,
+    the first ``limit`` responses are ignored. A round doubles the limit, unless the limit is at
+    least the start value and the mean latency shows that requests queue in the server. Below the
+    start value the latency is ignored, because other clients may cause it.
+
+    Overload halves the limit, once for all requests that were in flight together. The limit then
+    stays for one round, and for twice as many (at most 16) each time it overloads the server again.
     """
 
     def __init__(self, start: int = START) -> None:
